@@ -101,6 +101,8 @@ void Processes::stop(std::size_t host) {
     places_[number].node.reset();
   }
   world_.machines[host]->stop();
+  const Topology::Host& its = world_.topology->hosts()[host];
+  for (std::size_t i = 0; i < its.devices; ++i) world_.devices[its.first_device + i]->stop();
 }
 
 void Processes::start_again(std::size_t host) {

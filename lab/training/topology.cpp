@@ -42,6 +42,7 @@ Result<std::unique_ptr<Topology>> Topology::make(const pb::LabCluster& cluster,
   topology->add_hosts(cluster);
   topology->add_racks(cluster);
   TAUT_TRY(topology->place(cluster, servers, workers));
+  topology->give_devices(workers);
   return topology;
 }
 
@@ -72,10 +73,27 @@ void Topology::add_hosts(const pb::LabCluster& cluster) {
         host.out = add_pipe(host.name + " out", link_of(cluster, kind.link()));
         host.in = add_pipe(host.name + " in", link_of(cluster, kind.link()));
       }
+      add_devices(kind, cluster);
       const auto rack = std::ranges::find(cluster.rack(), kind.rack(), &pb::LabRack::name);
       if (rack == cluster.rack().end()) continue;
       host.rack = static_cast<std::size_t>(rack - cluster.rack().begin()) + 1;
     }
+  }
+}
+
+/// Of the newest host.
+void Topology::add_devices(const pb::LabHost& kind, const pb::LabCluster& cluster) {
+  Host& host = hosts_.back();
+  host.first_device = devices_.size();
+  host.devices = kind.devices();
+  for (std::uint32_t i = 0; i < kind.devices(); ++i) {
+    Device& device = devices_.emplace_back();
+    device.host = hosts_.size() - 1;
+    device.has_link = kind.has_island();
+    if (!device.has_link) continue;
+    const pb::LabLink& link = link_of(cluster, kind.island());
+    device.out = add_pipe(fmt::format("{} device{} out", host.name, i), link);
+    device.in = add_pipe(fmt::format("{} device{} in", host.name, i), link);
   }
 }
 
@@ -129,13 +147,33 @@ Result<void> Topology::place(const pb::LabCluster& cluster, std::uint32_t server
   return fill(workers, "workers", [](const pb::LabHost& host) { return host.workers(); });
 }
 
+/// Each host's workers have its devices in turn.
+void Topology::give_devices(std::uint32_t workers) {
+  device_of_.resize(host_of_.size());
+  std::vector<std::size_t> given(hosts_.size());
+  for (std::uint32_t worker = 0; worker < workers; ++worker) {
+    const sim::NodeId node = worker_node(worker);
+    const Host& host = hosts_[host_of_[node]];
+    if (host.devices == 0) continue;
+    device_of_[node] = host.first_device + given[host_of_[node]]++ % host.devices;
+  }
+}
+
+const Topology::Device* Topology::port_of(sim::NodeId node) const {
+  const auto device = device_of_[node];
+  return device && devices_[*device].has_link ? &devices_[*device] : nullptr;
+}
+
 TimePoint Topology::arrival(sim::NodeId from, sim::NodeId to, std::uint64_t bytes, TimePoint now) {
   const Host& sender = hosts_[host_of_[from]];
   const Host& receiver = hosts_[host_of_[to]];
-  std::array<std::size_t, 4> path{};
+  const Device* const out = port_of(from);
+  const Device* const in = port_of(to);
+  std::array<std::size_t, 6> path{};
   std::size_t steps = 0;
+  if (out != nullptr) path[steps++] = out->out;
   if (&sender == &receiver) {
-    path[steps++] = sender.loopback;
+    if (out == nullptr && in == nullptr) path[steps++] = sender.loopback;
   } else {
     path[steps++] = sender.out;
     if (sender.rack != receiver.rack) {
@@ -144,6 +182,7 @@ TimePoint Topology::arrival(sim::NodeId from, sim::NodeId to, std::uint64_t byte
     }
     path[steps++] = receiver.in;
   }
+  if (in != nullptr) path[steps++] = in->in;
   double head = to_us(now);  // when its first byte enters a link
   double tail = head;        // when its last byte can
   for (std::size_t i = 0; i < steps; ++i) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -31,7 +32,8 @@ struct Pipe {
 
 /// The hosts of a cluster, which of them each process runs on, and the links between them. A
 /// message passes its sender's card, the links of the racks if they differ, and its receiver's
-/// card; each link passes it on while it still arrives.
+/// card; and in an island the links of the workers' devices first and last. Each link passes it on
+/// while it still arrives.
 class Topology final : public sim::Journey {
  public:
   /// How processes are numbered: the coordinator and the user, then servers, then workers.
@@ -55,6 +57,13 @@ class Topology final : public sim::Journey {
   }
   TimePoint arrival(sim::NodeId from, sim::NodeId to, std::uint64_t bytes, TimePoint now) override;
 
+  /// An accelerator of a host.
+  struct Device {
+    std::size_t host = 0;
+    bool has_link = false;
+    std::size_t out = 0;  // pipes, if it has a link
+    std::size_t in = 0;
+  };
   struct Host {
     std::string name;
     std::string kind;  // the name in the file, of all that are alike
@@ -64,9 +73,16 @@ class Topology final : public sim::Journey {
     std::size_t in = 0;
     std::size_t loopback = 0;
     std::size_t rack = 0;  // one past its number; 0: none
+    std::size_t first_device = 0;
+    std::size_t devices = 0;
   };
   [[nodiscard]] const std::vector<Host>& hosts() const { return hosts_; }
   [[nodiscard]] std::size_t host_of(sim::NodeId node) const { return host_of_[node]; }
+  [[nodiscard]] const std::vector<Device>& devices() const { return devices_; }
+  /// Where a process computes; nothing: on its host's cores.
+  [[nodiscard]] std::optional<std::size_t> device_of(sim::NodeId node) const {
+    return device_of_[node];
+  }
   [[nodiscard]] const std::vector<Pipe>& pipes() const { return pipes_; }
 
  private:
@@ -77,8 +93,12 @@ class Topology final : public sim::Journey {
   Topology(std::uint32_t servers, std::uint64_t seed) : servers_(servers), random_(seed) {}
   void add_hosts(const pb::LabCluster& cluster);
   void add_racks(const pb::LabCluster& cluster);
+  void add_devices(const pb::LabHost& kind, const pb::LabCluster& cluster);
   [[nodiscard]] Result<void> place(const pb::LabCluster& cluster, std::uint32_t servers,
                                    std::uint32_t workers);
+  void give_devices(std::uint32_t workers);
+  /// The device of a process, if it has a link to its host.
+  [[nodiscard]] const Device* port_of(sim::NodeId node) const;
   /// How much later a message arrives because some of its packets were lost on a pipe.
   /// path_us  the latency of its whole way
   [[nodiscard]] double loss_us(const Pipe& pipe, std::uint64_t bytes, double path_us);
@@ -88,9 +108,11 @@ class Topology final : public sim::Journey {
   const std::uint32_t servers_;
   sim::Random random_;
   std::vector<Host> hosts_;
+  std::vector<Device> devices_;
   std::vector<Rack> racks_;
   std::vector<Pipe> pipes_;
-  std::vector<std::size_t> host_of_;  // by node
+  std::vector<std::size_t> host_of_;                   // by node
+  std::vector<std::optional<std::size_t>> device_of_;  // by node
   OnPass notify_;
 };
 

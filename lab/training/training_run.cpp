@@ -70,6 +70,10 @@ class Training {
       world_.machines.push_back(
           std::make_unique<HostCores>(world_.agenda, *world_.network, host.cores, host.speed));
     }
+    for (const Topology::Device& device : world_.topology->devices()) {
+      world_.devices.push_back(std::make_unique<HostCores>(
+          world_.agenda, *world_.network, 1, world_.topology->hosts()[device.host].speed));
+    }
     world_.costs = options_.cluster.costs();
     world_.backend = backend_.get();
     world_.assets = assets_.get();

@@ -212,7 +212,7 @@ void TrainingWorker::show_layer(worker::Pace::Pass pass, std::size_t layer, Cloc
 
 void TrainingWorker::compute(double microseconds) {
   if (microseconds <= 0) return;
-  world_.machine_of(node_).run(microseconds, [this] { resume(); });
+  world_.compute_of(node_).run(microseconds, [this] { resume(); });
   leave();
 }
 

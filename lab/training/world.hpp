@@ -31,6 +31,7 @@ struct World {
   std::unique_ptr<Topology> topology;
   std::unique_ptr<sim::Network> network;
   std::vector<std::unique_ptr<HostCores>> machines;  // by host
+  std::vector<std::unique_ptr<HostCores>> devices;   // by device of the topology
   pb::ClusterConfig config;                          // of every worker, but for its name
   pb::LabCosts costs;
   /// Has a process do what is due.
@@ -49,6 +50,11 @@ struct World {
   [[nodiscard]] TimePoint now() const { return network->now(); }
   [[nodiscard]] HostCores& machine_of(sim::NodeId node) {
     return *machines[topology->host_of(node)];
+  }
+  /// What a process computes on.
+  [[nodiscard]] HostCores& compute_of(sim::NodeId node) {
+    const auto device = topology->device_of(node);
+    return device ? *devices[*device] : machine_of(node);
   }
 };
 

@@ -98,12 +98,13 @@ Result<ClosedEstimate> closed_estimate(const pb::LabCluster& cluster, const Topo
   ClosedEstimate estimate;
   TAUT_TRY(const ComputeTimes times, ComputeTimes::make(cluster.compute(), graph, batch, 1));
   const double alone_ms = times.whole_clock() / kUsPerMs;
-  // The slowest host decides: its speed, and how many of its threads share its cores.
+  // The slowest host decides: its speed, and how many of its threads share its cores or devices.
   std::map<std::size_t, std::uint32_t> on_host;
   for (std::uint32_t i = 0; i < workers; ++i) ++on_host[topology.host_of(topology.worker_node(i))];
   for (const auto& [number, count] : on_host) {
     const Topology::Host& host = topology.hosts()[number];
-    const double share = std::max(1.0, static_cast<double>(count) / host.cores);
+    const auto own = static_cast<double>(host.devices > 0 ? host.devices : host.cores);
+    const double share = std::max(1.0, host.devices > 0 ? std::ceil(count / own) : count / own);
     estimate.compute_ms = std::max(estimate.compute_ms, alone_ms * share / host.speed);
   }
   constexpr std::int64_t kMaxClocks = 64;

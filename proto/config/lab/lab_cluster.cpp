@@ -68,6 +68,7 @@ class Check {
   [[nodiscard]] Result<void> hosts() const {
     constexpr double kMaxHosts = 100'000;
     constexpr double kMaxOfHost = 4096;
+    constexpr double kMaxDevices = 64;
     if (cluster_.host_size() == 0) return text_.error({}, "the cluster has no host; add host { }");
     std::set<std::string> names;
     std::uint64_t workers = 0;
@@ -80,6 +81,7 @@ class Check {
       TAUT_TRY(is_in({{"host", i}, {"workers"}}, host.workers(), 0, kMaxOfHost));
       TAUT_TRY(is_in({{"host", i}, {"servers"}}, host.servers(), 0, kMaxOfHost));
       TAUT_TRY(is_in({{"host", i}, {"speed"}}, host.speed(), 1e-4, 1e4));
+      TAUT_TRY(is_in({{"host", i}, {"devices"}}, host.devices(), 0, kMaxDevices));
       workers += std::uint64_t{host.count()} * host.workers();
       servers += std::uint64_t{host.count()} * host.servers();
       const bool is_alone = cluster_.host_size() == 1 && host.count() == 1;
@@ -88,6 +90,14 @@ class Check {
       }
       if (host.has_loopback()) {
         TAUT_TRY(is_link({{"host", i}, {"loopback"}}, host.loopback()));
+      }
+      if (host.has_island()) {
+        TAUT_TRY(is_link({{"host", i}, {"island"}}, host.island()));
+        if (host.devices() == 0) {
+          return text_.error(
+              {{"host", i}, {"island"}},
+              fmt::format("host \"{}\" has an island and no devices; add devices: 8", host.name()));
+        }
       }
       if (!host.rack().empty()) {
         TAUT_TRY(is_rack({{"host", i}, {"rack"}}, host.rack()));

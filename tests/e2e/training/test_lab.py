@@ -71,6 +71,29 @@ class Lab(ClusterTest):
         self.assertEqual(fast["parameters_sha256"], slow["parameters_sha256"])
         self.assertGreater(slow["lab"]["virtual_s"], 2 * fast["lab"]["virtual_s"])
 
+    def test_workers_on_the_devices_of_a_host_share_its_card_and_not_its_cores(self):
+        def end(host, gbit_per_s):
+            cluster = """
+host { name: "server" workers: 0 servers: 1 link: "fast" }
+host { name: "h" link: "card" %s }
+link { name: "card" gbit_per_s: %s }
+link { name: "fast" gbit_per_s: 100 }
+compute { clock_ms: 5 }
+""" % (host, gbit_per_s)
+            return self.lab("--mode", "bsp", "--max-iter", 10, workers=4, cluster=cluster)[1]
+
+        islands = 'count: 2 workers: 2 devices: 2 island: "fast"'
+        apart, slow = (end(host, 0.002) for host in ("count: 4", islands))
+        self.assertEqual(apart["parameters_sha256"], slow["parameters_sha256"])
+        self.assertGreater(slow["lab"]["virtual_s"], 1.3 * apart["lab"]["virtual_s"])
+        links = {link["name"]: link["bytes"] for link in slow["lab"]["links"]}
+        self.assertEqual(links["h1 out"], links["h1 device0 out"] + links["h1 device1 out"])
+        # Two workers on one core take turns; on two devices they do not.
+        devices, cores = ([w["compute_s"] for w in end(host, 10)["workers"]]
+                          for host in (islands, "count: 2 workers: 2"))
+        self.assertLess(max(devices), 0.06)
+        self.assertGreater(min(cores), 0.09)
+
     def test_a_cluster_that_cannot_be_is_refused_before_anything_runs(self):
         path = self.folder / "cluster.textproto"
         path.write_text(CLUSTER.replace("gbit_per_s: 1 ", "gbit_per_s: 0 "))
@@ -118,6 +141,21 @@ control { heartbeat_limit_s: 0.5 }
         self.assertIn("lost", [worker["state"] for worker in one["workers"]])
         self.assertEqual(max(worker["clock"] for worker in one["workers"]), 80)
         self.assertTrue(all(b["staleness"] <= 1 for b in one["staleness"]), one["staleness"])
+
+    def test_what_the_devices_of_a_lost_host_compute_is_lost_with_it(self):
+        cluster = """
+host { name: "server" workers: 0 servers: 1 link: "card" }
+host { name: "h" count: 2 workers: 2 devices: 2 link: "card" }
+link { name: "card" gbit_per_s: 10 }
+compute { clock_ms: 40 }
+outage { host: "h1" at_s: 0.51 back_s: 0.7 }
+control { heartbeat_limit_s: 0.5 }
+"""
+        _, end = self.lab("--slack", 1, "--max-iter", 60, workers=4, cluster=cluster)
+        self.assertEqual([loss["host"] for loss in end["lab"]["hosts_lost"]], ["h1"])
+        self.assertEqual(sorted(w["state"] for w in end["workers"]),
+                         ["finished"] * 4 + ["lost"] * 2)
+        self.assertEqual(max(w["clock"] for w in end["workers"]), 60)
 
     def test_a_server_that_is_lost_in_the_lab_has_a_backup_or_ends_the_job(self):
         cluster = CLUSTER.replace('servers: 2', 'count: 2 servers: 1')

@@ -47,6 +47,13 @@ TEST_CASE("a lab's cluster that cannot be is refused with line and column", "[la
         "c:2:11: compute has layers and clock_ms; give one of them");
   CHECK(refusal_of("host { name: \"h\" servers: 1 }\nrack { name: \"r\" }") ==
         "c:2:1: rack \"r\": give its link, or its oversubscription");
+  CHECK(refusal_of("host { name: \"h\" servers: 1 devices: 65 }") ==
+        "c:1:29: devices must be between 0 and 64, is 65");
+  CHECK(refusal_of("host { name: \"h\" servers: 1 devices: 2 island: \"fast\" }") ==
+        "c:1:40: no link \"fast\"; add link { name: \"fast\" }");
+  CHECK(refusal_of("host { name: \"h\" servers: 1 island: \"a\" }\n"
+                   "link { name: \"a\" gbit_per_s: 1 }") ==
+        "c:1:29: host \"h\" has an island and no devices; add devices: 8");
   const std::string host =
       "host { name: \"h\" count: 2 servers: 1 link: \"a\" }\n"
       "link { name: \"a\" gbit_per_s: 1 }\n";

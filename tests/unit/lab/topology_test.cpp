@@ -61,6 +61,37 @@ TEST_CASE("processes of one host use its loopback alone", "[lab]") {
   CHECK(us(one->arrival(one->worker_node(3), one->server_node(0), 100'000, kStart)) == 15);
 }
 
+TEST_CASE("workers on a host's devices share its card, and reach its server without it", "[lab]") {
+  const auto islands = make(
+      "host { name: \"h\" count: 2 workers: 4 servers: 1 devices: 4 island: \"fast\" link: "
+      "\"card\" }"
+      "link { name: \"card\" gbit_per_s: 8 latency_us: 10 }"
+      "link { name: \"fast\" gbit_per_s: 80 latency_us: 1 }",
+      8);
+  const auto send = [&](std::uint32_t worker) {
+    return us(
+        islands->arrival(islands->worker_node(worker), islands->server_node(0), 100'000, kStart));
+  };
+  // On the server's host each device has its own way, and on the other one all share the card.
+  for (const std::uint32_t near : {0U, 2U, 4U, 6U}) CHECK(send(near) == 11);
+  CHECK(send(1) == 1 + 100 + 20);
+  CHECK(send(3) == 1 + 200 + 20);
+  CHECK(send(5) == 1 + 300 + 20);
+  // And back: the card of the server's host has carried nothing in that direction yet.
+  const auto back =
+      islands->arrival(islands->server_node(0), islands->worker_node(7), 100'000, kStart);
+  CHECK(us(back) == 100 + 20 + 1);
+  CHECK(islands->device_of(islands->worker_node(0)) != islands->device_of(islands->worker_node(2)));
+  CHECK_FALSE(islands->device_of(islands->server_node(0)).has_value());
+}
+
+TEST_CASE("more workers than a host has devices have them in turn", "[lab]") {
+  const auto one = make("host { name: \"h\" workers: 5 servers: 1 devices: 2 }", 5);
+  std::map<std::size_t, int> workers;
+  for (std::uint32_t i = 0; i < 5; ++i) ++workers[one->device_of(one->worker_node(i)).value()];
+  CHECK(workers == std::map<std::size_t, int>{{0, 3}, {1, 2}});
+}
+
 TEST_CASE("an oversubscribed rack is slower than its hosts' cards together", "[lab]") {
   const std::string racks =
       "host { name: \"s\" workers: 0 servers: 1 link: \"fat\" }"
