@@ -18,13 +18,16 @@ model::Graph one_layer(std::int64_t parameters) {
 }
 
 ClosedEstimate estimate(const std::string& compute, std::uint32_t workers, Slack slack,
-                        std::int64_t parameters = 10) {
+                        std::int64_t parameters = 10, const std::string& of_host = "") {
   const auto cluster = parse_lab_cluster(
       "host { name: \"s\" cores: 4 workers: 0 servers: 1 link: \"card\" }"
-      "host { name: \"w\" count: 8 cores: 2 workers: 4 link: \"card\" }"
-      "link { name: \"card\" gbit_per_s: 8 latency_us: 0 }"
-      "costs { shard_message_us: 0 shard_us_per_mib: 0 client_message_us: 0 client_us_per_mib: 0 }"
-      "compute {" +
+      "host { name: \"w\" count: 8 cores: 2 workers: 4 link: \"card\"" +
+          of_host +
+          "}"
+          "link { name: \"card\" gbit_per_s: 8 latency_us: 0 }"
+          "costs { shard_message_us: 0 shard_us_per_mib: 0 client_message_us: 0 client_us_per_mib: "
+          "0 }"
+          "compute {" +
           compute + "}",
       "cluster");
   if (!cluster) FAIL(cluster.error().message);
@@ -48,6 +51,15 @@ TEST_CASE("a worker alone takes what its computing takes", "[lab]") {
 TEST_CASE("four workers on two cores take twice as long", "[lab]") {
   CHECK(estimate("clock_ms: 20", 8, Slack(0)).compute_ms == Approx(20));
   CHECK(estimate("clock_ms: 20", 32, Slack(0)).compute_ms == Approx(40));
+}
+
+TEST_CASE("workers take turns on the devices of a host, not on its cores", "[lab]") {
+  const auto compute_ms = [](std::uint32_t workers, const std::string& devices) {
+    return estimate("clock_ms: 20", workers, Slack(0), 10, devices).compute_ms;
+  };
+  CHECK(compute_ms(32, " devices: 4") == Approx(20));
+  CHECK(compute_ms(24, " devices: 2") == Approx(40));
+  CHECK(compute_ms(32, " devices: 3") == Approx(40));
 }
 
 TEST_CASE("more workers that wait for each other wait longer, slack and ASYNC make it less",
