@@ -32,13 +32,37 @@ class Tutorial(ClusterTest):
     def test_files_that_the_tutorial_and_the_guide_write_are_valid(self):
         files = [found for page in PAGES for block in blocks(page) for found in HERE.findall(block)]
         self.assertEqual([name for name, _ in files],
-                         ["my_job.textproto", "my_sweep.textproto", "my_job.textproto"])
+                         ["my_job.textproto", "my_sweep.textproto", "my_cluster.textproto",
+                          "my_lab_sweep.textproto", "my_job.textproto"])
         for name, text in files:
+            if name == "my_cluster.textproto":
+                continue
             # As typed: in the project's folder, from which its paths are looked up.
             path = self.file(name, text)
             answer = subprocess.run([BIN / "tautline", "validate", path], cwd=SOURCE, text=True,
                                     capture_output=True, timeout=60)
             self.assertEqual(answer.returncode, 0, answer.stderr)
+
+    def test_the_tutorials_cluster_takes_what_it_says_for_a_clock(self):
+        page = (SOURCE / "docs/TUTORIAL.md").read_text()
+        path = self.file("my_cluster.textproto", dict(HERE.findall(page))["my_cluster.textproto"])
+        data = self.folder / "fashion-mnist"
+        data.mkdir()
+        for stem in ("train", "t10k"):  # of the right shape, and empty
+            write_idx(data / f"{stem}-images-idx3-ubyte.gz", (64, 28, 28), bytes(64 * 28 * 28))
+            write_idx(data / f"{stem}-labels-idx1-ubyte.gz", (64,), bytes(64))
+        planned = [line for line in commands() if line.startswith("tautline lab plan --cluster my_")]
+        self.assertEqual(len(planned), 2)
+        shown = re.findall(r"^ +\d+ .*%$", page.split("## 6.")[1], re.MULTILINE)
+        for line in planned:
+            # Without --check: the formula takes no time, and the lab's columns are to its right.
+            words = [path if word == "my_cluster.textproto" else word
+                     for word in shlex.split(line)[1:] if word != "--check"]
+            answer = self.tautline(*words, "--data", data)
+            self.assertEqual(answer.returncode, 0, answer.stderr)
+            for row in answer.stdout.splitlines()[1:]:
+                self.assertEqual(row.split(), shown.pop(0).split()[:len(row.split())])
+        self.assertEqual(shown, [])
 
     def test_every_command_of_the_tutorial_and_the_guide_takes_its_options(self):
         seen = set()
@@ -48,7 +72,7 @@ class Tutorial(ClusterTest):
                 if not words or not words[0].startswith("tautline"):
                     continue
                 program = words[1:2] if words[0] == "tautline" else []
-                if program in (["trace"], ["runs"], ["keys"]):
+                if program in (["trace"], ["runs"], ["keys"]) or words[1:3] == ["lab", "plan"]:
                     program = words[1:3]
                 answer = self.run_program(words[0], *program, "--help")
                 self.assertEqual(answer.returncode, 0, answer.stderr)
