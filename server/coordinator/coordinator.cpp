@@ -29,7 +29,8 @@ Coordinator::Coordinator(CoordinatorOptions options, const CoordinatorRecords& r
                          TimePoint now)
     : options_(std::move(options)),
       policy_(make_scheduling_policy(options_.scheduling.policy())),
-      registry_(options_.heartbeat_limit, first_incarnation(recovered.counters, options_.session)),
+      registry_(options_.heartbeat_limit, first_incarnation(recovered.counters, options_.session),
+                options_.max_participants),
       next_job_(std::max<std::uint64_t>(recovered.counters.next_job(), 1)),
       first_new_job_(next_job_),
       saved_incarnation_(registry_.next_incarnation()),

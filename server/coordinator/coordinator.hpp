@@ -35,6 +35,8 @@ struct CoordinatorOptions {
   Duration save_limit = std::chrono::seconds(60);
   // The number of ended jobs that are kept; older ones are forgotten.
   std::size_t ended_jobs = 200;
+  std::uint32_t max_workers = 1024;                           // that a job may request
+  std::size_t max_participants = Registry::kMaxParticipants;  // servers and workers
   // Rises of V between two images of a slice, in jobs on two or more servers; 0: no shard has a
   // backup.
   std::uint32_t replication_interval = 0;

@@ -53,7 +53,7 @@ void Coordinator::on_submit(const pb::Submit& submit, pb::SubmitReply& reply) {
     if (waits) reply.set_message(waiting_message(job, free_workers()));
     return;
   }
-  const Result<Slack> slack = check_definition(submit.definition());
+  const Result<Slack> slack = check_definition(submit.definition(), options_.max_workers);
   std::size_t queued = 0;
   std::size_t queued_bytes = submit.definition().ByteSizeLong();
   for (const auto& [id, job] : jobs_) {

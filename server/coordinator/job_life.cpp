@@ -15,7 +15,6 @@
 namespace taut {
 namespace {
 
-constexpr std::uint32_t kMaxWorkers = 1024;
 constexpr std::uint64_t kQuarantineAfter = 4;  // clocks with updates that are not finite
 
 /// Whether a worker that must end has neither reported nor been lost.
@@ -113,7 +112,7 @@ void lose_member(JobRecord& job, int index, const std::string& reason, Notes& no
 
 }  // namespace
 
-Result<Slack> check_definition(const pb::Job& definition) {
+Result<Slack> check_definition(const pb::Job& definition, std::uint32_t max_workers) {
   TAUT_TRY(check_external_members(definition));
   const bool has_net = definition.has_net_param() || definition.external_members();
   if (!has_net || !definition.has_solver_param()) {
@@ -125,9 +124,9 @@ Result<Slack> check_definition(const pb::Job& definition) {
     return invalid(fmt::format("solver: max_iter is {}; it must be at least 1",
                                definition.solver_param().max_iter()));
   }
-  if (definition.workers() > kMaxWorkers) {
+  if (definition.workers() > max_workers) {
     return invalid(
-        fmt::format("workers: {} is above the limit of {}", definition.workers(), kMaxWorkers));
+        fmt::format("workers: {} is above the limit of {}", definition.workers(), max_workers));
   }
   if (definition.min_workers() > definition.workers()) {
     return invalid(fmt::format(

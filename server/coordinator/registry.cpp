@@ -7,7 +7,6 @@
 namespace taut {
 namespace {
 
-constexpr std::size_t kMaxParticipants = 4096;
 constexpr std::size_t kMaxNameBytes = 128;
 constexpr std::size_t kMaxRivals = 64;
 constexpr std::size_t kMaxRememberedLost = 1024;
@@ -46,7 +45,7 @@ Greeting Registry::greet(PeerId from, const pb::Hello& hello, TimePoint now) {
   const auto found = participants_.find({hello.role(), hello.name()});
   if (found == participants_.end()) {
     forget_lost();
-    if (participants_.size() >= kMaxParticipants) {
+    if (participants_.size() >= max_participants_) {
       return {nullptr, fmt::format("{} servers and workers are here, which is the limit",
                                    participants_.size())};
     }
@@ -106,6 +105,7 @@ void Registry::attach(Participant& participant, PeerId from, TimePoint now) {
   participant.peer = from;
   peers_[from] = {participant.role, participant.name};
   participant.heard = now;
+  none_silent_until_ = std::min(none_silent_until_, now + heartbeat_limit_);
   ++participant.messages;
 }
 
@@ -122,6 +122,7 @@ void Registry::recover(Participant participant, TimePoint now) {
   participant.peer.reset();
   participant.joined = now;
   participant.heard = now;
+  none_silent_until_ = std::min(none_silent_until_, now + heartbeat_limit_);
   Key key{participant.role, participant.name};
   participants_.insert_or_assign(std::move(key), std::move(participant));
 }
@@ -144,9 +145,15 @@ void Registry::lose(Participant& participant, const std::string& reason) {
 
 std::vector<const Participant*> Registry::lose_silent(TimePoint now) {
   std::vector<const Participant*> lost;
+  if (now <= none_silent_until_) return lost;
+  none_silent_until_ = TimePoint::never();
   for (auto& [key, participant] : participants_) {
     const Duration silence = now - participant.heard;
-    if (participant.lost || silence <= heartbeat_limit_) continue;
+    if (participant.lost) continue;
+    if (silence <= heartbeat_limit_) {
+      none_silent_until_ = std::min(none_silent_until_, participant.heard + heartbeat_limit_);
+      continue;
+    }
     const char* after = participant.peer ? "" : " after the coordinator's restart";
     lose(participant,
          fmt::format("{} was silent for {:.1f} s{}", participant.title(), seconds(silence), after));

@@ -51,9 +51,15 @@ struct Greeting {
 /// lost are remembered. Pure; no I/O.
 class Registry {
  public:
+  static constexpr std::size_t kMaxParticipants = 4096;
+
   /// next_incarnation  the first unused number of a life
-  Registry(Duration heartbeat_limit, std::uint64_t next_incarnation)
-      : heartbeat_limit_(heartbeat_limit), next_incarnation_(next_incarnation) {}
+  /// max_participants  that are here at once
+  Registry(Duration heartbeat_limit, std::uint64_t next_incarnation,
+           std::size_t max_participants = kMaxParticipants)
+      : heartbeat_limit_(heartbeat_limit),
+        max_participants_(max_participants),
+        next_incarnation_(next_incarnation) {}
 
   /// A second live process of one name is refused, once the first has shown that it is alive.
   [[nodiscard]] Greeting greet(PeerId from, const pb::Hello& hello, TimePoint now);
@@ -107,7 +113,9 @@ class Registry {
   void attach(Participant& participant, PeerId from, TimePoint now);
 
   const Duration heartbeat_limit_;
+  const std::size_t max_participants_;
   std::uint64_t next_incarnation_;
+  TimePoint none_silent_until_ = TimePoint::never();  // beyond the limit
   std::map<Key, Participant, KeyOrder> participants_;
   std::map<PeerId, Key> peers_;
 };

@@ -109,6 +109,11 @@ compute { clock_ms: 5 }
                                self.folder / "none")
         self.assert_fails(answer, "places for 8 workers, 9 are requested")
 
+    def test_more_workers_than_a_real_coordinator_takes_train_in_the_lab(self):
+        _, end = self.lab("--mode", "bsp", "--max-iter", 1, "--no-learning", "--no-records",
+                          workers=1025, cluster=CLUSTER.replace("count: 8", "count: 1025"))
+        self.assertEqual([w["clock"] for w in end["workers"]], [1] * 1025)
+
     def test_without_learning_the_times_are_those_of_learning(self):
         _, learns = self.lab("--slack", 1, "--no-records")
         _, costs = self.lab("--slack", 1, "--no-records", "--no-learning")

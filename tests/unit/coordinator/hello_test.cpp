@@ -183,4 +183,51 @@ TEST_CASE("workers that join and leave under ever new names keep no other out", 
   CHECK(last->lost_reason == "it said goodbye");
 }
 
+TEST_CASE("each process is lost when its own silence exceeds the limit, not later",
+          "[coordinator]") {
+  Registry registry(15s, 1);
+  const TimePoint start(1h);
+  pb::Hello hello;
+  hello.set_role(pb::ROLE_WORKER);
+  const auto join = [&](std::uint64_t number, TimePoint now) {
+    hello.set_name("w" + std::to_string(number));
+    hello.set_session(number);
+    REQUIRE(registry.greet(PeerId(number), hello, now).participant != nullptr);
+  };
+  const auto lost_at = [&](TimePoint now) {
+    std::vector<std::string> names;
+    for (const Participant* one : registry.lose_silent(now)) names.push_back(one->name);
+    return names;
+  };
+  CHECK(lost_at(start).empty());
+  join(1, start);
+  join(2, start + 1s);
+  REQUIRE(registry.hear(PeerId(1), start + 10s) != nullptr);
+  CHECK(lost_at(start + 16s).empty());
+  CHECK(lost_at(start + 17s) == std::vector<std::string>{"w2"});
+  // One that joins after a search, and one that was recovered, have their own times.
+  join(3, start + 18s);
+  CHECK(lost_at(start + 25s).empty());
+  CHECK(lost_at(start + 26s) == std::vector<std::string>{"w1"});
+  Participant known;
+  known.role = pb::ROLE_WORKER;
+  known.name = "w4";
+  registry.recover(known, start + 27s);
+  CHECK(lost_at(start + 34s) == std::vector<std::string>{"w3"});
+  registry.excuse_silence(5s, start + 35s);
+  CHECK(lost_at(start + 47s).empty());
+  CHECK(lost_at(start + 48s) == std::vector<std::string>{"w4"});
+}
+
+TEST_CASE("a registry takes as many processes as it is made for", "[coordinator]") {
+  Registry registry(15s, 1, 2);
+  pb::Hello hello;
+  hello.set_role(pb::ROLE_WORKER);
+  for (std::uint64_t i = 1; i <= 3; ++i) {
+    hello.set_name("w" + std::to_string(i));
+    hello.set_session(i);
+    CHECK((registry.greet(PeerId(i), hello, TimePoint(1h)).participant != nullptr) == (i <= 2));
+  }
+}
+
 }  // namespace taut
