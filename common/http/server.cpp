@@ -21,6 +21,7 @@
 #include <utility>
 
 #include "common/http/login.hpp"
+#include "common/http/wire.hpp"
 #include "common/log.hpp"
 #include "common/unix_time.hpp"
 
@@ -45,46 +46,6 @@ class Host {
   [[nodiscard]] virtual const Limits& limits() const = 0;
 };
 
-Request to_request(bhttp::request<bhttp::string_body>&& in) {
-  Request request;
-  request.method = in.method_string();
-  const std::string target(in.target());
-  const auto mark = target.find('?');
-  request.path = target.substr(0, mark);
-  if (mark != std::string::npos) request.query = target.substr(mark + 1);
-  request.host = std::string(in[bhttp::field::host]);
-  request.origin = std::string(in[bhttp::field::origin]);
-  request.content_type = std::string(in[bhttp::field::content_type]);
-  request.authorization = std::string(in[bhttp::field::authorization]);
-  request.cookie = std::string(in[bhttp::field::cookie]);
-  request.body = std::move(in.body());
-  return request;
-}
-
-bhttp::response<bhttp::string_body> to_wire(Response&& response, unsigned version) {
-  bhttp::response<bhttp::string_body> out;
-  out.version(version);
-  out.result(response.status);
-  out.set(bhttp::field::content_type, response.type);
-  out.set(bhttp::field::cache_control, "no-store");
-  out.set("X-Content-Type-Options", "nosniff");
-  out.set("X-Frame-Options", "DENY");
-  out.set("Referrer-Policy", "no-referrer");
-  out.set("Content-Security-Policy",
-          "default-src 'none'; script-src 'self'; style-src 'self'; "
-          "connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'");
-  const std::pair<bhttp::field, const std::string&> others[] = {
-      {bhttp::field::allow, response.allow},
-      {bhttp::field::www_authenticate, response.challenge},
-      {bhttp::field::location, response.location},
-      {bhttp::field::set_cookie, response.cookie}};
-  for (const auto& [field, value] : others) {
-    if (!value.empty()) out.set(field, value);
-  }
-  out.body() = std::move(response.body);
-  return out;
-}
-
 /// One peer: sequential requests, until it requests a stream.
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
@@ -97,8 +58,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     is_idle_ = true;
     idle_since_ = steady_now();
     parser_.emplace();
-    parser_->header_limit(static_cast<std::uint32_t>(host_.limits().header_bytes));
-    parser_->body_limit(host_.limits().body_bytes);
+    set_limits(*parser_, host_.limits());
     stream_.expires_after(host_.limits().request);
     bhttp::async_read(stream_, buffer_, *parser_,
                       [self = shared_from_this()](beast::error_code error, std::size_t) {
@@ -124,25 +84,12 @@ class Connection : public std::enable_shared_from_this<Connection> {
  private:
   void on_read(beast::error_code error) {
     is_idle_ = false;
-    if (error == bhttp::error::body_limit) {
-      return respond(text_response(413, fmt::format("a body may have {} bytes here",
-                                                    host_.limits().body_bytes)),
-                     11, false);
-    }
-    if (error == bhttp::error::header_limit) {
-      return respond(text_response(431, "the headers are too long"), 11, false);
-    }
-    // The peer disconnected or took too long; malformed HTTP is an error of the parser.
-    const bool is_parsers =
-        error.category() == make_error_code(bhttp::error::bad_method).category();
-    if (error && (!is_parsers || error == bhttp::error::end_of_stream)) return close();
-    if (error) return respond(text_response(400, "this is no HTTP request"), 11, false);
-    const unsigned version = parser_->get().version();
-    const bool stays = parser_->get().keep_alive();
-    const bool head_only = parser_->get().method() == bhttp::verb::head;
-    Response response = host_.answer(to_request(parser_->release()));
-    if (head_only) response.streams = false;
-    respond(std::move(response), version, stays, head_only);
+    Arrival arrival = arrival_of(*parser_, error, host_.limits());
+    if (arrival.refusal) return respond(*std::move(arrival.refusal), arrival.version, false);
+    if (!arrival.request) return close();
+    Response response = host_.answer(*arrival.request);
+    if (arrival.head_only) response.streams = false;
+    respond(std::move(response), arrival.version, arrival.stays, arrival.head_only);
   }
 
   void respond(Response&& response, unsigned version, bool stays, bool head_only = false) {
@@ -197,7 +144,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool is_idle_ = false;
   TimePoint idle_since_;
   beast::flat_buffer buffer_;
-  std::optional<bhttp::request_parser<bhttp::string_body>> parser_;
+  std::optional<RequestParser> parser_;
   bhttp::response<bhttp::string_body> out_;
   bool streams_ = false;
   char unasked_ = 0;
