@@ -3,9 +3,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cstring>
 #include <new>
 #include <span>
+#include <string>
+#include <thread>
 #include <vector>
 
 #include "common/net/shared_link.hpp"
@@ -138,6 +142,57 @@ TEST_CASE("only the memory that was offered is opened", "[shared]") {
   close(ends[0]);
   close(ends[1]);
   close(unsealed);
+}
+
+TEST_CASE("memory of huge pages is not opened: none may be left when it is read", "[shared]") {
+  const int memory = memfd_create("tautline", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_HUGETLB);
+  if (memory < 0) {
+    WARN("this kernel has no huge pages");
+    return;
+  }
+  constexpr std::size_t kSize = 2UL << 20U;
+  REQUIRE(ftruncate(memory, static_cast<off_t>(kSize)) == 0);
+  REQUIRE(fcntl(memory, F_ADD_SEALS, F_SEAL_SHRINK) == 0);
+  SharedMemoryOffer offer = make_arena()->offer();
+  offer.descriptor = static_cast<std::uint32_t>(memory);
+  offer.size = kSize;
+  CHECK(SharedView::open(offer).error().code == ErrorCode::kMismatch);
+  close(memory);
+}
+
+TEST_CASE("a pipe that takes the place of offered memory is not waited for", "[shared]") {
+  const auto arena = make_arena();
+  int ends[2];
+  REQUIRE(pipe(ends) == 0);
+  close(ends[1]);  // who opens the other end for reading waits
+  SharedMemoryOffer offer = arena->offer();
+  const int exchanged = dup(static_cast<int>(offer.descriptor));
+  REQUIRE(exchanged >= 0);
+  offer.descriptor = static_cast<std::uint32_t>(exchanged);
+  std::atomic<bool> ends_now = false;
+  std::atomic<bool> has_ended = false;
+  std::atomic<int> opened = 0;
+  std::thread opener([&] {
+    while (!ends_now) opened += SharedView::open(offer).has_value() ? 1 : 0;
+    has_ended = true;
+  });
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+  while (std::chrono::steady_clock::now() < until) {
+    dup2(ends[0], exchanged);
+    dup2(static_cast<int>(arena->offer().descriptor), exchanged);
+  }
+  ends_now = true;
+  const auto latest = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+  while (!has_ended && std::chrono::steady_clock::now() < latest) std::this_thread::yield();
+  CHECK(has_ended);
+  CHECK(opened > 0);
+  // Releases one that waits.
+  const int writer =
+      open(("/proc/self/fd/" + std::to_string(ends[0])).c_str(), O_WRONLY | O_NONBLOCK);
+  opener.join();
+  close(writer);
+  close(exchanged);
+  close(ends[0]);
 }
 
 TEST_CASE("a lent payload is read in place, and is returned with its last copy", "[shared]") {
