@@ -7,7 +7,7 @@
 #include <sstream>
 #include <system_error>
 
-#include "common/files/file.hpp"
+#include "common/files/gz_stream.hpp"
 #include "common/files/sha256.hpp"
 #include "worker/model/job/job_data.hpp"
 
@@ -34,11 +34,16 @@ fs::path find_file(const fs::path& folder, const std::string& name) {
 }
 
 bool is_right(const fs::path& file, const std::string& sha256) {
-  const auto bytes = read_file_gz(file);
-  if (!bytes) return false;
+  auto stream = GzStream::open(file);
+  if (!stream) return false;
   Sha256 digest;
-  digest.update(std::as_bytes(std::span(bytes.value())));
-  return digest.finish() == sha256;
+  std::vector<std::byte> block(std::size_t{64} << 10U);
+  while (true) {
+    const auto count = stream.value().read(block);
+    if (!count) return false;
+    digest.update(std::span(block).first(count.value()));
+    if (count.value() < block.size()) return digest.finish() == sha256;
+  }
 }
 
 }  // namespace

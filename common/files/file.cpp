@@ -3,12 +3,13 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
-#include <zlib.h>
 
 #include <cerrno>
 #include <cstring>
+#include <span>
 #include <system_error>
 
+#include "common/files/gz_stream.hpp"
 #include "common/files/regular_file.hpp"
 
 namespace taut {
@@ -17,10 +18,6 @@ namespace {
 
 std::string reason(int error) {
   return std::generic_category().message(error);
-}
-
-bool is_gzip(std::string_view bytes) {
-  return bytes.size() >= 2 && bytes[0] == '\x1f' && bytes[1] == '\x8b';
 }
 
 }  // namespace
@@ -47,39 +44,20 @@ Result<std::string> read_file(const fs::path& path, Bytes limit) {
 }
 
 Result<std::string> read_file_gz(const fs::path& path, Bytes limit) {
-  Result<std::string> read = read_file(path, limit);
-  if (!read || !is_gzip(read.value())) return read;
-  std::string& packed = read.value();
-
-  z_stream stream{};
-  if (inflateInit2(&stream, 15 + 16) != Z_OK) {
-    return make_error(ErrorCode::kIo, "zlib could not start");
-  }
-  stream.next_in = reinterpret_cast<Bytef*>(packed.data());
-  stream.avail_in = static_cast<uInt>(packed.size());
+  TAUT_TRY(GzStream stream, GzStream::open(path));
+  const Bytes most = in_memory_limit(limit);
   std::string bytes;
   char block[1 << 16];
-  int state = Z_OK;
-  while (state != Z_STREAM_END) {
-    stream.next_out = reinterpret_cast<Bytef*>(block);
-    stream.avail_out = sizeof block;
-    state = inflate(&stream, Z_NO_FLUSH);
-    bytes.append(block, sizeof block - stream.avail_out);
-    const bool starved = state == Z_BUF_ERROR || (state == Z_OK && stream.avail_in == 0 &&
-                                                  stream.avail_out == sizeof block);
-    if (starved || (state != Z_OK && state != Z_STREAM_END)) {
-      inflateEnd(&stream);
-      return invalid(fmt::format("{}: damaged or truncated gzip stream after {} bytes",
-                                 path.string(), bytes.size()));
+  while (true) {
+    TAUT_TRY(const std::size_t count, stream.read(std::as_writable_bytes(std::span(block))));
+    if (count > most.value() - bytes.size()) {
+      return invalid(fmt::format("{}: {} more than the limit of {} bytes{}", path.string(),
+                                 stream.is_packed() ? "decompresses to" : "has", most.value(),
+                                 most < limit ? ", half of the available memory" : ""));
     }
-    if (bytes.size() > limit.value()) {
-      inflateEnd(&stream);
-      return invalid(fmt::format("{}: decompresses to more than the limit of {} bytes",
-                                 path.string(), limit.value()));
-    }
+    bytes.append(block, count);
+    if (count < sizeof block) return bytes;
   }
-  inflateEnd(&stream);
-  return bytes;
 }
 
 Result<void> write_file_atomically(const fs::path& path, std::string_view bytes) {

@@ -16,7 +16,7 @@ namespace taut {
                                             Bytes limit = Bytes(1ULL << 30));
 
 /// A whole file, decompressed when its bytes are gzip's.
-/// Errors: as read_file; a damaged or truncated gzip stream; more than `limit` once decompressed.
+/// Errors: as GzStream; more than `limit`, or than half of the available memory, once decompressed.
 [[nodiscard]] Result<std::string> read_file_gz(const std::filesystem::path& path,
                                                Bytes limit = Bytes(4ULL << 30));
 

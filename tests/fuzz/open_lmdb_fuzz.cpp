@@ -1,12 +1,11 @@
 #include <cstddef>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
-#include <system_error>
 
 #include "common/check.hpp"
 #include "tests/fuzz/fuzz_target.hpp"
+#include "tests/fuzz/memory_folder.hpp"
 #include "tests/support/temp_folder.hpp"
 #include "worker/data/images/lmdb_file.hpp"
 
@@ -27,14 +26,6 @@ std::string database(int records, std::size_t bytes) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-/// Where inputs are stored, in memory if the system has such a folder: a disk takes milliseconds
-/// for each.
-test::TempFolder make_place() {
-  std::error_code failed;
-  if (std::filesystem::is_directory("/dev/shm", failed)) setenv("TMPDIR", "/dev/shm", 0);
-  return {};
-}
-
 }  // namespace
 
 std::vector<std::string> fuzz::samples() {
@@ -44,7 +35,7 @@ std::vector<std::string> fuzz::samples() {
 }  // namespace taut
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  static const taut::test::TempFolder folder = taut::make_place();
+  static const taut::test::TempFolder folder = taut::fuzz::memory_folder();
   folder.write("data.mdb", {reinterpret_cast<const char*>(data), size});
   const std::string name = folder.path().string();
   const auto reader = taut::data::LmdbReader::open(folder.path());

@@ -6,9 +6,13 @@
 
 #include <filesystem>
 #include <fstream>
+#include <span>
+#include <string>
 
+#include "common/files/gz_stream.hpp"
 #include "common/files/regular_file.hpp"
 #include "common/files/tensor_file.hpp"
+#include "common/system/memory.hpp"
 #include "tests/support/catch.hpp"
 
 using namespace taut;
@@ -87,6 +91,53 @@ TEST_CASE("gzip is seen by its bytes, and every truncation of it is an error", "
     REQUIRE_FALSE(cut);
     CHECK(cut.error().message.find("truncated") != std::string::npos);
   }
+}
+
+TEST_CASE("gzip's members follow one another, zeros end them, and other bytes are an error",
+          "[file]") {
+  const TestFolder folder;
+  write_gz(folder.path / "one", "first, ");
+  write_gz(folder.path / "two", "second");
+  const std::string both =
+      read_file(folder.path / "one").value() + read_file(folder.path / "two").value();
+  const auto unpacked = [&](const std::string& bytes) {
+    REQUIRE(write_file_atomically(folder.path / "all", bytes));
+    return read_file_gz(folder.path / "all");
+  };
+  CHECK(unpacked(both).value() == "first, second");
+  CHECK(unpacked(both + std::string(100'000, '\0')).value() == "first, second");
+  for (const std::string& wrong : {both + "x", both + std::string("\0x", 2), both + "\x1f"}) {
+    const auto read = unpacked(wrong);
+    REQUIRE_FALSE(read.has_value());
+    CHECK(read.error().message ==
+          (folder.path / "all").string() + ": damaged or truncated gzip stream after 13 bytes");
+  }
+}
+
+TEST_CASE("a stream gives what was asked for, and less only at the end", "[file]") {
+  const TestFolder folder;
+  std::string text;
+  for (int i = 0; i < 40'000; ++i) text += std::to_string(i);
+  write_gz(folder.path / "packed", text);
+  REQUIRE(write_file_atomically(folder.path / "plain", text));
+  for (const char* name : {"packed", "plain"}) {
+    GzStream stream = GzStream::open(folder.path / name).value();
+    CHECK(stream.is_packed() == (name == std::string("packed")));
+    std::string read;
+    char piece[1000];
+    std::size_t count = sizeof piece;
+    while (count == sizeof piece) {
+      count = stream.read(std::as_writable_bytes(std::span(piece))).value();
+      read.append(piece, count);
+    }
+    CHECK(read == text);
+    CHECK(stream.read(std::as_writable_bytes(std::span(piece))).value() == 0);
+  }
+}
+
+TEST_CASE("no file takes more than half of the available memory", "[file]") {
+  CHECK(in_memory_limit(Bytes(10)) == Bytes(10));
+  CHECK(in_memory_limit(Bytes(~0ULL)) <= Bytes(machine_memory().value() / 2));
 }
 
 TEST_CASE("a mentioned path is looked up in the folder of the mentioning file and above",

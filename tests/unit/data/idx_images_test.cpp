@@ -3,6 +3,7 @@
 #include "tests/support/catch.hpp"
 #include "tests/support/temp_folder.hpp"
 #include "tests/unit/data/idx_bytes.hpp"
+#include "worker/data/images/idx.hpp"
 #include "worker/data/images/image_store.hpp"
 
 using taut::data::open_idx_files;
@@ -83,6 +84,28 @@ TEST_CASE("a damaged gzip file is reported", "[dataset]") {
   std::filesystem::resize_file(images, std::filesystem::file_size(images) - 9);
   CHECK(error_of(folder.path(), Part::kTrain, taut::ErrorCode::kInvalid)
             .find(images.string() + ": damaged or truncated gzip stream") == 0);
+}
+
+TEST_CASE("a gzip file is unpacked no further than its extents say", "[dataset]") {
+  const TempFolder folder;
+  const auto images = folder.path() / "images.gz";
+  write_gz(images, idx_images(1, 2, 2) + std::string(1'000'000, 'x'));
+  const auto read = taut::data::read_idx(images, 3);
+  REQUIRE_FALSE(read.has_value());
+  CHECK(read.error().message == images.string() +
+                                    ": has trailing bytes: 1x2x2 elements need 4 bytes after the "
+                                    "header, and there are 5 at least");
+}
+
+TEST_CASE("an IDX file of more elements than the limit is refused by its extents", "[dataset]") {
+  const TempFolder folder;
+  const auto images = folder.path() / "images.gz";
+  write_gz(images, taut::test::idx_header({1000, 1000, 1000}));
+  const auto read = taut::data::read_idx(images, 3, taut::Bytes(999'999'999));
+  REQUIRE_FALSE(read.has_value());
+  CHECK(read.error().message == images.string() +
+                                    ": 1000x1000x1000 elements need 1000000000 bytes of memory; "
+                                    "the limit is 999999999");
 }
 
 TEST_CASE("a label beyond the net's classes is reported", "[dataset]") {

@@ -1,23 +1,20 @@
 #include "worker/data/images/idx.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
-#include <zlib.h>
 
 #include <algorithm>
-#include <memory>
+#include <span>
 #include <utility>
 
-#include "common/files/file.hpp"
-#include "common/files/regular_file.hpp"
+#include "common/files/gz_stream.hpp"
 
 namespace taut::data {
 namespace {
 
-constexpr Bytes kMaxFile{4ULL << 30};
 constexpr std::size_t kMagicBytes = 4;
 constexpr std::size_t kExtentBytes = 4;
 constexpr std::uint32_t kUnsignedByte = 0x08;
+constexpr std::size_t kReadBytes = std::size_t{1} << 20U;
 
 /// REQUIRES: four bytes at `offset`.
 std::uint32_t big_endian(const std::string& bytes, std::size_t offset) {
@@ -66,11 +63,11 @@ Result<std::vector<std::uint64_t>> parse_head(const std::string& file, const std
   std::uint64_t elements = 1;
   for (std::size_t i = 0; i < extents; ++i) {
     const std::uint64_t extent = big_endian(file, kMagicBytes + kExtentBytes * i);
-    if (extent == 0 || extent > kMaxFile.value() / elements) {
+    if (extent == 0 || extent > kMaxIdx.value() / elements) {
       return invalid(
           fmt::format("{}: extent {} is {}; all of them multiply to 1 at least and {} at "
                       "most",
-                      name, i, extent, kMaxFile.value()));
+                      name, i, extent, kMaxIdx.value()));
     }
     elements *= extent;
     found.push_back(extent);
@@ -78,44 +75,88 @@ Result<std::vector<std::uint64_t>> parse_head(const std::string& file, const std
   return found;
 }
 
+std::size_t header_bytes_of(std::size_t extents) {
+  return kMagicBytes + kExtentBytes * extents;
+}
+
+/// The extents of the file that the stream is at the start of, and their bytes.
+struct Head {
+  std::string bytes;
+  std::vector<std::uint64_t> extents;
+};
+
+Result<Head> read_head(GzStream& stream, const std::string& name, std::size_t extents) {
+  Head head;
+  head.bytes.resize(header_bytes_of(extents));
+  TAUT_TRY(const std::size_t count, stream.read(std::as_writable_bytes(std::span(head.bytes))));
+  head.bytes.resize(count);
+  TAUT_TRY(head.extents, parse_head(head.bytes, name, extents));
+  return head;
+}
+
+std::uint64_t elements_of(const std::vector<std::uint64_t>& extents) {
+  std::uint64_t elements = 1;
+  for (const std::uint64_t extent : extents) elements *= extent;
+  return elements;
+}
+
+Error wrong_size(const std::string& name, const std::vector<std::uint64_t>& extents,
+                 std::uint64_t held, const char* more) {
+  const std::uint64_t elements = elements_of(extents);
+  return invalid(
+      fmt::format("{}: {}: {} elements need {} bytes after the header, and there are {}{}", name,
+                  held < elements ? "truncated" : "has trailing bytes", fmt::join(extents, "x"),
+                  elements, held, more));
+}
+
 }  // namespace
 
 Result<Idx> parse_idx(std::string file, const std::string& name, std::size_t extents) {
   Idx idx;
   TAUT_TRY(idx.extents, parse_head(file, name, extents));
-  idx.header_bytes = kMagicBytes + kExtentBytes * extents;
-  std::uint64_t elements = 1;
-  for (const std::uint64_t extent : idx.extents) elements *= extent;
+  idx.header_bytes = header_bytes_of(extents);
   const std::uint64_t held = file.size() - idx.header_bytes;
-  if (held != elements) {
-    return invalid(
-        fmt::format("{}: {}: {} elements need {} bytes after the header, and there are "
-                    "{}",
-                    name, held < elements ? "truncated" : "has trailing bytes",
-                    fmt::join(idx.extents, "x"), elements, held));
-  }
+  if (held != elements_of(idx.extents)) return wrong_size(name, idx.extents, held, "");
   idx.file = std::move(file);
   return idx;
 }
 
 Result<std::vector<std::uint64_t>> read_idx_extents(const std::filesystem::path& path,
                                                     std::size_t extents) {
-  TAUT_TRY(Descriptor opened, open_to_read(path));
-  const int number = opened.release();
-  const std::unique_ptr<gzFile_s, int (*)(gzFile)> file(gzdopen(number, "rb"), gzclose);
-  if (!file) {
-    close(number);
-    return make_error(ErrorCode::kIo, path.string() + ": zlib could not start");
-  }
-  std::string head(kMagicBytes + kExtentBytes * extents, '\0');
-  const int got = gzread(file.get(), head.data(), static_cast<unsigned>(head.size()));
-  head.resize(static_cast<std::size_t>(std::max(got, 0)));
-  return parse_head(head, path.string(), extents);
+  TAUT_TRY(GzStream stream, GzStream::open(path));
+  TAUT_TRY(Head head, read_head(stream, path.string(), extents));
+  return std::move(head.extents);
 }
 
-Result<Idx> read_idx(const std::filesystem::path& path, std::size_t extents) {
-  TAUT_TRY(std::string file, read_file_gz(path, kMaxFile));
-  return parse_idx(std::move(file), path.string(), extents);
+Result<Idx> read_idx(const std::filesystem::path& path, std::size_t extents, Bytes limit) {
+  const std::string name = path.string();
+  TAUT_TRY(GzStream stream, GzStream::open(path));
+  TAUT_TRY(Head head, read_head(stream, name, extents));
+  const Bytes most = in_memory_limit(limit);
+  const std::uint64_t elements = elements_of(head.extents);
+  if (elements > most.value()) {
+    return invalid(fmt::format("{}: {} elements need {} bytes of memory; the limit is {}{}", name,
+                               fmt::join(head.extents, "x"), elements, most.value(),
+                               most < limit ? ", half of what is available" : ""));
+  }
+  Idx idx;
+  idx.extents = std::move(head.extents);
+  idx.header_bytes = head.bytes.size();
+  idx.file = std::move(head.bytes);
+  // Memory is reserved for all of it, and taken as bytes arrive, however many were announced.
+  idx.file.reserve(idx.header_bytes + elements);
+  std::vector<char> block(kReadBytes);
+  for (std::uint64_t held = 0; held < elements;) {
+    const auto part = std::span(block).first(
+        static_cast<std::size_t>(std::min<std::uint64_t>(block.size(), elements - held)));
+    TAUT_TRY(const std::size_t count, stream.read(std::as_writable_bytes(part)));
+    idx.file.append(part.data(), count);
+    held += count;
+    if (count < part.size()) return wrong_size(name, idx.extents, held, "");
+  }
+  TAUT_TRY(const std::size_t more, stream.read(std::as_writable_bytes(std::span(block).first(1))));
+  if (more > 0) return wrong_size(name, idx.extents, elements + more, " at least");
+  return idx;
 }
 
 }  // namespace taut::data

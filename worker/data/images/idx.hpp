@@ -7,8 +7,12 @@
 #include <vector>
 
 #include "common/result.hpp"
+#include "common/types.hpp"
 
 namespace taut::data {
+
+/// The most elements that an IDX file may have, a byte each.
+inline constexpr Bytes kMaxIdx{4ULL << 30};
 
 /// An array of unsigned bytes as an IDX file holds it.
 struct Idx {
@@ -31,8 +35,11 @@ struct Idx {
 /// Source    LeCun et al., "The MNIST database", the page that publishes it, "File formats"
 [[nodiscard]] Result<Idx> parse_idx(std::string file, const std::string& name, std::size_t extents);
 
-/// The same from a file, plain or gzip. Errors: also not_found, and a damaged gzip stream.
-[[nodiscard]] Result<Idx> read_idx(const std::filesystem::path& path, std::size_t extents);
+/// The same from a file, plain or gzip, which is read no further than its extents say.
+/// limit     of its bytes in memory, if half of the available memory is not less
+/// Errors    as parse_idx; not_found; invalid: a damaged gzip stream, more elements than the limit
+[[nodiscard]] Result<Idx> read_idx(const std::filesystem::path& path, std::size_t extents,
+                                   Bytes limit = kMaxIdx);
 
 /// The extents alone, from the file's head. Errors: as parse_idx, for the head.
 [[nodiscard]] Result<std::vector<std::uint64_t>> read_idx_extents(const std::filesystem::path& path,

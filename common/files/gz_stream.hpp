@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <memory>
+#include <span>
+
+#include "common/result.hpp"
+#include "common/types.hpp"
+
+namespace taut {
+
+/// A file's bytes from its first to its last, decompressed where they are gzip's, of one member or
+/// several. Neither the file nor what it unpacks to is in memory, apart from a block of it.
+/// Thread    one at a time
+/// Source    RFC 1952
+class GzStream {
+ public:
+  /// Errors    as open_to_read(); io
+  [[nodiscard]] static Result<GzStream> open(const std::filesystem::path& path);
+  ~GzStream();
+  GzStream(GzStream&& other) noexcept;
+  GzStream& operator=(GzStream&& other) noexcept;
+
+  /// Whether the file is gzip's, according to its first two bytes.
+  [[nodiscard]] bool is_packed() const;
+
+  /// Fills `out` with the next bytes. Returns how many: fewer than its size only at the end.
+  /// Errors    io; invalid: a gzip stream that is damaged or truncated, with the place
+  [[nodiscard]] Result<std::size_t> read(std::span<std::byte> out);
+
+ private:
+  struct State;
+  explicit GzStream(std::unique_ptr<State> state);
+
+  std::unique_ptr<State> state_;
+};
+
+/// The most bytes of one file that are kept in memory: half of available_memory(), or `limit` where
+/// that is less or the former is not known.
+[[nodiscard]] Bytes in_memory_limit(Bytes limit);
+
+}  // namespace taut
