@@ -61,8 +61,8 @@ class Endpoint {
   ///         has disconnected, or its key is not admitted any more).
   [[nodiscard]] virtual Result<void> send(PeerId to, Message message) = 0;
 
-  /// What was queued for a peer that has connected to this side and is not on the wire yet, in
-  /// bytes: it grows while the peer does not read.
+  /// Bytes that are queued for a peer that has connected to this side, and not on the wire yet; a
+  /// quarter of what is queued for all peers with its key, where that is more.
   [[nodiscard]] virtual std::uint64_t unread(PeerId /*peer*/) const { return 0; }
 
   /// Why a peer that was connected to does not accept this side; nothing while no reason is known.

@@ -35,23 +35,46 @@ constexpr Duration kHandshakeLimit = std::chrono::seconds(5);
 // A loopback handshake takes milliseconds; a machine may be busy.
 constexpr Duration kProbeWait = std::chrono::seconds(10);
 
-// Bytes that are queued for a peer.
-using Unread = std::shared_ptr<std::atomic<std::uint64_t>>;
+// What the connections of one key leave unread together counts as if so many of them shared it.
+constexpr std::uint64_t kSharers = 4;
+
+// Bytes that are queued.
+using Count = std::shared_ptr<std::atomic<std::uint64_t>>;
+
+/// Bytes that are queued for a peer, and for all peers with its key.
+struct Unread {
+  Count own = std::make_shared<std::atomic<std::uint64_t>>(0);
+  Count of_key;  // nullptr: no keys here
+
+  void add(std::uint64_t bytes) const {
+    own->fetch_add(bytes, std::memory_order_relaxed);
+    if (of_key) of_key->fetch_add(bytes, std::memory_order_relaxed);
+  }
+  void remove(std::uint64_t bytes) const {
+    own->fetch_sub(bytes, std::memory_order_relaxed);
+    if (of_key) of_key->fetch_sub(bytes, std::memory_order_relaxed);
+  }
+  [[nodiscard]] std::uint64_t bytes() const {
+    const std::uint64_t one = own->load(std::memory_order_relaxed);
+    return of_key ? std::max(one, of_key->load(std::memory_order_relaxed) / kSharers) : one;
+  }
+};
 
 /// What a frame that ZeroMQ has not sent yet keeps.
 struct Queued {
-  Queued(std::shared_ptr<const void> what, Unread whose, std::uint64_t how_many)
-      : owner(std::move(what)), unread(std::move(whose)), bytes(how_many) {
-    if (unread) unread->fetch_add(bytes, std::memory_order_relaxed);
+  Queued(std::shared_ptr<const void> what, const Unread* whose, std::uint64_t how_many)
+      : owner(std::move(what)), bytes(how_many) {
+    if (whose != nullptr) unread = *whose;
+    if (unread) unread->add(bytes);
   }
   ~Queued() {
-    if (unread) unread->fetch_sub(bytes, std::memory_order_relaxed);
+    if (unread) unread->remove(bytes);
   }
   Queued(const Queued&) = delete;
   Queued& operator=(const Queued&) = delete;
 
   const std::shared_ptr<const void> owner;
-  const Unread unread;
+  std::optional<Unread> unread;
   const std::uint64_t bytes;
 };
 
@@ -62,8 +85,10 @@ void release_owner(void* /*bytes*/, void* queued) noexcept {
 }
 
 /// unread  to be counted in, with `bytes`; nullptr: nothing is counted, and small frames are copied
-zmq::message_t to_zmq(const Frame& frame, const Unread& unread = nullptr, std::uint64_t bytes = 0) {
-  if (!unread && frame.size() < kCopyBelow) return {frame.bytes().data(), frame.size()};
+zmq::message_t to_zmq(const Frame& frame, const Unread* unread = nullptr, std::uint64_t bytes = 0) {
+  if (unread == nullptr && frame.size() < kCopyBelow) {
+    return {frame.bytes().data(), frame.size()};
+  }
   auto owner = std::make_unique<Queued>(frame.owner(), unread, bytes);
   zmq::message_t message(const_cast<std::byte*>(frame.bytes().data()), frame.size(), release_owner,
                          owner.get());
@@ -138,7 +163,7 @@ class ZmqEndpoint final : public Endpoint {
     std::string routing_id;
     std::string key;                    // that its handshake proved; empty: no keys here
     std::list<PeerId>::iterator place;  // in callers_by_silence_
-    Unread unread = std::make_shared<std::atomic<std::uint64_t>>(0);
+    Unread unread;
   };
 
   void set_limits(zmq::socket_t& socket) const;
@@ -165,9 +190,13 @@ class ZmqEndpoint final : public Endpoint {
   std::unordered_map<std::string, PeerId> peers_by_routing_id_;
   std::unordered_map<PeerId, Caller> callers_;
   std::list<PeerId> callers_by_silence_;  // the one that has been silent for longest first
-  std::unordered_map<std::string, std::size_t> callers_of_key_;  // their number
-  std::uint64_t unadmitted_ = 0;                                 // messages
-  std::size_t turn_ = 0;  // the socket that is polled first, so that none starves
+  struct KeyUse {
+    std::size_t callers = 0;
+    Count unread = std::make_shared<std::atomic<std::uint64_t>>(0);
+  };
+  std::unordered_map<std::string, KeyUse> use_of_key_;
+  std::uint64_t unadmitted_ = 0;  // messages
+  std::size_t turn_ = 0;          // the socket that is polled first, so that none starves
 };
 
 void ZmqEndpoint::set_limits(zmq::socket_t& socket) const {
@@ -266,7 +295,7 @@ Result<PeerId> ZmqEndpoint::connect(const std::string& address) {
 
 std::uint64_t ZmqEndpoint::unread(PeerId peer) const {
   const auto caller = callers_.find(peer);
-  return caller == callers_.end() ? 0 : caller->second.unread->load(std::memory_order_relaxed);
+  return caller == callers_.end() ? 0 : caller->second.unread.bytes();
 }
 
 std::optional<Refusal> ZmqEndpoint::refusal(PeerId peer) const {
@@ -297,8 +326,13 @@ PeerId ZmqEndpoint::peer_of(const std::string& routing_id, const std::string& ke
   const PeerId peer(next_peer_++);
   peers_by_routing_id_.emplace(routing_id, peer);
   const auto place = callers_by_silence_.insert(callers_by_silence_.end(), peer);
-  callers_.emplace(peer, Caller{.routing_id = routing_id, .key = key, .place = place});
-  ++callers_of_key_[key];
+  KeyUse& use = use_of_key_[key];
+  ++use.callers;
+  Unread unread;
+  if (!key.empty()) unread.of_key = use.unread;
+  callers_.emplace(
+      peer,
+      Caller{.routing_id = routing_id, .key = key, .place = place, .unread = std::move(unread)});
   return peer;
 }
 
@@ -306,7 +340,7 @@ PeerId ZmqEndpoint::peer_of(const std::string& routing_id, const std::string& ke
 /// opens many evicts no other, and without keys none that speaks.
 void ZmqEndpoint::forget_one() {
   const auto crowded =
-      std::ranges::max_element(callers_of_key_, {}, [](const auto& one) { return one.second; });
+      std::ranges::max_element(use_of_key_, {}, [](const auto& one) { return one.second.callers; });
   const auto has_key = [&](PeerId peer) { return callers_.at(peer).key == crowded->first; };
   forget(*std::ranges::find_if(callers_by_silence_, has_key));
 }
@@ -316,8 +350,8 @@ void ZmqEndpoint::forget(PeerId peer) {
   if (found == callers_.end()) return;
   peers_by_routing_id_.erase(found->second.routing_id);
   callers_by_silence_.erase(found->second.place);
-  const auto of_key = callers_of_key_.find(found->second.key);
-  if (--of_key->second == 0) callers_of_key_.erase(of_key);
+  const auto of_key = use_of_key_.find(found->second.key);
+  if (--of_key->second.callers == 0) use_of_key_.erase(of_key);
   callers_.erase(found);
 }
 
@@ -347,9 +381,9 @@ Result<void> ZmqEndpoint::send(PeerId to, Message message) {
   for (const Frame& frame : message.frames) bytes += frame.size();
   const auto largest = static_cast<std::size_t>(
       std::ranges::max_element(message.frames, {}, &Frame::size) - message.frames.begin());
-  const auto send_frames = [&](zmq::socket_t& socket, const Unread& unread) -> Result<void> {
+  const auto send_frames = [&](zmq::socket_t& socket, const Unread* unread) -> Result<void> {
     bool begun = unread != nullptr;  // the routing id has been sent
-    const bool counts = unread && bytes >= kCopyBelow;
+    const bool counts = unread != nullptr && bytes >= kCopyBelow;
     for (std::size_t i = 0; i < message.frames.size(); ++i) {
       zmq::message_t frame = counts && i == largest ? to_zmq(message.frames[i], unread, bytes)
                                                     : to_zmq(message.frames[i]);
@@ -374,12 +408,12 @@ Result<void> ZmqEndpoint::send(PeerId to, Message message) {
     const Caller& caller = found->second;
     // Nothing is sent to a key that was revoked meanwhile.
     if (!security_.is_insecure() && !holder_of(caller.key)) return refused(EHOSTUNREACH);
-    const std::uint64_t waiting = caller.unread->load(std::memory_order_relaxed);
+    const std::uint64_t waiting = caller.unread.bytes();
     if (waiting > 0 && waiting + bytes > limits_.unread.value()) return refused(EAGAIN);
     zmq::message_t routing_id(caller.routing_id.data(), caller.routing_id.size());
     const auto flags = zmq::send_flags::dontwait | zmq::send_flags::sndmore;
     if (!router_.send(routing_id, flags)) return refused(EAGAIN);
-    return send_frames(router_, caller.unread);
+    return send_frames(router_, &caller.unread);
   } catch (const zmq::error_t& failure) {
     return refused(failure.num());
   }

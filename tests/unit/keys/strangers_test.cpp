@@ -1,11 +1,14 @@
 // Who gets through to a listening socket: no key, a wrong one, an unknown one, a revoked one.
 #include <zmq.h>
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <map>
 #include <mutex>
 #include <stdexcept>
+#include <string>
+#include <vector>
 
 #include "common/net/zmq_endpoint.hpp"
 #include "tests/support/catch.hpp"
@@ -313,4 +316,45 @@ TEST_CASE("a routing id that another key takes over is another peer", "[keys]") 
   REQUIRE_FALSE(late);
   CHECK(late.error().code == ErrorCode::kNotFound);
   zmq_ctx_term(context);
+}
+
+TEST_CASE("connections of one key share what they leave unread, and cost no other key", "[keys]") {
+  Cluster cluster;
+  EndpointLimits limits;
+  limits.unread = Bytes(4ULL << 20U);
+  constexpr std::uint64_t kShares = 4;
+  const auto server = cluster.context->make_endpoint(limits);
+  const std::string address = server->bind("127.0.0.1:0").value();
+  EndpointLimits lazy;
+  lazy.queued_messages = 1;  // its I/O thread does not read ahead either
+  ZmqContext of_many(cluster.admit("many", KeyRole::kView));
+  std::vector<std::unique_ptr<Endpoint>> many;
+  std::vector<PeerId> peers;
+  for (int i = 0; i < 12; ++i) {
+    many.push_back(of_many.make_endpoint(lazy));
+    REQUIRE(many.back()->send(many.back()->connect(address).value(), text("hello")));
+    const auto hello = next(*server);
+    REQUIRE(hello);
+    peers.push_back(hello->from);
+  }
+  Caller other(cluster.admit("other", KeyRole::kView), address);
+  other.say("hello");
+  const auto hello = next(*server);
+  REQUIRE(hello);
+  // In turns, until nothing more is taken. What is on the wire is not counted.
+  const Frame payload = Frame::copy_of(std::string(1U << 19U, 'x'));
+  bool any = true;
+  while (any) {
+    any = false;
+    for (const PeerId peer : peers) {
+      any |= server->send(peer, Message{{payload, payload}}).has_value();
+    }
+  }
+  std::uint64_t most = 0;
+  for (const PeerId peer : peers) most = std::max(most, server->unread(peer));
+  CHECK(most <= limits.unread.value());
+  CHECK(most * kShares > (kShares - 1) * limits.unread.value());
+  REQUIRE(server->send(hello->from, text("welcome")));
+  CHECK(next(*other.endpoint).has_value());
+  CHECK(server->unread(hello->from) < limits.unread.value() / 2);
 }
