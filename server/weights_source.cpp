@@ -29,7 +29,7 @@ Result<std::shared_ptr<const TensorFile>> FileWeights::open(const TensorPlace& p
     known_.erase(found);
   }
   TAUT_TRY(TensorFile file, TensorFile::open(place.file));
-  TAUT_TRY(const std::string sha256, file.sha256());
+  TAUT_TRY(const std::string sha256, file.pin());
   if (sha256 != place.sha256) {
     return make_error(ErrorCode::kMismatch,
                       fmt::format("{}: has SHA-256 {:.12} here and {:.12} at the worker: it is not "

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -41,6 +42,13 @@ constexpr std::size_t kMaxOwn = 1U << 20U;
 bool continues_share(const pb::WorkerJob& job) {
   return job.has_resume() && job.resume().manifest_sha256().empty() &&
          job.start_clock() == job.resume().clock() && job.slots() == job.resume().slots();
+}
+
+/// What the member of the worker's share has saved of itself; nothing: it has saved nothing.
+/// REQUIRES: continues_share(job)
+Result<std::optional<safetensors::Reader>> open_own_file(const pb::WorkerJob& job) {
+  TAUT_TRY(const CheckpointReader saved, CheckpointReader::open(job.resume().folder()));
+  return saved.open_compared(worker_file_name(job.slot()));
 }
 
 Result<pb::CheckpointFile> write_file(const pb::CheckpointOrder& order, std::uint32_t slot,
@@ -191,11 +199,9 @@ Result<bool> restore_state(const pb::WorkerJob& job, std::span<const Carrier> ca
     }
   }
   if (!continues_share(job) || carried.empty()) return false;
-  TAUT_TRY(const CheckpointReader saved, CheckpointReader::open(job.resume().folder()));
-  const fs::path path = saved.folder() / worker_file_name(job.slot());
-  std::error_code failed;
-  if (!fs::exists(path, failed)) return false;
-  TAUT_TRY(const auto file, safetensors::Reader::open(path));
+  TAUT_TRY(const auto saved, open_own_file(job));
+  if (!saved) return false;
+  const safetensors::Reader& file = *saved;
   std::vector<std::vector<float>> state;
   for (std::size_t i = 0; i < carried.size(); ++i) {
     const safetensors::Tensor* tensor = file.find(tensor_name(i));
@@ -215,11 +221,9 @@ Result<bool> restore_state(const pb::WorkerJob& job, std::span<const Carrier> ca
 Result<Residuals> saved_residuals(const pb::WorkerJob& job, std::size_t tables) {
   Residuals residuals(tables);
   if (!continues_share(job)) return residuals;
-  TAUT_TRY(const CheckpointReader saved, CheckpointReader::open(job.resume().folder()));
-  const fs::path path = saved.folder() / worker_file_name(job.slot());
-  std::error_code failed;
-  if (!fs::exists(path, failed)) return residuals;
-  TAUT_TRY(const auto file, safetensors::Reader::open(path));
+  TAUT_TRY(const auto saved, open_own_file(job));
+  if (!saved) return residuals;
+  const safetensors::Reader& file = *saved;
   for (std::size_t i = 0; i < tables; ++i) {
     const safetensors::Tensor* tensor = file.find(residual_name(i));
     if (tensor == nullptr) continue;
@@ -232,11 +236,9 @@ Result<Residuals> saved_residuals(const pb::WorkerJob& job, std::size_t tables) 
 Result<std::vector<std::vector<float>>> saved_own_state(const pb::WorkerJob& job) {
   std::vector<std::vector<float>> own;
   if (!continues_share(job)) return own;
-  TAUT_TRY(const CheckpointReader saved, CheckpointReader::open(job.resume().folder()));
-  const fs::path path = saved.folder() / worker_file_name(job.slot());
-  std::error_code failed;
-  if (!fs::exists(path, failed)) return own;
-  TAUT_TRY(const auto file, safetensors::Reader::open(path));
+  TAUT_TRY(const auto saved, open_own_file(job));
+  if (!saved) return own;
+  const safetensors::Reader& file = *saved;
   const auto note = file.metadata().find(kOwnNote);
   if (note == file.metadata().end()) return own;
   std::size_t count = 0;

@@ -26,6 +26,8 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "stored tensors are little-endian");
 
 constexpr std::size_t kBlockBytes = 256 << 10;
+constexpr std::size_t kPinnedBytes = 64 << 10;  // that have one digest
+static_assert(kBlockBytes % kPinnedBytes == 0, "whole blocks are read at once");
 
 struct Spelling {
   std::string_view name;
@@ -114,7 +116,8 @@ TensorFile::TensorFile(TensorFile&& other) noexcept
       file_(std::exchange(other.file_, -1)),
       bytes_(other.bytes_),
       modified_ns_(other.modified_ns_),
-      stored_(std::move(other.stored_)) {}
+      stored_(std::move(other.stored_)),
+      pinned_(std::move(other.pinned_)) {}
 
 TensorFile& TensorFile::operator=(TensorFile&& other) noexcept {
   std::swap(path_, other.path_);
@@ -122,6 +125,7 @@ TensorFile& TensorFile::operator=(TensorFile&& other) noexcept {
   std::swap(bytes_, other.bytes_);
   std::swap(modified_ns_, other.modified_ns_);
   std::swap(stored_, other.stored_);
+  std::swap(pinned_, other.pinned_);
   return *this;
 }
 
@@ -150,6 +154,10 @@ Result<void> TensorFile::read_bytes(std::uint64_t offset, std::span<std::byte> o
     return invalid(fmt::format("{}: has {} bytes; {} are required from byte {} on", path_.string(),
                                bytes_, out.size(), offset));
   }
+  return pinned_.empty() ? read_unpinned(offset, out) : read_pinned(offset, out);
+}
+
+Result<void> TensorFile::read_unpinned(std::uint64_t offset, std::span<std::byte> out) const {
   if (stored_) return stored_->read(offset, out);
   while (!out.empty()) {
     const ssize_t count = pread(file_, out.data(), out.size(), static_cast<::off_t>(offset));
@@ -165,6 +173,30 @@ Result<void> TensorFile::read_bytes(std::uint64_t offset, std::span<std::byte> o
     }
     out = out.subspan(static_cast<std::size_t>(count));
     offset += static_cast<std::uint64_t>(count);
+  }
+  return ok();
+}
+
+Result<void> TensorFile::read_pinned(std::uint64_t offset, std::span<std::byte> out) const {
+  std::vector<std::byte> whole;
+  while (!out.empty()) {
+    const std::uint64_t begin = offset / kPinnedBytes * kPinnedBytes;
+    const auto count =
+        static_cast<std::size_t>(std::min<std::uint64_t>(kPinnedBytes, bytes_ - begin));
+    const auto skipped = static_cast<std::size_t>(offset - begin);
+    const std::size_t taken = std::min(out.size(), count - skipped);
+    whole.resize(taken == count ? 0 : count);
+    const auto block = taken == count ? out.first(count) : std::span(whole);
+    TAUT_TRY(read_unpinned(begin, block));
+    if (sha256_of(block) != pinned_[begin / kPinnedBytes]) {
+      return make_error(ErrorCode::kMismatch,
+                        fmt::format("{}: bytes {} to {} are not what they were when its SHA-256 "
+                                    "was compared: it is written while it is read",
+                                    path_.string(), begin, begin + count - 1));
+    }
+    if (taken < count) std::ranges::copy(block.subspan(skipped, taken), out.begin());
+    out = out.subspan(taken);
+    offset += taken;
   }
   return ok();
 }
@@ -190,14 +222,30 @@ Result<void> TensorFile::read_floats(ElementType type, std::uint64_t offset,
   return ok();
 }
 
+Result<std::string> TensorFile::pin() {
+  pinned_.clear();
+  std::vector<Sha256Digest> blocks;
+  TAUT_TRY(std::string digest, digest_of(&blocks));
+  pinned_ = std::move(blocks);
+  return digest;
+}
+
 Result<std::string> TensorFile::sha256() const {
+  return digest_of(nullptr);
+}
+
+Result<std::string> TensorFile::digest_of(std::vector<Sha256Digest>* blocks) const {
   Sha256 digest;
   std::vector<std::byte> block(kBlockBytes);
   for (std::uint64_t offset = 0; offset < bytes_; offset += block.size()) {
     const auto count =
         static_cast<std::size_t>(std::min<std::uint64_t>(kBlockBytes, bytes_ - offset));
     TAUT_TRY(read_bytes(offset, std::span(block).first(count)));
-    digest.update(std::span(block).first(count));
+    const auto bytes = std::span<const std::byte>(block).first(count);
+    digest.update(bytes);
+    for (std::size_t begin = 0; blocks != nullptr && begin < count; begin += kPinnedBytes) {
+      blocks->push_back(sha256_of(bytes.subspan(begin, std::min(kPinnedBytes, count - begin))));
+    }
   }
   return digest.finish();
 }

@@ -5,8 +5,10 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "common/element_type.hpp"
+#include "common/files/sha256.hpp"
 #include "common/result.hpp"
 
 namespace taut {
@@ -42,7 +44,7 @@ class TensorFile {
   /// Whether the file was written after it was opened, according to its modification time.
   [[nodiscard]] bool has_changed() const;
 
-  /// Errors: invalid beyond the file's end; io.
+  /// Errors: invalid beyond the file's end; mismatch: see pin(); io.
   [[nodiscard]] Result<void> read_bytes(std::uint64_t offset, std::span<std::byte> out) const;
 
   /// Elements as floats from byte `offset` on: F32 unchanged, F16 and BF16 exactly, F64 rounded to
@@ -53,14 +55,23 @@ class TensorFile {
   /// SHA-256 of the whole file, 64 hex digits; reads the whole file.
   [[nodiscard]] Result<std::string> sha256() const;
 
+  /// The same, and from then on a read fails if what it has read is not what was read here: a file
+  /// that was compared with a digest is used as it was, whoever writes to it. Keeps 32 bytes for
+  /// every 64 KiB. REQUIRES: no other thread reads meanwhile.
+  [[nodiscard]] Result<std::string> pin();
+
  private:
   TensorFile(std::filesystem::path path, int file);
+  [[nodiscard]] Result<std::string> digest_of(std::vector<Sha256Digest>* blocks) const;
+  [[nodiscard]] Result<void> read_unpinned(std::uint64_t offset, std::span<std::byte> out) const;
+  [[nodiscard]] Result<void> read_pinned(std::uint64_t offset, std::span<std::byte> out) const;
 
   std::filesystem::path path_;
   int file_ = -1;
   std::uint64_t bytes_ = 0;
   std::int64_t modified_ns_ = 0;
   std::shared_ptr<const RandomRead> stored_;  // in place of file_
+  std::vector<Sha256Digest> pinned_;          // of each block; empty: not pinned
 };
 
 }  // namespace taut

@@ -8,6 +8,7 @@
 #include <system_error>
 #include <utility>
 
+#include "common/files/regular_file.hpp"
 #include "common/files/tensor_file.hpp"
 #include "common/hdf5/hdf5_handle.hpp"
 
@@ -41,10 +42,13 @@ Result<std::uint64_t> check_signature(const fs::path& path) {
 }
 
 Result<Handle> open_file(const Library& library, const fs::path& path) {
+  // The library gets the file that was looked at, whatever its name leads to by then.
+  TAUT_TRY(const Descriptor opened, open_to_read(path));
+  const std::string name = fmt::format("/proc/self/fd/{}", opened.get());
   const Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
   // Locks fail on read-only and network file systems, and a file is only read.
   H5Pset_file_locking(access.id(), false, true);
-  Handle file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.id()), H5Fclose);
+  Handle file(H5Fopen(name.c_str(), H5F_ACC_RDONLY, access.id()), H5Fclose);
   if (file) return file;
   return invalid(fmt::format("{}: cannot be read as HDF5: {}", path.string(), library.problem()));
 }

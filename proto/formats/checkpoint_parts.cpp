@@ -31,7 +31,7 @@ std::shared_ptr<const RandomRead> open_part(const fs::path& path, std::uint64_t 
                                             const std::string& sha256) {
   auto file = TensorFile::open(path);
   if (!file || file.value().bytes() != bytes) return nullptr;
-  const auto digest = file.value().sha256();
+  const auto digest = file.value().pin();
   if (!digest || digest.value() != sha256) return nullptr;
   return std::make_shared<PartOnDisk>(std::move(file.value()));
 }

@@ -119,7 +119,7 @@ Result<SavedCheckpoint> find_saved(const fs::path& folder) {
     TAUT_TRY(const fs::path place, newest_in(from));
     TAUT_TRY(SavedCheckpoint saved, read_saved(place));
     if (!saved.manifest.has_coding()) {
-      TAUT_TRY(CheckpointReader::open_exactly(place));
+      TAUT_TRY(CheckpointReader::open_exactly(place, CheckpointReader::Depth::kHeads));
     }
     return saved;
   };
@@ -131,12 +131,12 @@ Result<SavedCheckpoint> find_saved(const fs::path& folder) {
 
 Result<CheckpointReader> CheckpointReader::open(const fs::path& folder) {
   TAUT_TRY(const fs::path place, newest_in(folder));
-  return open_exactly(place);
+  return open_exactly(place, Depth::kHeads);
 }
 
-Result<CheckpointReader> CheckpointReader::open_exactly(const fs::path& folder) {
+Result<CheckpointReader> CheckpointReader::open_exactly(const fs::path& folder, Depth depth) {
   TAUT_TRY(pb::CheckpointManifest manifest, read_manifest(folder));
-  return open_with(folder, std::move(manifest), find_parts_here(folder));
+  return open_with(folder, std::move(manifest), find_parts_here(folder), depth);
 }
 
 Result<CheckpointReader> CheckpointReader::open_coded(const fs::path& folder,
@@ -144,17 +144,17 @@ Result<CheckpointReader> CheckpointReader::open_coded(const fs::path& folder,
                                                       const FindPart& find) {
   TAUT_TRY(pb::CheckpointManifest parsed,
            parse_manifest(manifest, (folder / kManifestName).string()));
-  return open_with(folder, std::move(parsed), find);
+  return open_with(folder, std::move(parsed), find, Depth::kHeads);
 }
 
 Result<CheckpointReader> CheckpointReader::open_with(const fs::path& folder,
                                                      pb::CheckpointManifest manifest,
-                                                     const FindPart& find) {
+                                                     const FindPart& find, Depth depth) {
   CheckpointReader reader;
   reader.folder_ = folder;
   reader.manifest_ = std::move(manifest);
   reader.tables_ = tables_of(reader.manifest_);
-  auto opened = reader.open_files(find);
+  auto opened = reader.open_files(find, depth);
   if (!opened && reader.is_coded() && opened.error().code == ErrorCode::kUnavailable) {
     reader.missing_ = opened.error();
     return reader;
@@ -171,8 +171,9 @@ Result<void> CheckpointReader::readable() const {
 
 Result<CheckpointReader> CheckpointReader::open_to_resume(const fs::path& folder) {
   const auto open_whole = [](const fs::path& from) -> Result<CheckpointReader> {
-    TAUT_TRY(CheckpointReader reader, open(from));
-    TAUT_TRY(reader.verify());
+    TAUT_TRY(const fs::path place, newest_in(from));
+    TAUT_TRY(CheckpointReader reader, open_exactly(place, Depth::kBytes));
+    TAUT_TRY(reader.readable());
     return reader;
   };
   auto opened = open_whole(folder);
@@ -182,28 +183,47 @@ Result<CheckpointReader> CheckpointReader::open_to_resume(const fs::path& folder
 }
 
 Result<safetensors::Reader> CheckpointReader::open_file(const pb::CheckpointFile& file,
-                                                        const FindPart& find) const {
-  const fs::path path = folder_ / file.name();
-  if (is_coded()) {
-    TAUT_TRY(TensorFile coded, open_coded_file(path, manifest_.coding(), file, find));
-    return safetensors::Reader::open(std::move(coded));
-  }
-  std::error_code failed;
-  const auto bytes = fs::file_size(path, failed);
-  if (failed) {
-    return invalid(fmt::format("{}: {}: it is damaged", path.string(), failed.message()));
-  }
-  if (bytes != file.bytes()) {
-    return invalid(fmt::format("{}: has {} bytes, the manifest says {}: it is damaged",
-                               path.string(), bytes, file.bytes()));
-  }
-  return safetensors::Reader::open(path);
+                                                        const FindPart& find, Depth depth) const {
+  if (!is_coded()) return open_whole(file, depth);
+  TAUT_TRY(TensorFile coded,
+           open_coded_file(folder_ / file.name(), manifest_.coding(), file, find));
+  return safetensors::Reader::open(std::move(coded));
 }
 
-Result<void> CheckpointReader::open_files(const FindPart& find) {
+/// Everything that is said of the file is of one open file, whatever its name leads to by then.
+Result<safetensors::Reader> CheckpointReader::open_whole(const pb::CheckpointFile& file,
+                                                         Depth depth) const {
+  const fs::path path = folder_ / file.name();
+  auto opened = TensorFile::open(path);
+  if (!opened) return invalid(fmt::format("{}: it is damaged", opened.error().message));
+  TensorFile whole = std::move(opened.value());
+  if (whole.bytes() != file.bytes()) {
+    return invalid(fmt::format("{}: has {} bytes, the manifest says {}: it is damaged",
+                               path.string(), whole.bytes(), file.bytes()));
+  }
+  if (depth == Depth::kBytes) {
+    TAUT_TRY(const std::string digest, whole.pin());
+    if (digest != file.sha256()) {
+      return invalid(fmt::format("{}: its SHA-256 is {}..., the manifest says {}...: it is damaged",
+                                 path.string(), digest.substr(0, 12), file.sha256().substr(0, 12)));
+    }
+  }
+  return safetensors::Reader::open(std::move(whole));
+}
+
+Result<std::optional<safetensors::Reader>> CheckpointReader::open_compared(
+    const std::string& name) const {
+  const auto file =
+      std::ranges::find_if(manifest_.files(), [&](const auto& one) { return one.name() == name; });
+  if (is_coded() || file == manifest_.files().end()) return std::nullopt;
+  TAUT_TRY(safetensors::Reader reader, open_whole(*file, Depth::kBytes));
+  return std::optional(std::move(reader));
+}
+
+Result<void> CheckpointReader::open_files(const FindPart& find, Depth depth) {
   pieces_.resize(tables_.size());
   for (const pb::CheckpointFile& file : manifest_.files()) {
-    TAUT_TRY(safetensors::Reader reader, open_file(file, find));
+    TAUT_TRY(safetensors::Reader reader, open_file(file, find, depth));
     files_.push_back(std::move(reader));
   }
   for (std::size_t i = 0; i < files_.size(); ++i) {
@@ -260,21 +280,6 @@ Result<void> CheckpointReader::check_coverage() const {
     if (end != tables_[t].count()) {
       return invalid(fmt::format("{}: table \"{}\" of {} elements is not whole from element {} on",
                                  folder_.string(), tables_[t].name, tables_[t].count(), end));
-    }
-  }
-  return ok();
-}
-
-Result<void> CheckpointReader::verify() const {
-  TAUT_TRY(readable());
-  if (is_coded()) return ok();
-  for (const pb::CheckpointFile& file : manifest_.files()) {
-    const fs::path path = folder_ / file.name();
-    TAUT_TRY(const TensorFile whole, TensorFile::open(path));
-    TAUT_TRY(const std::string digest, whole.sha256());
-    if (digest != file.sha256()) {
-      return invalid(fmt::format("{}: its SHA-256 is {}..., the manifest says {}...: it is damaged",
-                                 path.string(), digest.substr(0, 12), file.sha256().substr(0, 12)));
     }
   }
   return ok();

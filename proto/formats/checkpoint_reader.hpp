@@ -51,13 +51,17 @@ class CheckpointReader {
                                                            std::string_view manifest,
                                                            const FindPart& find);
 
-  /// Opens it as open() does and checks every byte too. Where it is damaged, the message offers the
-  /// newest whole one before it.
+  /// Opens it as open() does and compares every file with its SHA-256; what is read afterwards is
+  /// what was compared, or an error. Where it is damaged, the message offers the newest whole one
+  /// before it. Parts of coded ones are compared when they are opened, however it is opened.
+  /// Errors    also invalid, with the first file that differs; those of readable()
   [[nodiscard]] static Result<CheckpointReader> open_to_resume(const std::filesystem::path& folder);
 
-  /// Compares every file with its SHA-256; the parts of coded ones are compared when they are
-  /// opened. Errors: invalid, with the first file that differs; io; those of readable().
-  [[nodiscard]] Result<void> verify() const;
+  /// One of its files, compared with its SHA-256 as open_to_resume() does; nothing: the manifest
+  /// does not name it, or the checkpoint is coded.
+  /// Errors    invalid: it is damaged or missing; io
+  [[nodiscard]] Result<std::optional<safetensors::Reader>> open_compared(
+      const std::string& name) const;
 
   /// Whether its tables can be read. A coded checkpoint opens without its parts too, which may be
   /// on other machines' disks. Errors: unavailable, with the parts that are missing.
@@ -100,12 +104,16 @@ class CheckpointReader {
   };
   CheckpointReader() = default;
   friend Result<SavedCheckpoint> find_saved(const std::filesystem::path& folder);
-  static Result<CheckpointReader> open_exactly(const std::filesystem::path& folder);
+  enum class Depth : std::uint8_t { kHeads, kBytes };  // what is looked at of files
+  static Result<CheckpointReader> open_exactly(const std::filesystem::path& folder, Depth depth);
   static Result<CheckpointReader> open_with(const std::filesystem::path& folder,
-                                            pb::CheckpointManifest manifest, const FindPart& find);
-  [[nodiscard]] Result<void> open_files(const FindPart& find);
+                                            pb::CheckpointManifest manifest, const FindPart& find,
+                                            Depth depth);
+  [[nodiscard]] Result<void> open_files(const FindPart& find, Depth depth);
   [[nodiscard]] Result<safetensors::Reader> open_file(const pb::CheckpointFile& file,
-                                                      const FindPart& find) const;
+                                                      const FindPart& find, Depth depth) const;
+  [[nodiscard]] Result<safetensors::Reader> open_whole(const pb::CheckpointFile& file,
+                                                       Depth depth) const;
   /// Takes the slices that a file's note describes over.
   [[nodiscard]] Result<void> note_slices(std::size_t file);
   [[nodiscard]] Result<void> check_coverage() const;

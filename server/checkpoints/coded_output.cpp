@@ -234,7 +234,7 @@ OpenSaved saved_on(const PartDisks& disks) {
                                                      const std::string& digest) {
                                             return find_part(searched, name, bytes, digest);
                                           }));
-    TAUT_TRY(saved.verify());
+    TAUT_TRY(saved.readable());
     return saved;
   };
 }

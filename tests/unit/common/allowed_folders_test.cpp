@@ -2,10 +2,16 @@
 
 #include <fcntl.h>
 
+#include <atomic>
+#include <chrono>
 #include <fstream>
+#include <thread>
+#include <vector>
 
 #include "common/files/file.hpp"
 #include "common/files/regular_file.hpp"
+#include "common/hdf5/hdf5_reader.hpp"
+#include "common/hdf5/hdf5_writer.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/temp_folder.hpp"
 
@@ -73,6 +79,41 @@ TEST_CASE("nothing is created outside of the allowed folders", "[allowed_folders
   CHECK(fs::file_size(two.out() / "f") == 3);
   CHECK(check_place(two.in() / "not/yet/there").has_value());
   CHECK_FALSE(check_place(two.in() / "folder/not/yet").has_value());
+}
+
+TEST_CASE("HDF5 reads the file that was looked at, while its name leads elsewhere",
+          "[allowed_folders]") {
+  const TwoFolders two;
+  limit_files_to({}, {});
+  for (const fs::path& place : {two.in(), two.out()}) {
+    auto writer = hdf5::Writer::create(place / "net.h5", {{place.filename().string(), {1}}});
+    REQUIRE(writer.has_value());
+    REQUIRE(writer.value().write(0, 0, std::vector<float>{1}));
+    REQUIRE(writer.value().finish());
+  }
+  limit_files_to({two.in()}, {});
+  const fs::path name = two.in() / "link.h5";
+  std::atomic<bool> ends = false;
+  std::thread changer([&] {
+    // Renaming a link takes no time in which the name leads nowhere.
+    for (int i = 0; !ends; ++i) {
+      fs::create_symlink((i % 2 == 0 ? two.in() : two.out()) / "net.h5", two.in() / "next");
+      fs::rename(two.in() / "next", name);
+    }
+  });
+  int read = 0;
+  int others = 0;
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+  while (std::chrono::steady_clock::now() < until) {
+    const auto listed = hdf5::list_datasets(name);
+    if (!listed) continue;
+    ++read;
+    if (listed.value().front().name != "in") ++others;
+  }
+  ends = true;
+  changer.join();
+  CHECK(read > 0);
+  CHECK(others == 0);
 }
 
 TEST_CASE("without a call every file may be opened", "[allowed_folders]") {

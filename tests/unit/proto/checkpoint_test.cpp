@@ -50,6 +50,58 @@ TEST_CASE("a checkpoint's tables are read whole, however they were cut", "[check
   CHECK(!reader.read_values(TableId(2), 0, across).has_value());
 }
 
+TEST_CASE("what was compared with the manifest is what is read, whatever becomes of the files",
+          "[checkpoint]") {
+  const test::TempFolder folder;
+  const fs::path place = folder.path() / "tiny_iter_40";
+  CheckpointMaker maker(40);
+  maker.write(place);
+  const fs::path file = place / "shard0.safetensors";
+  const std::string bytes = bytes_of_file(file);
+  std::string changed = bytes;
+  changed.back() ^= 1;
+  std::vector<float> values(10);
+
+  // Another file under its name.
+  const auto before = CheckpointReader::open_to_resume(place);
+  REQUIRE(before.has_value());
+  put_file(folder.path() / "other", changed);
+  fs::rename(folder.path() / "other", file);
+  REQUIRE(before.value().read_values(TableId(0), 0, values).has_value());
+  for (std::size_t i = 0; i < values.size(); ++i) CHECK(values[i] == maker.value(0, i));
+  CHECK(holds(refusal_of(place), "its SHA-256 is"));
+
+  // The same file with other bytes, which does not look as if it had been written to.
+  put_file(file, bytes);
+  const auto opened = CheckpointReader::open_to_resume(place);
+  REQUIRE(opened.has_value());
+  const auto written = fs::last_write_time(file);
+  put_file(file, changed);
+  fs::last_write_time(file, written);
+  const auto read = opened.value().read_values(TableId(0), 0, values);
+  REQUIRE(!read.has_value());
+  CHECK(read.error().code == ErrorCode::kMismatch);
+  CHECK(holds(read.error().message, file.string() + ": bytes 0 to "));
+  put_file(file, bytes);
+  CHECK(opened.value().read_values(TableId(0), 0, values).has_value());
+}
+
+TEST_CASE("a single file of a checkpoint is compared with the manifest", "[checkpoint]") {
+  const test::TempFolder folder;
+  const fs::path place = folder.path() / "tiny_iter_40";
+  CheckpointMaker(40).write(place);
+  const CheckpointReader reader = CheckpointReader::open(place).value();
+  CHECK(!reader.open_compared("worker0.safetensors").value().has_value());
+  CHECK(reader.open_compared("shard0.safetensors").value().has_value());
+  const fs::path file = place / "shard0.safetensors";
+  std::string changed = bytes_of_file(file);
+  changed.back() ^= 1;
+  put_file(file, changed);
+  CHECK(holds(reader.open_compared("shard0.safetensors").error().message, "its SHA-256 is"));
+  fs::remove(file);
+  CHECK(holds(reader.open_compared("shard0.safetensors").error().message, "it is damaged"));
+}
+
 TEST_CASE("a folder of checkpoints means the newest one in it", "[checkpoint]") {
   const test::TempFolder folder;
   for (const std::int64_t clock : {90, 100, 20}) {

@@ -45,6 +45,13 @@ TEST_CASE("a file that is not the one that was meant is refused by name", "[init
   CHECK_THAT(changed.error().message, Contains(path.string()) && Contains("not the same file"));
   REQUIRE(values.read(place_of(path, 4), 0, out));
   CHECK(out == std::vector<float>{2, 3});
+  // And one that does not look as if it had been written to.
+  const TensorPlace three = place_of(path, 0);
+  REQUIRE(values.read(three, 0, out));
+  const auto written = std::filesystem::last_write_time(path);
+  folder.write("w", bytes_of_floats({7, 2, 3}));
+  std::filesystem::last_write_time(path, written);
+  CHECK(values.read(three, 0, out).error().code == ErrorCode::kMismatch);
   std::filesystem::remove(path);
   CHECK(FileWeights().read(place, 0, out).error().code == ErrorCode::kNotFound);
 }

@@ -6,6 +6,7 @@
 #include <system_error>
 #include <utility>
 
+#include "common/files/regular_file.hpp"
 #include "common/thread_sanitizer.hpp"
 #include "worker/data/images/lmdb_check.hpp"
 
@@ -76,7 +77,10 @@ Result<std::unique_ptr<LmdbReader>> LmdbReader::open(const fs::path& folder) {
     return make_error(ErrorCode::kNotFound,
                       fmt::format("{}: no LMDB: it has no data.mdb", folder.string()));
   }
-  TAUT_TRY(check_lmdb(folder / "data.mdb", folder.string()));
+  // What was looked at is what LMDB maps, whatever the name leads to by then.
+  TAUT_TRY(const Descriptor file, open_to_read(folder / "data.mdb"));
+  const std::string opened = fmt::format("/proc/self/fd/{}", file.get());
+  TAUT_TRY(check_lmdb(opened, folder.string()));
   auto state = std::make_unique<State>();
   state->name = folder.string();
   const auto refuse = [&](const char* what, int code) {
@@ -86,7 +90,8 @@ Result<std::unique_ptr<LmdbReader>> LmdbReader::open(const fs::path& folder) {
   if (code != 0) return refuse("making an environment", code);
   mdb_env_set_maxreaders(state->env, kMaxReaders);
   // No lock file: no process writes while a training reads, and the folder may be read-only.
-  code = mdb_env_open(state->env, state->name.c_str(), MDB_RDONLY | MDB_NOLOCK | MDB_NOTLS, 0644);
+  code = mdb_env_open(state->env, opened.c_str(),
+                      MDB_RDONLY | MDB_NOLOCK | MDB_NOTLS | MDB_NOSUBDIR, 0644);
   if (code != 0) return refuse("opening", code);
 
   Transaction transaction;
