@@ -66,7 +66,7 @@ Result<void> write_file_atomically(const fs::path& path, std::string_view bytes)
                       fmt::format("{}: cannot {}: {}", path.string(), step, reason(errno)));
   };
   const std::string partial = path.string() + ".part" + std::to_string(getpid());
-  TAUT_TRY(Descriptor file, open_to_write(partial, O_WRONLY | O_TRUNC, path));
+  TAUT_TRY(Descriptor file, create_anew(partial, O_WRONLY, path));
   std::size_t written = 0;
   while (written < bytes.size()) {
     const ssize_t count = write(file.get(), bytes.data() + written, bytes.size() - written);

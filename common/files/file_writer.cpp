@@ -42,7 +42,7 @@ FileWriter::FileWriter(fs::path path, std::string partial, int file, Durability 
 
 Result<FileWriter> FileWriter::create(const fs::path& path, Durability durability) {
   std::string partial = path.string() + ".part" + std::to_string(getpid());
-  TAUT_TRY(Descriptor file, open_to_write(partial, O_RDWR | O_TRUNC, path));
+  TAUT_TRY(Descriptor file, create_anew(partial, O_RDWR, path));
   return FileWriter(path, std::move(partial), file.release(), durability);
 }
 

@@ -53,16 +53,42 @@ Result<Descriptor> open_to_read(const fs::path& path) {
   return failed(path, "be opened", errno);
 }
 
+namespace {
+
+/// The folder of a file that is to be written, within the limit.
+Result<Descriptor> open_folder_of(const fs::path& path, const fs::path& shown) {
+  const fs::path parent = path.has_parent_path() ? path.parent_path() : fs::path(".");
+  Descriptor folder(open(parent.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (folder.get() < 0) return failed(shown, "be created", errno);
+  TAUT_TRY(check_opened(folder.get(), shown, path.filename()));
+  return folder;
+}
+
+constexpr int kToCreate = O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW;
+constexpr mode_t kMode = 0644;
+
+}  // namespace
+
 Result<Descriptor> open_to_write(const fs::path& path, int flags, const fs::path& shown) {
   const fs::path& name = shown.empty() ? path : shown;
-  const int how = flags | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW;
-  const fs::path parent = path.has_parent_path() ? path.parent_path() : fs::path(".");
-  const Descriptor folder(open(parent.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
-  if (folder.get() < 0) return failed(name, "be created", errno);
-  TAUT_TRY(check_opened(folder.get(), name, path.filename()));
-  Descriptor file(openat(folder.get(), path.filename().c_str(), how, 0644));
+  TAUT_TRY(const Descriptor folder, open_folder_of(path, name));
+  Descriptor file(openat(folder.get(), path.filename().c_str(), flags | kToCreate, kMode));
   if (file.get() < 0) return failed(name, "be created", errno);
   return regular(name, std::move(file));
+}
+
+Result<Descriptor> create_anew(const fs::path& path, int flags, const fs::path& shown) {
+  constexpr int kTries = 10;  // another process may create it again
+  const fs::path& name = shown.empty() ? path : shown;
+  TAUT_TRY(const Descriptor folder, open_folder_of(path, name));
+  for (int i = 0; i < kTries; ++i) {
+    Descriptor file(
+        openat(folder.get(), path.filename().c_str(), flags | kToCreate | O_EXCL, kMode));
+    if (file.get() >= 0) return file;
+    if (errno != EEXIST) return failed(name, "be created", errno);
+    if (unlinkat(folder.get(), path.filename().c_str(), 0) != 0 && errno != ENOENT) break;
+  }
+  return failed(name, "be created", errno);
 }
 
 }  // namespace taut

@@ -19,4 +19,11 @@ namespace taut {
 [[nodiscard]] Result<Descriptor> open_to_write(const std::filesystem::path& path, int flags,
                                                const std::filesystem::path& shown = {});
 
+/// Creates a file that nothing else has: whatever has its name, a link or a file, of which the
+/// content may have other names too, loses the name and is not written to.
+/// flags     of open(2), in addition to O_CREAT and O_EXCL
+/// Errors    as open_to_write()
+[[nodiscard]] Result<Descriptor> create_anew(const std::filesystem::path& path, int flags,
+                                             const std::filesystem::path& shown = {});
+
 }  // namespace taut

@@ -6,11 +6,12 @@
 
 #include <bit>
 #include <cerrno>
+#include <string>
 #include <system_error>
 #include <utility>
 
-#include "common/files/allowed_folders.hpp"
 #include "common/files/file_writer.hpp"
+#include "common/files/regular_file.hpp"
 #include "common/hdf5/hdf5_handle.hpp"
 
 namespace taut::hdf5 {
@@ -45,10 +46,12 @@ Result<std::uint64_t> create_array(const Library& library, hid_t file, const Arr
 }
 
 /// Errors: invalid, io.
-Result<std::vector<std::uint64_t>> create_arrays(const fs::path& part, const fs::path& path,
+Result<std::vector<std::uint64_t>> create_arrays(int part, const fs::path& path,
                                                  const std::vector<ArraySpec>& arrays) {
   const Library library;
-  Handle file(H5Fcreate(part.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT), H5Fclose);
+  // The open file itself: its name may lead to another one by now.
+  const std::string name = fmt::format("/proc/self/fd/{}", part);
+  Handle file(H5Fcreate(name.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT), H5Fclose);
   if (!file) {
     return make_error(ErrorCode::kIo,
                       fmt::format("{}: cannot be created: {}", path.string(), library.problem()));
@@ -86,13 +89,12 @@ Error Writer::failed(const char* step) const {
 }
 
 Result<Writer> Writer::create(const fs::path& path, const std::vector<ArraySpec>& arrays) {
-  TAUT_TRY(check_place(path));
   fs::path part = path;
   part += fmt::format(".part{}", ::getpid());
+  TAUT_TRY(Descriptor file, create_anew(part, O_RDWR, path));
   Writer writer(path, part);
-  TAUT_TRY(writer.offsets_, create_arrays(part, path, arrays));
-  writer.file_ = ::open(part.c_str(), O_WRONLY | O_CLOEXEC);
-  if (writer.file_ < 0) return writer.failed("open");
+  writer.file_ = file.release();
+  TAUT_TRY(writer.offsets_, create_arrays(writer.file_, path, arrays));
   return writer;
 }
 

@@ -1,8 +1,11 @@
 #include "server/coordinator/checkpoint_keeper.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 
+#include <cerrno>
 #include <chrono>
+#include <cstdio>
 #include <filesystem>
 #include <set>
 #include <string_view>
@@ -95,7 +98,8 @@ Result<std::string> free_path(const CheckpointTask& task, server::PartClient* pa
   for (int number = 1;; ++number) {
     const std::string folder = numbered(task.folder, number);
     std::error_code failed;
-    bool taken = fs::exists(folder, failed);
+    // A link counts, wherever it leads.
+    bool taken = fs::symlink_status(folder, failed).type() != fs::file_type::not_found;
     for (const pb::PartHolder& holder : task.holders) {
       if (taken || parts == nullptr) break;
       TAUT_TRY(taken, is_taken(task, folder, holder.address(), *parts));
@@ -104,18 +108,20 @@ Result<std::string> free_path(const CheckpointTask& task, server::PartClient* pa
   }
 }
 
-/// Moves the folder to its final path.
+/// Moves the folder to its final path, where nothing may be: another coordinator may have put
+/// something there since it was looked at.
 Result<std::string> put_in_place(const CheckpointTask& task, const std::string& folder) {
-  std::error_code failed;
-  fs::rename(task.aside, folder, failed);
-  if (failed) return io_error(folder, "be moved to its final path", failed);
+  int moved = renameat2(AT_FDCWD, task.aside.c_str(), AT_FDCWD, folder.c_str(), RENAME_NOREPLACE);
+  // Not every file system can do it: then what is there must be an empty folder.
+  if (moved != 0 && errno == EINVAL) moved = std::rename(task.aside.c_str(), folder.c_str());
+  if (moved != 0) return io_error(folder, "be moved to its final path");
   TAUT_TRY(flush_folder(fs::path(folder).parent_path()));
   return folder;
 }
 
 /// Removes the remains of earlier, unfinished orders of the job.
 void remove_leftovers(const CheckpointTask& task, std::vector<std::string>& notes) {
-  const std::string mark = fmt::format(".part-{}-", task.job.value());
+  const std::string mark = unfinished_mark(task.job, task.manifest.token());
   std::error_code failed;
   for (fs::directory_iterator entry(fs::path(task.folder).parent_path(), failed), end;
        !failed && entry != end; entry.increment(failed)) {
@@ -229,8 +235,24 @@ Result<std::string> finish_checkpoint(const CheckpointTask& task, std::vector<st
 
 namespace {
 
+/// Whether a folder has a complete checkpoint, and it is none that this job has written there.
+bool is_anothers(const CheckpointTask& task, const UnkeptCheckpoint& unkept) {
+  const fs::path manifest = fs::path(unkept.folder) / kManifestName;
+  const auto bytes = read_file(manifest, Bytes(kMaxManifestBytes));
+  if (!bytes) return false;
+  const auto parsed = parse_manifest(bytes.value(), manifest.string());
+  return parsed &&
+         (parsed.value().job() != task.job.value() || parsed.value().token() != task.token ||
+          (unkept.order != 0 && parsed.value().number() != unkept.order));
+}
+
 void remove_unkept(const CheckpointTask& task, std::vector<std::string>& notes) {
-  for (const std::string& folder : task.unkept) {
+  for (const UnkeptCheckpoint& unkept : task.unkept) {
+    const std::string& folder = unkept.folder;
+    if (is_anothers(task, unkept)) {
+      notes.push_back(fmt::format("{} is not removed: it has another checkpoint now", folder));
+      continue;
+    }
     if (const auto removed = remove_checkpoint(folder); !removed) {
       notes.push_back("a checkpoint was not removed: " + removed.error().message);
     }

@@ -148,8 +148,9 @@ void order(JobRecord& job, std::int64_t clock, Notes& notes) {
   stored.set_checkpoints_ordered(stored.checkpoints_ordered() + 1);
   order.set_number(stored.checkpoints_ordered());
   order.set_clock(clock);
-  order.set_folder(
-      fmt::format("{}.part-{}-{}", folder_of(stored, clock), stored.job(), order.number()));
+  order.set_folder(fmt::format("{}{}{}", folder_of(stored, clock),
+                               unfinished_mark(JobId(stored.job()), stored.token()),
+                               order.number()));
   // Servers link to its files themselves; where it is gone by then, they write everything.
   const int kept = stored.checkpoints_size();
   if (stored.definition().checkpoint().incremental() && kept > 0) {
@@ -188,6 +189,11 @@ std::int64_t lowest_clock(const JobRecord& job) {
 }
 
 }  // namespace
+
+std::string unfinished_mark(JobId job, std::uint64_t token) {
+  if (token == 0) return fmt::format(".part-{}-", job.value());
+  return fmt::format(".part-{}-{:016x}-", job.value(), token);
+}
 
 fs::path checkpoint_folder(const pb::Job& definition) {
   const fs::path prefix = definition.solver_param().snapshot_prefix();
@@ -320,6 +326,7 @@ void remove_kept(JobRecord& job, CheckpointTasks& tasks, Notes& notes, const std
   CheckpointTask task;
   task.kind = CheckpointTask::Kind::kRemove;
   task.job = JobId(job.stored().job());
+  task.token = job.stored().token();
   auto& kept = *job.change().mutable_checkpoints();
   for (int i = 0; i < kept.size();) {
     if (!is_unkept(kept[i])) {
@@ -330,7 +337,7 @@ void remove_kept(JobRecord& job, CheckpointTasks& tasks, Notes& notes, const std
       notes.push_back(fmt::format("job {}: the checkpoint at clock {} is removed: {}",
                                   job.stored().job(), kept[i].clock(), why));
     }
-    task.unkept.push_back(kept[i].folder());
+    task.unkept.push_back({kept[i].folder(), kept[i].order()});
     leave_parts(job, kept[i].folder(), kept[i].order());
     kept.DeleteSubrange(i, 1);
   }

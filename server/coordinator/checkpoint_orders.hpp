@@ -23,6 +23,12 @@ struct PartRemoval {
   bool failed = false;  // the server did not answer
 };
 
+/// A complete checkpoint that is not kept any more.
+struct UnkeptCheckpoint {
+  std::string folder;
+  std::uint64_t order = 0;  // its number; 0: not known
+};
+
 /// Work on the file system for a job's checkpoint.
 struct CheckpointTask {
   enum class Kind : std::uint8_t {
@@ -37,15 +43,19 @@ struct CheckpointTask {
   std::string aside;         // the folder of the parts
   std::string folder;        // kFinish: the final path; once finished, the path that was free
   pb::CheckpointManifest manifest;
-  std::vector<std::string> unkept;  // kRemove: their folders
+  std::vector<UnkeptCheckpoint> unkept;  // kRemove
   // kFinish of a coded one: the servers that may have parts. Other checkpoints are whole files.
   std::vector<pb::PartHolder> holders;
   std::string tried;            // kFinish, once tried: the final path, also where it has failed
   std::string manifest_sha256;  // kFinish of a coded one, once finished: of the manifest's file
-  std::uint64_t token = 0;      // kRemoveParts: of the job's submission
+  std::uint64_t token = 0;      // kRemove, kRemoveParts: of the job's submission
   std::vector<PartRemoval> removals;  // kRemoveParts
 };
 using CheckpointTasks = std::vector<CheckpointTask>;
+
+/// What the name of an unfinished checkpoint's folder has after the final one, before the number of
+/// its order: jobs of several coordinators may have one number, and a folder for their checkpoints.
+[[nodiscard]] std::string unfinished_mark(JobId job, std::uint64_t token);
 
 /// The folder that a job's checkpoints are made in; relative: to the coordinator's working folder.
 [[nodiscard]] std::filesystem::path checkpoint_folder(const pb::Job& definition);

@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 
+#include "common/files/file_writer.hpp"
 #include "common/files/gz_stream.hpp"
 #include "common/files/regular_file.hpp"
 #include "common/files/tensor_file.hpp"
@@ -43,6 +44,34 @@ TEST_CASE("a file written atomically is read back", "[file]") {
   REQUIRE(write_file_atomically(folder.path / "f", "two"));
   CHECK(read_file(folder.path / "f").value() == "two");
   CHECK(std::distance(fs::directory_iterator(folder.path), {}) == 2);
+}
+
+TEST_CASE("what has the name of an unfinished file is not written to", "[file]") {
+  const TestFolder folder;
+  const fs::path others = folder.path / "others";
+  const fs::path file = folder.path / "f";
+  const fs::path unfinished = file.string() + ".part" + std::to_string(getpid());
+  for (const bool is_link : {false, true}) {
+    REQUIRE(write_file_atomically(others, "theirs"));
+    for (int i = 0; i < 2; ++i) {
+      if (is_link) {
+        fs::create_symlink(others, unfinished);
+      } else {
+        fs::create_hard_link(others, unfinished);
+      }
+      if (i == 0) {
+        CHECK(write_file_atomically(file, "ours").has_value());
+      } else {
+        auto writer = FileWriter::create(file, FileWriter::Durability::kNotFlushed);
+        REQUIRE(writer.has_value());
+        CHECK(writer.value().write_at(0, std::as_bytes(std::span("ours", 4))).has_value());
+        CHECK(writer.value().commit().has_value());
+      }
+      CHECK(read_file(others).value() == "theirs");
+      CHECK(read_file(file).value() == "ours");
+      CHECK_FALSE(fs::exists(fs::symlink_status(unfinished)));
+    }
+  }
 }
 
 TEST_CASE("a failed read names the file and the reason", "[file]") {

@@ -1,3 +1,6 @@
+#include <unistd.h>
+
+#include <filesystem>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -70,6 +73,19 @@ TEST_CASE("a writer that is dropped leaves no file, and a bad name is refused", 
   CHECK_THAT(twice.error().message, Contains("net.h5: array \"a\" cannot be created: "));
   CHECK(std::filesystem::is_empty(folder.path()));
   CHECK(hdf5::Writer::create("/nowhere/net.h5", {}).error().code == ErrorCode::kIo);
+}
+
+TEST_CASE("a writer writes through no link that has the name of its unfinished file", "[hdf5]") {
+  const TempFolder folder;
+  const auto others = folder.write("others", "theirs");
+  const auto path = folder.path() / "net.h5";
+  std::filesystem::create_symlink(others, path.string() + ".part" + std::to_string(getpid()));
+  auto writer = hdf5::Writer::create(path, {{"data", {1}}});
+  REQUIRE(writer);
+  REQUIRE(writer.value().write(0, 0, std::vector<float>{1}));
+  REQUIRE(writer.value().finish());
+  CHECK(read_file(others).value() == "theirs");
+  CHECK(hdf5::list_datasets(path).value().size() == 1);
 }
 
 TEST_CASE("arrays in chunks, compressed, of integers and big-endian are read as floats", "[hdf5]") {

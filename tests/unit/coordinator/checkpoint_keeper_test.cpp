@@ -1,5 +1,6 @@
 #include "server/coordinator/checkpoint_keeper.hpp"
 
+#include <array>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -93,7 +94,8 @@ TEST_CASE("older and unfinished checkpoints of the job are removed, other files 
   CHECK(notes.size() == 1);
   CheckpointTask removal;
   removal.kind = CheckpointTask::Kind::kRemove;
-  removal.unkept = {old.folder, (folder.path() / "nowhere").string()};
+  removal.job = old.job;
+  removal.unkept = {{old.folder, old.number}, {(folder.path() / "nowhere").string(), 2}};
   BoundedQueue<int> woken(8);
   CheckpointKeeper keeper([&] { (void)woken.push(1, Duration::zero()); });
   keeper.put(removal);
@@ -104,6 +106,59 @@ TEST_CASE("older and unfinished checkpoints of the job are removed, other files 
   CHECK(fs::exists(fs::path(kept.folder) / kManifestName));
   // The folder with the foreign file stays, which is said.
   CHECK(keeper.take_done().at(0).notes.size() == 1);
+}
+
+TEST_CASE("where another checkpoint is by then, one that is not kept any more removes nothing",
+          "[checkpoint]") {
+  const test::TempFolder folder;
+  const CheckpointTask task = written_parts(folder.path(), 40);
+  REQUIRE(finish(task).has_value());
+  BoundedQueue<int> woken(8);
+  CheckpointKeeper keeper([&] { (void)woken.push(1, Duration::zero()); });
+  // Of another job, of another submission under its number, and of a later order.
+  CheckpointTask removal;
+  removal.kind = CheckpointTask::Kind::kRemove;
+  removal.unkept = {{task.folder, task.number}};
+  const auto notes_of = [&](std::uint64_t job, std::uint64_t token, std::uint64_t order) {
+    removal.job = JobId(job);
+    removal.token = token;
+    removal.unkept.front().order = order;
+    keeper.put(removal);
+    REQUIRE(woken.pop(Duration(10'000'000)).has_value());
+    return keeper.take_done().at(0).notes;
+  };
+  for (const auto& [job, token, order] :
+       {std::array<std::uint64_t, 3>{4, 0, 2}, {3, 7, 2}, {3, 0, 1}}) {
+    CHECK(notes_of(job, token, order) ==
+          std::vector<std::string>{task.folder + " is not removed: it has another checkpoint now"});
+    CHECK(CheckpointReader::open_to_resume(task.folder).has_value());
+  }
+  // A record of an earlier release does not have the order.
+  CHECK(notes_of(3, 0, 0).empty());
+  CHECK(!fs::exists(task.folder));
+}
+
+TEST_CASE("unfinished checkpoints of another coordinator's job of the same number stay",
+          "[checkpoint]") {
+  const test::TempFolder folder;
+  const std::string others = "tiny_iter_17" + unfinished_mark(JobId(3), 8) + "1";
+  const std::string own = "tiny_iter_17" + unfinished_mark(JobId(3), 7) + "1";
+  for (const std::string& name : {others, own}) fs::create_directories(folder.path() / name);
+  CheckpointTask task = written_parts(folder.path(), 20, 4);
+  task.manifest.set_token(7);
+  REQUIRE(finish(task).has_value());
+  CHECK(fs::exists(folder.path() / others));
+  CHECK(!fs::exists(folder.path() / own));
+}
+
+TEST_CASE("a link under a checkpoint's final name is neither followed nor replaced",
+          "[checkpoint]") {
+  const test::TempFolder folder;
+  const CheckpointTask task = written_parts(folder.path(), 40);
+  fs::create_directory_symlink(folder.path() / "elsewhere", task.folder);
+  CHECK(finish(task).value() == task.folder + "-2");
+  CHECK(fs::is_symlink(task.folder));
+  CHECK(!fs::exists(folder.path() / "elsewhere"));
 }
 
 TEST_CASE("the keeper reports the result of each task", "[checkpoint]") {

@@ -218,7 +218,8 @@ TEST_CASE("a checkpoint whose test was not finite goes, and the good one before 
               fmt::format("its last good checkpoint, of clock {}", before[before.size() - 2])) !=
           std::string::npos);
     REQUIRE(cluster.tasks.back().kind == CheckpointTask::Kind::kRemove);
-    CHECK(cluster.tasks.back().unkept == std::vector<std::string>{last});
+    REQUIRE(cluster.tasks.back().unkept.size() == 1);
+    CHECK(cluster.tasks.back().unkept.front().folder == last);
     CHECK(cluster.noted("the checkpoint at clock 30 is removed: the training had diverged"));
   }
 }
@@ -279,7 +280,10 @@ TEST_CASE("older checkpoints beyond those to keep are named for removal", "[chec
   std::vector<std::string> removed;
   for (const CheckpointTask& task : cluster.tasks) {
     if (task.kind == CheckpointTask::Kind::kFinish) made.push_back(task.folder);
-    removed.insert(removed.end(), task.unkept.begin(), task.unkept.end());
+    for (const UnkeptCheckpoint& one : task.unkept) {
+      removed.push_back(one.folder);
+      CHECK(one.order > 0);
+    }
   }
   made.resize(made.size() - 2);
   CHECK(removed == made);
