@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <google/protobuf/descriptor.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -26,9 +28,44 @@ bool is_text(const FieldDescriptor& field) {
   return field.cpp_type() == FieldDescriptor::CPPTYPE_STRING;
 }
 
-/// Refuses sizes, and knows where in the message they are.
+/// The number of bytes that continue a character of UTF-8 that starts with this byte; nothing: none
+/// does.
+std::optional<std::size_t> continued_by(unsigned char first) {
+  if (first < 0x80U) return 0;
+  if (first >= 0xC2U && first < 0xE0U) return 1;
+  if (first >= 0xE0U && first < 0xF0U) return 2;
+  if (first >= 0xF0U && first < 0xF5U) return 3;
+  return std::nullopt;
+}
+
+/// Source    RFC 3629, section 4
+bool is_utf8(std::string_view text) {
+  const auto at = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  for (std::size_t i = 0; i < text.size();) {
+    const unsigned char first = at(i++);
+    const auto more = continued_by(first);
+    if (!more || *more > text.size() - i) return false;
+    if (*more > 1) {
+      // Neither longer than need be, nor half of a pair of UTF-16, nor beyond the last character.
+      const unsigned char second = at(i);
+      if ((first == 0xE0U && second < 0xA0U) || (first == 0xEDU && second > 0x9FU) ||
+          (first == 0xF0U && second < 0x90U) || (first == 0xF4U && second > 0x8FU)) {
+        return false;
+      }
+    }
+    for (std::size_t k = 0; k < *more; ++k) {
+      if ((at(i++) & 0xC0U) != 0x80U) return false;
+    }
+  }
+  return true;
+}
+
+/// Refuses sizes, or texts that are none, and knows where in the message they are.
 class Check {
  public:
+  enum class Of : std::uint8_t { kSizes, kUtf8 };
+  explicit Check(Of what) : what_(what) {}
+
   [[nodiscard]] Result<void> message(const Message& message) {
     const Reflection& fields = *message.GetReflection();
     std::vector<const FieldDescriptor*> present;
@@ -56,7 +93,8 @@ class Check {
     const Reflection& fields = *message.GetReflection();
     const int count = fields.FieldSize(message, &field);
     const std::uint32_t limit = field.options().GetExtension(pb::max_count);
-    if (limit != 0 && static_cast<std::uint32_t>(count) > limit) {
+    const bool has_limit = what_ == Of::kSizes && limit != 0;
+    if (has_limit && static_cast<std::uint32_t>(count) > limit) {
       return refusal("elements", static_cast<std::size_t>(count), limit);
     }
     for (int i = 0; i < count; ++i) {
@@ -73,20 +111,29 @@ class Check {
   }
 
   Result<void> text(const FieldDescriptor& field, const std::string& value) {
+    if (what_ == Of::kUtf8) {
+      if (field.type() == FieldDescriptor::TYPE_BYTES || is_utf8(value)) return ok();
+      return invalid(path() + " must be UTF-8 text, and holds other bytes");
+    }
     const std::uint32_t limit = field.options().GetExtension(pb::max_bytes);
     if (limit == 0 || value.size() <= limit) return ok();
     return refusal("bytes", value.size(), limit);
   }
 
-  [[nodiscard]] Error refusal(const char* unit, std::size_t size, std::uint32_t limit) const {
+  [[nodiscard]] std::string path() const {
     std::string path;
     for (const FieldDescriptor* field : path_) {
       if (!path.empty()) path += '.';
       path += field->name();
     }
-    return invalid(fmt::format("{} has {} {}; the limit is {}", path, size, unit, limit));
+    return path;
   }
 
+  [[nodiscard]] Error refusal(const char* unit, std::size_t size, std::uint32_t limit) const {
+    return invalid(fmt::format("{} has {} {}; the limit is {}", path(), size, unit, limit));
+  }
+
+  const Of what_;
   std::vector<const FieldDescriptor*> path_;
 };
 
@@ -145,7 +192,11 @@ void change_texts(Message& message, const Change& change) {
 }  // namespace
 
 Result<void> check_limits(const Message& message) {
-  return Check().message(message);
+  return Check(Check::Of::kSizes).message(message);
+}
+
+Result<void> check_utf8(const Message& message) {
+  return Check(Check::Of::kUtf8).message(message);
 }
 
 void cut_to_limits(Message& message) {

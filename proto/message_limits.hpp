@@ -11,6 +11,11 @@ namespace taut {
 /// Errors    invalid: the first one that is not, with its path, size and limit
 [[nodiscard]] Result<void> check_limits(const google::protobuf::Message& message);
 
+/// Whether every string of a message is UTF-8. Messages of proto2, such as a job's definition, may
+/// hold others, and a message of proto3 into which one of these is copied is read by no peer.
+/// Errors    invalid: the first one that is not, with its path
+[[nodiscard]] Result<void> check_utf8(const google::protobuf::Message& message);
+
 /// Cuts strings that are longer than their limits, between characters of UTF-8, and marks them as
 /// cut: the text of an error must not keep a message from being read.
 void cut_to_limits(google::protobuf::Message& message);

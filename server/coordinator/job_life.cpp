@@ -10,6 +10,7 @@
 #include "proto/config/job_tables.hpp"
 #include "proto/config/settle_compression.hpp"
 #include "proto/config/settle_policies.hpp"
+#include "proto/message_limits.hpp"
 #include "server/coordinator/shard_placement.hpp"
 
 namespace taut {
@@ -113,6 +114,7 @@ void lose_member(JobRecord& job, int index, const std::string& reason, Notes& no
 }  // namespace
 
 Result<Slack> check_definition(const pb::Job& definition, std::uint32_t max_workers) {
+  TAUT_TRY(check_utf8(definition));
   TAUT_TRY(check_external_members(definition));
   const bool has_net = definition.has_net_param() || definition.external_members();
   if (!has_net || !definition.has_solver_param()) {
@@ -398,7 +400,7 @@ std::string cause_of_all(const JobRecord& job) {
   const bool all_failed = std::all_of(
       members.begin(), members.end(),
       [](const pb::StoredMember& member) { return !member.progress().error().empty(); });
-  if (!all_failed) return "";
+  if (!all_failed || members.empty()) return "";
   const pb::StoredMember& last = members.at(members.size() - 1);
   const std::string reason =
       fmt::format("worker \"{}\": {}", last.member().name(), last.progress().error());

@@ -14,7 +14,7 @@ namespace taut {
 
 /// The slack of a submitted job: 0 for BSP, unbounded for ASYNC.
 /// max_workers  that a job may request
-/// Errors    invalid: no net or solver, no iterations, a
+/// Errors    invalid: a string that is no text, no net or solver, no iterations, a
 ///           contradictory consistency, too many workers
 [[nodiscard]] Result<Slack> check_definition(const pb::Job& definition, std::uint32_t max_workers);
 /// Whether a job's policies allow another slack.

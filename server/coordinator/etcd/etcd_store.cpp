@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "server/coordinator/etcd/etcd_number.hpp"
+#include "server/coordinator/store/check_record.hpp"
 
 namespace taut {
 namespace {
@@ -64,7 +65,16 @@ Result<CoordinatorRecords> EtcdStore::load() {
   for (const Json& pair : found.value().value("kvs", Json::array())) {
     TAUT_TRY(const std::string key, from_base64(pair.value("key", "")));
     TAUT_TRY(const std::string value, from_base64(pair.value("value", "")));
+    if (!key.starts_with(prefix_)) continue;
     TAUT_TRY(take(key.substr(prefix_.size()), value, etcd_number(pair, "mod_revision"), records));
+  }
+  for (const auto& [id, job] : records.jobs) {
+    const std::string damage = damage_of(id, job);
+    if (damage.empty()) continue;
+    return invalid(
+        fmt::format("etcd: the record {}jobs/{} is damaged: {}; restore etcd, or name "
+                    "another prefix",
+                    prefix_, id.value(), damage));
   }
   return records;
 }

@@ -56,7 +56,9 @@ bool is_of(const fs::path& folder, std::uint64_t token) {
   const auto text = read_file(folder / "run.json");
   if (!text) return false;
   const auto about = nlohmann::json::parse(text.value(), nullptr, false);
-  return about.is_object() && about.value("token", "") == token_text(token);
+  if (!about.is_object()) return false;
+  const auto found = about.find("token");
+  return found != about.end() && found->is_string() && *found == token_text(token);
 }
 
 bool append(const fs::path& path, std::string_view text) {

@@ -4,6 +4,7 @@
 #include <system_error>
 #include <utility>
 
+#include "server/coordinator/store/check_record.hpp"
 #include "server/coordinator/store/sqlite_database.hpp"
 #include "server/coordinator/store/store.hpp"
 
@@ -63,8 +64,11 @@ Result<void> SqliteStore::prepare() {
 
 Result<CoordinatorRecords> SqliteStore::load() {
   CoordinatorRecords records;
-  const auto damaged = [this](const std::string& what) {
-    return invalid(fmt::format("{}: the record of {} is damaged", database_.path(), what));
+  const auto damaged = [this](const std::string& what, const std::string& how = "") {
+    return invalid(
+        fmt::format("{}: the record of {} is damaged{}{}; use a copy of the file from "
+                    "before, or another state_folder",
+                    database_.path(), what, how.empty() ? "" : ": ", how));
   };
   TAUT_TRY(SqliteStatement counters,
            SqliteStatement::prepare(database_, "SELECT record FROM counters"));
@@ -78,8 +82,12 @@ Result<CoordinatorRecords> SqliteStore::load() {
     TAUT_TRY(const bool has_row, jobs.step());
     if (!has_row) return records;
     const JobId id(static_cast<std::uint64_t>(jobs.integer(0)));
-    if (!records.jobs[id].ParseFromString(std::string(jobs.bytes(1)))) {
+    pb::StoredJob& job = records.jobs[id];
+    if (!job.ParseFromString(std::string(jobs.bytes(1)))) {
       return damaged(fmt::format("job {}", id.value()));
+    }
+    if (const std::string damage = damage_of(id, job); !damage.empty()) {
+      return damaged(fmt::format("job {}", id.value()), damage);
     }
   }
 }

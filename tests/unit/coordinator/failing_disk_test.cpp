@@ -13,7 +13,9 @@ namespace {
 CoordinatorChanges change(std::uint64_t next_job) {
   CoordinatorChanges changes;
   changes.counters.emplace().set_next_job(next_job);
-  changes.jobs[JobId(next_job)].set_message(std::string(20000, 'x'));
+  pb::StoredJob& job = changes.jobs[JobId(next_job)];
+  job.set_job(next_job);
+  job.set_message(std::string(20000, 'x'));
   return changes;
 }
 

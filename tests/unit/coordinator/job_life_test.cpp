@@ -137,6 +137,19 @@ TEST_CASE("a job submitted to no workers, or to no servers, is refused with the 
   CHECK(reply.error() == "no worker has joined; start one with \"tautline-worker --config FILE\"");
 }
 
+TEST_CASE("a job whose name is no text is refused: no peer could read what it is told of it",
+          "[coordinator]") {
+  FakeCluster cluster;
+  cluster.add_server("s0");
+  cluster.add_worker("w0");
+  cluster.run_for(1s);
+  pb::Job job = make_job(1);
+  job.set_name("net\xFF");
+  const pb::SubmitReply reply = cluster.submit(job);
+  CHECK(reply.job() == 0);
+  CHECK(reply.error() == "name must be UTF-8 text, and holds other bytes");
+}
+
 TEST_CASE("a job that cannot work with any model is refused", "[coordinator]") {
   FakeCluster cluster;
   fill(cluster, 1, 1);

@@ -97,6 +97,19 @@ TEST_CASE("jobs of one number get their own folders, and numbers continue after 
   CHECK(text_of(folder.path() / "job3-my_net-2/w0.log") == "other\n");
 }
 
+TEST_CASE("a folder whose run.json says nothing of this job is another's, whatever is in it",
+          "[coordinator]") {
+  for (const char* about : {R"({"token": 17})", R"({"token": null})", "{}", "[]", "7", "{", ""}) {
+    CAPTURE(about);
+    const test::TempFolder folder;
+    folder.write("job3-my_net/run.json", about);
+    RunKeeper keeper(folder.path());
+    keeper.begin(make_stored(3, 17), {});
+    CHECK(keeper.place_of(JobId(3)).ends_with("job3-my_net-2"));
+    CHECK(text_of(folder.path() / "job3-my_net/run.json") == about);
+  }
+}
+
 TEST_CASE("a repeated part of a record is stored once", "[coordinator]") {
   const test::TempFolder folder;
   const fs::path metrics = folder.path() / "job3-my_net/job3-w0/metrics.csv";

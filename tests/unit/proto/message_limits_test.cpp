@@ -97,6 +97,22 @@ TEST_CASE("a peer's long strings are refused before they are kept", "[limits]") 
   CHECK(refused.error().message.size() < 200);
 }
 
+TEST_CASE("a text of a job's definition that is none is found by its path", "[limits]") {
+  pb::Job job;
+  job.set_name("net \xC3\xA9 \xE2\x82\xAC \xF0\x9F\x98\x80");
+  job.mutable_net_param()->add_layer()->set_name("conv");
+  CHECK(check_utf8(job).has_value());
+  for (const char* wrong :
+       {"\x80", "\xC3", "\xC3(", "\xC0\xAF", "\xE0\x80\xAF", "\xED\xA0\x80", "\xF0\x80\x80\xAF",
+        "\xF4\x90\x80\x80", "\xF8\x88\x80\x80\x80", "\xFF", "\xE2\x82"}) {
+    job.mutable_net_param()->mutable_layer(0)->set_name(std::string("conv") + wrong);
+    const auto checked = check_utf8(job);
+    REQUIRE_FALSE(checked.has_value());
+    CHECK(checked.error().message ==
+          "net_param.layer.name must be UTF-8 text, and holds other bytes");
+  }
+}
+
 TEST_CASE("what a peer says cannot move the reader's cursor", "[limits]") {
   pb::ControlMessage message;
   message.mutable_command_reply()->set_error("line 1\nline 2\x1b[2J");
