@@ -2,6 +2,7 @@
 // offered, nothing else is mapped and nothing is waited for, and what is borrowed is within it.
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,6 +16,7 @@
 #include "common/net/shared_link.hpp"
 #include "tests/fuzz/fuzz_target.hpp"
 #include "tests/fuzz/script.hpp"
+#include "tests/support/temp_folder.hpp"
 
 namespace taut {
 namespace {
@@ -34,19 +36,16 @@ int memory(const char* name, std::size_t size, int seals) {
 /// The peer: its arena, and whatever else it may have open.
 struct Peer {
   Peer() {
-    int ends[2];
-    TAUT_CHECK(pipe2(ends, O_CLOEXEC) == 0, "a pipe");
-    close(ends[1]);  // who opens it for reading waits
+    const test::TempFolder folder;
+    const std::string pipe = (folder.path() / "pipe").string();
+    TAUT_CHECK(mkfifo(pipe.c_str(), 0600) == 0, "a pipe");
     const std::size_t size = arena->offer().size;
     files = {static_cast<int>(arena->offer().descriptor),
-             ends[0],
-             memory("tautline", size, 0),
-             memory("tautline", size, F_SEAL_SHRINK),
-             memory("tautline", 8, F_SEAL_SHRINK),
-             memory("other", size, F_SEAL_SHRINK),
-             open("/dev/zero", O_RDONLY | O_CLOEXEC),
-             open("/", O_RDONLY | O_CLOEXEC),
-             -1};
+             // Who opens it for reading, and is ready to wait, waits for a writer.
+             open(pipe.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC), memory("tautline", size, 0),
+             memory("tautline", size, F_SEAL_SHRINK), memory("tautline", 8, F_SEAL_SHRINK),
+             memory("other", size, F_SEAL_SHRINK), open("/dev/zero", O_RDONLY | O_CLOEXEC),
+             open("/", O_RDONLY | O_CLOEXEC), -1};
   }
 
   /// Says how often a loan was used when it came back, true or not.

@@ -1,11 +1,14 @@
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <functional>
 #include <new>
 #include <span>
 #include <string>
@@ -14,6 +17,7 @@
 
 #include "common/net/shared_link.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/temp_folder.hpp"
 
 using namespace taut;
 
@@ -24,6 +28,9 @@ std::shared_ptr<SharedArena> make_arena(Bytes limit = Bytes(256UL << 20U)) {
   REQUIRE(arena.has_value());
   return arena.value();
 }
+
+/// What happens on this thread right after the name of an open file was read.
+thread_local std::function<void()> after_readlink;
 
 /// Two sides of one process, which have agreed.
 struct Pair {
@@ -47,6 +54,13 @@ struct Pair {
 };
 
 }  // namespace
+
+/// The C library's, and then what a test has happen.
+extern "C" ssize_t readlink(const char* path, char* target, std::size_t size) noexcept {
+  const ssize_t count = syscall(SYS_readlink, path, target, size);
+  if (after_readlink) after_readlink();
+  return count;
+}
 
 TEST_CASE("an arena gives aligned memory, recognizes its own, and ends at its limit", "[shared]") {
   std::size_t announced = 0;
@@ -162,37 +176,34 @@ TEST_CASE("memory of huge pages is not opened: none may be left when it is read"
 
 TEST_CASE("a pipe that takes the place of offered memory is not waited for", "[shared]") {
   const auto arena = make_arena();
-  int ends[2];
-  REQUIRE(pipe(ends) == 0);
-  close(ends[1]);  // who opens the other end for reading waits
+  const test::TempFolder folder;
+  const std::string name = (folder.path() / "pipe").string();
+  REQUIRE(mkfifo(name.c_str(), 0600) == 0);
+  const int pipe = open(name.c_str(), O_RDONLY | O_NONBLOCK);  // no writer: others would wait
+  REQUIRE(pipe >= 0);
   SharedMemoryOffer offer = arena->offer();
   const int exchanged = dup(static_cast<int>(offer.descriptor));
   REQUIRE(exchanged >= 0);
   offer.descriptor = static_cast<std::uint32_t>(exchanged);
-  std::atomic<bool> ends_now = false;
   std::atomic<bool> has_ended = false;
-  std::atomic<int> opened = 0;
+  bool is_open = false;
   std::thread opener([&] {
-    while (!ends_now) opened += SharedView::open(offer).has_value() ? 1 : 0;
+    // The peer exchanges what it has offered as soon as it was looked at.
+    after_readlink = [&] { dup2(pipe, exchanged); };
+    is_open = SharedView::open(offer).has_value();
+    after_readlink = nullptr;
     has_ended = true;
   });
-  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(1);
-  while (std::chrono::steady_clock::now() < until) {
-    dup2(ends[0], exchanged);
-    dup2(static_cast<int>(arena->offer().descriptor), exchanged);
-  }
-  ends_now = true;
   const auto latest = std::chrono::steady_clock::now() + std::chrono::seconds(5);
   while (!has_ended && std::chrono::steady_clock::now() < latest) std::this_thread::yield();
   CHECK(has_ended);
-  CHECK(opened > 0);
   // Releases one that waits.
-  const int writer =
-      open(("/proc/self/fd/" + std::to_string(ends[0])).c_str(), O_WRONLY | O_NONBLOCK);
+  const int writer = open(name.c_str(), O_WRONLY | O_NONBLOCK);
   opener.join();
+  CHECK(is_open);
   close(writer);
   close(exchanged);
-  close(ends[0]);
+  close(pipe);
 }
 
 TEST_CASE("a lent payload is read in place, and is returned with its last copy", "[shared]") {
