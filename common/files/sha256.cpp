@@ -52,14 +52,6 @@ std::string Sha256::finish() {
   return in_hex(std::span(digest).first(size));
 }
 
-Sha256Digest sha256_of(std::span<const std::byte> bytes) {
-  Sha256Digest digest;
-  TAUT_CHECK(EVP_Digest(bytes.data(), bytes.size(), reinterpret_cast<unsigned char*>(digest.data()),
-                        nullptr, EVP_sha256(), nullptr) == 1,
-             "OpenSSL offers no SHA-256");
-  return digest;
-}
-
 std::string hmac_sha256(const std::string& key, const std::string& text) {
   std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
   unsigned int size = 0;

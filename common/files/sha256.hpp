@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <memory>
 #include <span>
@@ -24,10 +23,6 @@ class Sha256 {
   struct State;
   std::unique_ptr<State> state_;
 };
-
-/// SHA-256 of bytes that are in memory.
-using Sha256Digest = std::array<std::byte, 32>;
-[[nodiscard]] Sha256Digest sha256_of(std::span<const std::byte> bytes);
 
 /// HMAC-SHA-256 (RFC 2104) of a text: 64 lowercase hex digits.
 [[nodiscard]] std::string hmac_sha256(const std::string& key, const std::string& text);

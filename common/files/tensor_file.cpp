@@ -26,7 +26,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "stored tensors are little-endian");
 
 constexpr std::size_t kBlockBytes = 256 << 10;
-constexpr std::size_t kPinnedBytes = 64 << 10;  // that have one digest
+constexpr std::size_t kPinnedBytes = 64 << 10;  // that have one tag
 static_assert(kBlockBytes % kPinnedBytes == 0, "whole blocks are read at once");
 
 struct Spelling {
@@ -188,7 +188,7 @@ Result<void> TensorFile::read_pinned(std::uint64_t offset, std::span<std::byte> 
     whole.resize(taken == count ? 0 : count);
     const auto block = taken == count ? out.first(count) : std::span(whole);
     TAUT_TRY(read_unpinned(begin, block));
-    if (sha256_of(block) != pinned_[begin / kPinnedBytes]) {
+    if (block_tag(begin / kPinnedBytes, block) != pinned_[begin / kPinnedBytes]) {
       return make_error(ErrorCode::kMismatch,
                         fmt::format("{}: bytes {} to {} are not what they were when its SHA-256 "
                                     "was compared: it is written while it is read",
@@ -224,7 +224,7 @@ Result<void> TensorFile::read_floats(ElementType type, std::uint64_t offset,
 
 Result<std::string> TensorFile::pin() {
   pinned_.clear();
-  std::vector<Sha256Digest> blocks;
+  std::vector<BlockTag> blocks;
   TAUT_TRY(std::string digest, digest_of(&blocks));
   pinned_ = std::move(blocks);
   return digest;
@@ -234,7 +234,7 @@ Result<std::string> TensorFile::sha256() const {
   return digest_of(nullptr);
 }
 
-Result<std::string> TensorFile::digest_of(std::vector<Sha256Digest>* blocks) const {
+Result<std::string> TensorFile::digest_of(std::vector<BlockTag>* blocks) const {
   Sha256 digest;
   std::vector<std::byte> block(kBlockBytes);
   for (std::uint64_t offset = 0; offset < bytes_; offset += block.size()) {
@@ -244,7 +244,8 @@ Result<std::string> TensorFile::digest_of(std::vector<Sha256Digest>* blocks) con
     const auto bytes = std::span<const std::byte>(block).first(count);
     digest.update(bytes);
     for (std::size_t begin = 0; blocks != nullptr && begin < count; begin += kPinnedBytes) {
-      blocks->push_back(sha256_of(bytes.subspan(begin, std::min(kPinnedBytes, count - begin))));
+      blocks->push_back(block_tag((offset + begin) / kPinnedBytes,
+                                  bytes.subspan(begin, std::min(kPinnedBytes, count - begin))));
     }
   }
   return digest.finish();

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "common/element_type.hpp"
-#include "common/files/sha256.hpp"
+#include "common/files/block_tag.hpp"
 #include "common/result.hpp"
 
 namespace taut {
@@ -56,13 +56,13 @@ class TensorFile {
   [[nodiscard]] Result<std::string> sha256() const;
 
   /// The same, and from then on a read fails if what it has read is not what was read here: a file
-  /// that was compared with a digest is used as it was, whoever writes to it. Keeps 32 bytes for
+  /// that was compared with a digest is used as it was, whoever writes to it. Keeps 16 bytes for
   /// every 64 KiB. REQUIRES: no other thread reads meanwhile.
   [[nodiscard]] Result<std::string> pin();
 
  private:
   TensorFile(std::filesystem::path path, int file);
-  [[nodiscard]] Result<std::string> digest_of(std::vector<Sha256Digest>* blocks) const;
+  [[nodiscard]] Result<std::string> digest_of(std::vector<BlockTag>* blocks) const;
   [[nodiscard]] Result<void> read_unpinned(std::uint64_t offset, std::span<std::byte> out) const;
   [[nodiscard]] Result<void> read_pinned(std::uint64_t offset, std::span<std::byte> out) const;
 
@@ -71,7 +71,7 @@ class TensorFile {
   std::uint64_t bytes_ = 0;
   std::int64_t modified_ns_ = 0;
   std::shared_ptr<const RandomRead> stored_;  // in place of file_
-  std::vector<Sha256Digest> pinned_;          // of each block; empty: not pinned
+  std::vector<BlockTag> pinned_;              // of each block; empty: not pinned
 };
 
 }  // namespace taut

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "common/files/file_writer.hpp"
 #include "common/files/gz_stream.hpp"
@@ -167,6 +168,39 @@ TEST_CASE("a stream gives what was asked for, and less only at the end", "[file]
 TEST_CASE("no file takes more than half of the available memory", "[file]") {
   CHECK(in_memory_limit(Bytes(10)) == Bytes(10));
   CHECK(in_memory_limit(Bytes(~0ULL)) <= Bytes(machine_memory().value() / 2));
+}
+
+TEST_CASE("a pinned file gives the bytes of its digest, or an error", "[file]") {
+  const TestFolder folder;
+  const fs::path path = folder.path / "f";
+  std::string bytes;
+  for (int i = 0; i < 200'000; ++i) bytes += static_cast<char>(i * 7 >> (i % 5));
+  REQUIRE(write_file_atomically(path, bytes));
+  TensorFile file = TensorFile::open(path).value();
+  CHECK(file.pin().value() == file.sha256().value());
+  const auto read = [&](std::size_t offset, std::size_t count) {
+    std::string out(count, ' ');
+    const auto done = file.read_bytes(offset, std::as_writable_bytes(std::span(out)));
+    return done ? out : done.error().message;
+  };
+  // Across blocks, from within one, all of it, nothing.
+  for (const auto& [offset, count] : {std::pair<std::size_t, std::size_t>{65'000, 70'000},
+                                      {1, 10},
+                                      {0, 200'000},
+                                      {131'072, 65'536},
+                                      {199'999, 1},
+                                      {200'000, 0}}) {
+    CHECK(read(offset, count) == bytes.substr(offset, count));
+  }
+  // Two blocks that have each other's bytes are not what they were either.
+  const std::string exchanged = bytes.substr(65'536, 65'536) + bytes.substr(0, 65'536);
+  {
+    std::fstream out(path, std::ios::binary | std::ios::in | std::ios::out);
+    out.write(exchanged.data(), static_cast<std::streamsize>(exchanged.size()));
+  }
+  CHECK(read(0, 10).find(": bytes 0 to 65535 are not what they were") != std::string::npos);
+  CHECK(read(131'000, 100).find("bytes 65536 to 131071") != std::string::npos);
+  CHECK(read(131'072, 68'928) == bytes.substr(131'072));
 }
 
 TEST_CASE("a mentioned path is looked up in the folder of the mentioning file and above",
