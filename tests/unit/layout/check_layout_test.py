@@ -175,6 +175,22 @@ class CheckLayout(unittest.TestCase):
         self.assertIn("1 are left to their own source", output)
         self.assertIn("1 violations", output)
 
+    def test_of_headers_those_that_changed_are_compiled_where_no_others_are_wanted(self):
+        self.write("common/old.hpp", "inline std::size_t old() { return 0; }\n")
+        self.write("common/own.cpp", "int one() { return 1; }\n")
+        for words in (("init", "-q"), ("add", "."),
+                      ("-c", "user.name=a", "-c", "user.email=a", "commit", "-qm", "all")):
+            subprocess.run(["git", "-C", self.root, *words], check=True)
+        self.write("common/new.hpp", "inline std::size_t one() { return 0; }\n")
+        entry = {"directory": self.root, "file": os.path.join(self.root, "common/own.cpp"),
+                 "command": "c++ -I. -std=c++20 -o own.o -c common/own.cpp"}
+        self.write("build/compile_commands.json", json.dumps([entry]))
+        code, output = self.check("headers", "--changed", "--build",
+                                  os.path.join(self.root, "build"))
+        self.assertEqual(code, 1)
+        self.assertIn("common/new.hpp: does not compile alone", output)
+        self.assertNotIn("common/old.hpp", output)
+
     def test_a_source_that_depends_on_the_precompiled_header_is_reported(self):
         self.write("build/cmake_pch.hxx", "#include <cstddef>\n")
         self.write("common/own.cpp", "std::size_t size() { return 0; }\n")
