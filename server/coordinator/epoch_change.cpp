@@ -243,8 +243,12 @@ std::int64_t first_free_clock(const JobRecord& job) {
   // Where no worker trains, none runs ahead of the change: one that joins may do what is left.
   const bool runs = std::any_of(stored.members().begin(), stored.members().end(),
                                 [&](const pb::StoredMember& member) { return job.works(member); });
+  // Until a member has sent the initial values, every one that joins brings them: those of one that
+  // is lost before it sends any are missing to none.
+  const bool is_unseeded = known == 0 && is_seeded(stored.definition());
+  const std::int64_t lead = runs && !is_unseeded ? kLead : 0;
   // A later change of mode never precedes an earlier one.
-  return std::max(known + (runs ? kLead : 0), stored.modes(stored.modes_size() - 1).first_clock());
+  return std::max(known + lead, stored.modes(stored.modes_size() - 1).first_clock());
 }
 
 void advance_epoch(JobRecord& job, const IdleWorkers& idle, Notes& notes) {

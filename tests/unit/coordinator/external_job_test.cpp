@@ -89,6 +89,24 @@ TEST_CASE("a job whose external members have left waits for others, as long as i
   CHECK(cluster.broken().empty());
 }
 
+TEST_CASE("a member that joins before any initial value is sent brings them too", "[coordinator]") {
+  ExternalCluster cluster(external_job(3, 1));
+  cluster.add_worker("m0", cluster.job).worker.stuck = true;
+  REQUIRE(cluster.run_until_state(cluster.job, pb::RUNNING));
+  cluster.add_worker("m1", cluster.job);
+  cluster.run_for(2s);
+  REQUIRE(cluster.at("m1").worker.job());
+  CHECK(cluster.at("m1").worker.job()->start_clock() == 0);
+  cluster.kill("m0");
+  cluster.run_for(60s);
+  CHECK(cluster.clock("m1") > 50);
+  cluster.add_worker("m2", cluster.job);
+  cluster.run_for(2s);
+  REQUIRE(cluster.at("m2").worker.job());
+  CHECK(cluster.at("m2").worker.job()->start_clock() > 50);
+  CHECK(cluster.broken().empty());
+}
+
 TEST_CASE("members that finish end a job with a checkpoint of their last clock", "[coordinator]") {
   pb::Job definition = external_job(2);
   definition.mutable_checkpoint()->set_folder("saved");
@@ -225,11 +243,11 @@ TEST_CASE("what does not go with external members is refused", "[coordinator]") 
     job.mutable_consistency()->mutable_elastic_averaging();
     words = "elastic_averaging trains at the worker";
   }
-  SECTION("fragments") {
+  SECTION("fragments that do not divide the interval") {
     job.mutable_consistency()->set_mode(pb::Consistency::BSP);
     job.mutable_consistency()->clear_slack();
-    job.mutable_consistency()->mutable_periodic_averaging()->set_fragments(2);
-    words = "external members push every table at each clock";
+    job.mutable_consistency()->mutable_periodic_averaging()->set_fragments(3);
+    words = "fragments is 3, by which the interval of 10 cannot be divided";
   }
   SECTION("tables that cannot be made") {
     job.add_tables()->set_name("w");
