@@ -26,7 +26,8 @@ install(FILES worker/client/client.hpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/t
         COMPONENT dev)
 # What client.hpp, the endpoint handed to it and the keys for that include, no more.
 foreach(header
-    common/element_type.hpp common/files/tensor_file.hpp common/keys/key_folder.hpp
+    common/element_type.hpp common/files/block_tag.hpp common/files/tensor_file.hpp
+    common/keys/key_folder.hpp
     common/math/codec.hpp common/math/filler.hpp common/math/host_device.hpp
     common/math/philox.hpp
     common/net/buffer_pool.hpp common/net/endpoint.hpp common/net/message.hpp
