@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <google/protobuf/descriptor.h>
 
+#include <boost/locale/utf.hpp>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -28,34 +29,11 @@ bool is_text(const FieldDescriptor& field) {
   return field.cpp_type() == FieldDescriptor::CPPTYPE_STRING;
 }
 
-/// The number of bytes that continue a character of UTF-8 that starts with this byte; nothing: none
-/// does.
-std::optional<std::size_t> continued_by(unsigned char first) {
-  if (first < 0x80U) return 0;
-  if (first >= 0xC2U && first < 0xE0U) return 1;
-  if (first >= 0xE0U && first < 0xF0U) return 2;
-  if (first >= 0xF0U && first < 0xF5U) return 3;
-  return std::nullopt;
-}
-
-/// Source    RFC 3629, section 4
 bool is_utf8(std::string_view text) {
-  const auto at = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  for (std::size_t i = 0; i < text.size();) {
-    const unsigned char first = at(i++);
-    const auto more = continued_by(first);
-    if (!more || *more > text.size() - i) return false;
-    if (*more > 1) {
-      // Neither longer than need be, nor half of a pair of UTF-16, nor beyond the last character.
-      const unsigned char second = at(i);
-      if ((first == 0xE0U && second < 0xA0U) || (first == 0xEDU && second > 0x9FU) ||
-          (first == 0xF0U && second < 0x90U) || (first == 0xF4U && second > 0x8FU)) {
-        return false;
-      }
-    }
-    for (std::size_t k = 0; k < *more; ++k) {
-      if ((at(i++) & 0xC0U) != 0x80U) return false;
-    }
+  namespace utf = boost::locale::utf;
+  for (auto at = text.begin(); at != text.end();) {
+    const utf::code_point one = utf::utf_traits<char>::decode(at, text.end());
+    if (one == utf::illegal || one == utf::incomplete) return false;
   }
   return true;
 }
