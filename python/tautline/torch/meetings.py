@@ -164,18 +164,21 @@ class Meetings:
     def meet(self) -> None:
         """Pushes how far the part of the model that is due has gone back from the shared values,
         and continues from the new ones as soon as the job's slack allows."""
-        due = [(table, one) for table, one in self._all if self._member.is_due(table)]
-        buffers = {table.name for table, _ in self._buffers}
         with torch.no_grad():
-            for table, one in due:
-                self._member.push(table, one if table.name in buffers
-                                  else torch.from_numpy(table.value) - one)
+            for table, parameter in self._due(self._parameters):
+                self._member.push(table, torch.from_numpy(table.value) - parameter)
+            for table, buffer in self._due(self._buffers):
+                self._member.push(table, buffer)
+        due = self._due(self._all)
         for table, _ in due:
             self._member.pull(table)
         self._take_shared(due)
         self._owed.difference_update(table.name for table, _ in due)
         self._member.end_clock(self._loss, self._items)
         self._steps, self._items = 0, 0
+
+    def _due(self, tables: list[tuple[Table, torch.Tensor]]) -> list[tuple[Table, torch.Tensor]]:
+        return [(table, one) for table, one in tables if self._member.is_due(table)]
 
     @staticmethod
     def _take_shared(tables: list[tuple[Table, torch.Tensor]]) -> None:
