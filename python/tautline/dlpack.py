@@ -2,7 +2,7 @@
 protocol of DLPack (https://dmlc.github.io/dlpack) by ctypes, in both of its versions."""
 
 import ctypes
-from typing import Any, Callable
+from typing import Any, Callable, Optional
 
 import numpy
 
@@ -12,7 +12,9 @@ from tautline.errors import InvalidError, TautlineError
 # The names of capsules, which must exist as long as those do. The consumer renames what it takes.
 _PLAIN, _USED_PLAIN = b"dltensor", b"used_dltensor"
 _VERSIONED, _USED_VERSIONED = b"dltensor_versioned", b"used_dltensor_versioned"
-_CPU = 1
+_CUDA, _CUDA_MANAGED = 2, 13
+# As the protocol names CUDA's default stream, which it has as 0 too.
+_DEFAULT_STREAM = 1
 _python = ctypes.pythonapi
 _DESTRUCTOR = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
@@ -75,28 +77,47 @@ def shares(value: Any) -> bool:
     return not hasattr(value, "detach") or "bfloat16" in str(value.dtype)
 
 
-def _capsule_from(value: Any, what: str) -> Any:
+def cuda_device_of(value: Any) -> Optional[int]:
+    """CUDA's number of the device that an array or tensor is on; None: another one, or the host."""
+    if hasattr(value, "detach"):  # PyTorch's, which raises an error for what DLPack does not know
+        return (value.device.index or 0) if value.device.type == "cuda" else None
+    if not hasattr(value, "__dlpack_device__"):
+        return None
+    kind, number = value.__dlpack_device__()
+    return int(number) if kind in (_CUDA, _CUDA_MANAGED) else None
+
+
+def stream_of(value: Any) -> int:
+    """The CUDA stream in whose order a tensor's work is: PyTorch's current one, or else CUDA's
+    default one, for which others export."""
+    if hasattr(value, "detach"):
+        import torch  # it is one of its tensors
+        return int(torch.cuda.current_stream(value.device).cuda_stream) or _DEFAULT_STREAM
+    return _DEFAULT_STREAM
+
+
+def _capsule_from(value: Any, what: str, stream: Optional[int]) -> Any:
     """Of the newer version where the object knows it, as that says what is read-only."""
+    words: dict[str, Any] = {} if stream is None else {"stream": stream}
     try:
         try:
-            return value.__dlpack__(max_version=(1, 0))
+            return value.__dlpack__(max_version=(1, 0), **words)
         except TypeError:  # it is older than the argument
-            return value.__dlpack__()
+            return value.__dlpack__(**words)
     except (BufferError, RuntimeError, TypeError) as failure:
         raise InvalidError(f"{what} cannot be shared: {failure}") from failure
 
 
-def take(value: Any, what: str, call: Callable[[ctypes.c_void_p, int], int]) -> None:
+def take(value: Any, what: str, call: Callable[[ctypes.c_void_p, int], int],
+         stream: Optional[int] = None) -> None:
     """Has the library take an object's tensor.
 
-    call  of (pointer, versioned), returns the library's code: after 0 the library owns the tensor
+    call    of (pointer, versioned), returns the library's code: after 0 the library owns the tensor
+    stream  of a device's tensor: the one in whose order its values are made; None: of the host
     """
     if hasattr(value, "detach"):
         value = value.detach()
-    if hasattr(value, "__dlpack_device__") and value.__dlpack_device__()[0] == 2:
-        raise InvalidError(f"{what} is on CUDA device {value.__dlpack_device__()[1]}; Tautline's "
-                           "library takes memory of the host: give a copy there")
-    capsule = _capsule_from(value, what)
+    capsule = _capsule_from(value, what, stream)
     for name, used, versioned in ((_PLAIN, _USED_PLAIN, 0), (_VERSIONED, _USED_VERSIONED, 1)):
         if _python.PyCapsule_IsValid(id(capsule), name):
             pointer = ctypes.c_void_p(_python.PyCapsule_GetPointer(id(capsule), name))

@@ -30,8 +30,8 @@ def _as_array(value: Any, what: str) -> numpy.ndarray:
     if hasattr(value, "detach"):
         value = value.detach()
         if value.device.type != "cpu":
-            raise InvalidError(f"{what} is on {value.device}; Tautline's library takes memory of "
-                               "the host: call .cpu() on it")
+            raise InvalidError(f"{what} is on {value.device}, but its table is in the host's "
+                               "memory: call .cpu() on it")
         value = value.numpy()
     array = numpy.asarray(value)
     if array.dtype.kind not in "fiu":
@@ -65,30 +65,42 @@ class Table:
 
     name     unique within the job
     version  a clock before which `value` has the updates of every member
+    device   CUDA's number of the device that its values are on; None: they are the host's
+    stream   of a table on a device: the CUDA stream, as a number, in whose order its values and
+             updates are. None: PyTorch's current one at each call, or else CUDA's default stream
     """
 
-    def __init__(self, member: "Member", name: str, value: numpy.ndarray) -> None:
+    def __init__(self, member: "Member", name: str, value: Any,
+                 device: Optional[int] = None) -> None:
         self._member = weakref.ref(member)
         self.name = name
         self._value = value
         self.version = 0
+        self.device = device
+        self.stream: Optional[int] = None
         self._number = ctypes.c_uint32()
 
     @property
-    def value(self) -> numpy.ndarray:
-        """What was read last, a float32 array of NumPy: the memory that the library writes between
-        push() and the end of pull()."""
+    def value(self) -> Any:
+        """What was read last: a float32 array of NumPy, the memory that the library writes between
+        push() and the end of pull(). Of a table on a device: the tensor that it was made of, which
+        pull() writes in the order of its stream."""
         return self._value
 
     @property
     def shape(self) -> tuple[int, ...]:
         """The extents of its values, outermost first."""
-        return self.value.shape
+        return tuple(self.value.shape)
+
+    def _stream(self) -> int:
+        return dlpack.stream_of(self._value) if self.stream is None else self.stream
 
     def __dlpack__(self, stream: Any = None, max_version: Any = None, dl_device: Any = None,
                    copy: Optional[bool] = None) -> Any:
         """The values as a tensor of DLPack, without a copy: numpy.from_dlpack(table) and
         torch.from_dlpack(table) are views of what the library writes."""
+        if self.device is not None:
+            return self._value.__dlpack__(**({} if stream is None else {"stream": stream}))
         if stream is not None or copy or dl_device not in (None, self.__dlpack_device__()):
             raise BufferError(f"table {self.name!r} is memory of the host, and is shared as it is")
         versioned = max_version is not None and max_version[0] >= 1
@@ -98,7 +110,7 @@ class Table:
         return member._capsule_of(self, versioned)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return (1, 0)  # the host
+        return (1, 0) if self.device is None else (2, self.device)  # the host, or CUDA's
 
     def __repr__(self) -> str:
         return f"<Table {self.name!r} {list(self.shape)} of version {self.version}>"
@@ -181,18 +193,22 @@ class Member:
         return self._in_text
 
     def table(self, name: str, init: Any = None, kind: Optional[str] = None, *,
-              lr_mult: Optional[float] = None, decay_mult: Optional[float] = None) -> Table:
+              lr_mult: Optional[float] = None, decay_mult: Optional[float] = None,
+              stream: Optional[int] = None) -> Table:
         """Adds a table; all members add the same ones, in the same order unless the job's text
         names them.
 
         init  the initial values, of which those of the job's first member are every member's. A
               float32 array or tensor in C order (of NumPy, PyTorch, or any library that speaks
-              DLPack) becomes the table's memory, without a copy. Of a table in the job's text the
-              servers make them; None: memory of its shape is made here
+              DLPack) becomes the table's memory, without a copy. Where it is on a CUDA device, the
+              table's updates are too, and copies are queued on its streams: nothing waits for the
+              device but pull(). Of a table in the job's text the servers make them; None: memory of
+              its shape is made here
         kind  "trained": what is pushed are gradients; "averaged": values, whose mean is taken.
               None: as the job's text says, or else "trained"
         lr_mult, decay_mult  multiply the job's learning rate and weight decay for this table; None:
               as the job's text says, or else 1
+        stream  of values on a device: as Table.stream
         """
         in_text = self.job_tables()
         if init is None:
@@ -209,6 +225,29 @@ class Member:
             raise InvalidError(f"table {name!r}: kind {kind!r} is unknown; choose one of "
                                f"{', '.join(_KINDS)}")
         number, what = _KINDS[kind], f"table {name!r}"
+        device = dlpack.cuda_device_of(init)
+        if device is not None:
+            table = self._table_on_device(name, number, init, device, stream)
+        else:
+            table = self._table_on_host(name, number, init, what)
+        if lr_mult is not None or decay_mult is not None:
+            self._call(_library.lib.tautline_set_multiples, table._number,
+                       1.0 if lr_mult is None else lr_mult,
+                       1.0 if decay_mult is None else decay_mult)
+        self._tables.append(table)
+        return table
+
+    def _table_on_device(self, name: str, kind: int, init: Any, device: int,
+                         stream: Optional[int]) -> Table:
+        table = Table(self, name, init.detach() if hasattr(init, "detach") else init, device)
+        table.stream = stream
+        used = table._stream()
+        dlpack.take(table.value, f"table {name!r}", lambda tensor, versioned: self._code(
+            _library.lib.tautline_add_device_dlpack, _library.text(name), kind, tensor, versioned,
+            used, ctypes.byref(table._number)), used)
+        return table
+
+    def _table_on_host(self, name: str, number: int, init: Any, what: str) -> Table:
         array = None if dlpack.shares(init) else _as_array(init, what)
         if array is not None and not array.flags.writeable:
             array = array.copy()
@@ -218,11 +257,6 @@ class Member:
             ctypes.byref(table._number)))
         if array is None:
             table._value = dlpack.array_of(self._tensor_of(table))
-        if lr_mult is not None or decay_mult is not None:
-            self._call(_library.lib.tautline_set_multiples, table._number,
-                       1.0 if lr_mult is None else lr_mult,
-                       1.0 if decay_mult is None else decay_mult)
-        self._tables.append(table)
         return table
 
     @property
@@ -239,8 +273,16 @@ class Member:
         """Opens the tables at the servers and fills their values; the first use does it by
         itself."""
         if not self._is_open:
+            for table in self._tables:
+                self._use_stream(table)
             self._wait(_library.lib.tautline_open)
             self._is_open = True
+
+    def _use_stream(self, table: Table) -> None:
+        """Has what the library writes next into a device's memory be in the order of the stream
+        that reads it."""
+        if table.device is not None:
+            self._call(_library.lib.tautline_set_stream, table._number, table._stream())
 
     def is_due(self, table: Table) -> bool:
         """Whether the table is pushed at this clock: always, but where the job's tables meet in
@@ -253,9 +295,24 @@ class Member:
     def push(self, table: Table, gradient: Any) -> None:
         """Pushes the table's update of this clock. An array of NumPy or a tensor of PyTorch may be
         used again at once. Any other tensor of DLPack, and PyTorch's in bfloat16, is lent: it is
-        not to be written before it was pulled."""
+        not to be written before it was pulled. Of a table on a device any tensor there, which work
+        that is queued on its stream afterwards may write."""
         self.open()
         what = f"the update of table {table.name!r}"
+        if table.device is not None:
+            if dlpack.cuda_device_of(gradient) is None:
+                raise InvalidError(f"{what} is in the host's memory, but the table is on CUDA "
+                                   f"device {table.device}; push what is there")
+            if hasattr(gradient, "detach"):
+                gradient = gradient.detach().contiguous()
+            stream = table._stream()
+            dlpack.take(gradient, what, lambda tensor, versioned: self._code(
+                _library.lib.tautline_push_device_dlpack, table._number, tensor, versioned,
+                stream), stream)
+            return
+        if dlpack.cuda_device_of(gradient) is not None:
+            raise InvalidError(f"{what} is on CUDA device {dlpack.cuda_device_of(gradient)}, but "
+                               "its table is in the host's memory: push a copy there")
         if dlpack.shares(gradient):
             dlpack.take(gradient, what, lambda tensor, versioned: self._code(
                 _library.lib.tautline_push_dlpack, table._number, tensor, versioned))
@@ -267,9 +324,11 @@ class Member:
         self._call(_library.lib.tautline_push, table._number, _library.FLOAT32, _pointer(array),
                    array.size)
 
-    def pull(self, table: Table) -> numpy.ndarray:
-        """Waits until the staleness bound allows the next clock, and returns its values."""
+    def pull(self, table: Table) -> Any:
+        """Waits until the staleness bound allows the next clock, and returns its values. Those on a
+        device are seen by what is queued on its stream afterwards."""
         self.open()
+        self._use_stream(table)
         version = ctypes.c_int64()
         self._wait(_library.lib.tautline_pull, table._number, ctypes.byref(version))
         table.version = version.value
@@ -280,7 +339,7 @@ class Member:
         self.open()
         # One whose wait was interrupted is kept until here, so that this is other memory, for which
         # the library reads anew.
-        into = numpy.empty_like(table.value)
+        into = numpy.empty(table.shape, numpy.float32)
         self._snapshot_into = into
         version = ctypes.c_int64()
         self._wait(_library.lib.tautline_snapshot, table._number, _library.FLOAT32, _pointer(into),

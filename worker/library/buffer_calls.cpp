@@ -68,13 +68,7 @@ tautline_code tautline_add_dlpack(tautline_member* member, const char* name, tau
     if (name == nullptr || table == nullptr) return invalid("an argument is NULL");
     const std::string what = fmt::format("the memory of table \"{}\"", name);
     TAUT_TRY(GivenTensor given, GivenTensor::take(tensor, versioned != 0, what));
-    if (given.element() != TAUTLINE_FLOAT32) {
-      return invalid(fmt::format("{} is {}; the library writes float32 into it: convert it", what,
-                                 words_of(given.element())));
-    }
-    if (given.is_read_only()) {
-      return invalid(fmt::format("{} is read-only; give a copy of it", what));
-    }
+    TAUT_TRY(check_table_memory(given, what));
     const NewTable added{name, given.shape(), kind};
     TAUT_TRY(*table,
              add_table(*member, added, given.memory().memory().get(), given.memory().memory()));
@@ -90,10 +84,7 @@ tautline_code tautline_push_dlpack(tautline_member* member, uint32_t table, void
     TAUT_TRY(const JobMember::TableView known, member->member->table(TableId(table)));
     const std::string what = fmt::format("the update of table \"{}\"", known.name);
     TAUT_TRY(GivenTensor given, GivenTensor::take(tensor, versioned != 0, what));
-    if (!std::ranges::equal(given.shape(), known.shape)) {
-      return invalid(fmt::format("table \"{}\" has shape [{}], but its update has [{}]", known.name,
-                                 fmt::join(known.shape, ", "), fmt::join(given.shape(), ", ")));
-    }
+    TAUT_TRY(check_update_shape(given, known));
     TAUT_TRY(push_lent(*member, table, given.element(), given.memory(), given.count()));
     given.accept();
     return ok();
@@ -106,7 +97,16 @@ tautline_code tautline_values_dlpack(tautline_member* member, uint32_t table, in
     TAUT_TRY(check(member));
     if (tensor == nullptr) return invalid("an argument is NULL");
     TAUT_TRY(JobMember::TableView known, member->member->table(TableId(table)));
-    *tensor = make_tensor(known.values, known.shape, std::move(known.owner), versioned != 0);
+    const bool is_on_device =
+        member->on_devices != nullptr && member->on_devices->has(TableId(table));
+    if (is_on_device) {
+      const DeviceTables::Memory& values = member->on_devices->memory(TableId(table));
+      *tensor = make_tensor(static_cast<float*>(values.data), known.shape, std::move(known.owner),
+                            versioned != 0, {dlpack::kCuda, values.device});
+    } else {
+      *tensor =
+          make_tensor(known.values.data(), known.shape, std::move(known.owner), versioned != 0);
+    }
     return ok();
   });
 }

@@ -94,7 +94,8 @@ tautline_code tautline_set_multiples(tautline_member* member, uint32_t table, fl
 tautline_code tautline_open(tautline_member* member) {
   return guarded_wait([&]() -> Result<bool> {
     TAUT_TRY(check(member));
-    return member->member->open(patience());
+    return member->on_devices != nullptr ? member->on_devices->open(patience())
+                                         : member->member->open(patience());
   });
 }
 
@@ -114,6 +115,7 @@ tautline_code tautline_gradient(tautline_member* member, uint32_t table, tautlin
     TAUT_TRY(check(member));
     TAUT_TRY(check_written(element));
     if (update == nullptr) return invalid("an argument is NULL");
+    TAUT_TRY(check_on_host(*member, table));
     TAUT_TRY(const std::span<float> memory, member->member->gradient(TableId(table)));
     *update = memory.data();
     return ok();
@@ -131,7 +133,9 @@ tautline_code tautline_push(tautline_member* member, uint32_t table, tautline_el
 tautline_code tautline_pull(tautline_member* member, uint32_t table, int64_t* version) {
   return guarded_wait([&]() -> Result<bool> {
     TAUT_TRY(check(member));
-    TAUT_TRY(const auto read, member->member->pull(TableId(table), patience()));
+    TAUT_TRY(const auto read, member->on_devices != nullptr
+                                  ? member->on_devices->pull(TableId(table), patience())
+                                  : member->member->pull(TableId(table), patience()));
     if (read && version != nullptr) *version = read->version.value();
     return read.has_value();
   });
@@ -154,6 +158,9 @@ tautline_code tautline_end_clock(tautline_member* member, const tautline_report*
                                  tautline_orders* orders) {
   return guarded([&]() -> Result<void> {
     TAUT_TRY(check(member));
+    if (member->on_devices != nullptr) {
+      TAUT_TRY(member->on_devices->check_pulled());
+    }
     ClockReport ended;
     if (report != nullptr) {
       ended.items = report->items;
@@ -184,6 +191,9 @@ tautline_code tautline_staleness(tautline_member* member, uint64_t* bins, size_t
 tautline_code tautline_leave(tautline_member* member) {
   return guarded_wait([&]() -> Result<bool> {
     TAUT_TRY(check(member));
+    if (member->on_devices != nullptr) {
+      TAUT_TRY(member->on_devices->check_pulled());
+    }
     return member->member->leave(false, patience());
   });
 }
@@ -191,6 +201,9 @@ tautline_code tautline_leave(tautline_member* member) {
 tautline_code tautline_finish(tautline_member* member) {
   return guarded_wait([&]() -> Result<bool> {
     TAUT_TRY(check(member));
+    if (member->on_devices != nullptr) {
+      TAUT_TRY(member->on_devices->check_pulled());
+    }
     return member->member->leave(true, patience());
   });
 }

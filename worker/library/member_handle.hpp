@@ -3,15 +3,19 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "common/result.hpp"
 #include "worker/library/lent_memory.hpp"
 #include "worker/library/tautline.h"
+#include "worker/library/tensor.hpp"
+#include "worker/member/device_tables.hpp"
 #include "worker/member/job_member.hpp"
 
 struct tautline_member {
   std::unique_ptr<taut::JobMember> member;
+  std::unique_ptr<taut::DeviceTables> on_devices;  // nullptr: no table is
 };
 
 namespace taut::library {
@@ -29,10 +33,23 @@ struct NewTable {
 /// Errors    invalid: as of a shape, with the table's name
 [[nodiscard]] Result<std::uint64_t> count_of(const NewTable& table);
 
+/// Errors    invalid: it is unknown
+[[nodiscard]] Result<TableKind> kind_of(const NewTable& table);
+
+/// Checks that a tensor can be a table's memory: float32, not read-only.
+/// what  names it in messages
+[[nodiscard]] Result<void> check_table_memory(const GivenTensor& tensor, const std::string& what);
+/// Checks that an update has its table's shape.
+[[nodiscard]] Result<void> check_update_shape(const GivenTensor& update,
+                                              const JobMember::TableView& table);
+
 /// values  [count_of(table)]
 /// owner   of the values, kept until the member's end; nullptr: the caller keeps them
 [[nodiscard]] Result<std::uint32_t> add_table(tautline_member& member, const NewTable& table,
                                               void* values, std::shared_ptr<void> owner = nullptr);
+
+/// Checks that a table is in the host's memory. Errors    invalid: it is on a device
+[[nodiscard]] Result<void> check_on_host(const tautline_member& member, std::uint32_t table);
 
 /// Pushes numbers of any type; those of a type other than float32 are converted.
 [[nodiscard]] Result<void> push(tautline_member& member, std::uint32_t table,

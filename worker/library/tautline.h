@@ -247,6 +247,49 @@ TAUTLINE_API tautline_code tautline_push_dlpack(tautline_member* member, uint32_
 TAUTLINE_API tautline_code tautline_values_dlpack(tautline_member* member, uint32_t table,
                                                   int versioned, void** tensor);
 
+/* ---- Memory of a CUDA device ---- */
+
+/* Memory of a device on which the program computes, and the stream whose work it belongs to. The
+ * library queues its copies on that stream and waits for the device in tautline_open() and
+ * tautline_pull() alone: what the program has queued before a push is in the update, and what it
+ * queues after a pull sees the values. It needs libtautline_cuda_copies.so, which a build with CUDA
+ * puts next to libtautline.so, and nothing else of CUDA but the driver.
+ *
+ * release  as a tautline_buffer's; of an update, when it has been copied */
+typedef struct tautline_device_buffer {
+  size_t size; /* of this structure, sizeof(tautline_device_buffer) */
+  void* data;  /* in C order, an address of the device */
+  uint64_t count;
+  tautline_element element;
+  int device;   /* CUDA's number of it in this process */
+  void* stream; /* a cudaStream_t of that device; NULL: the legacy default stream */
+  void (*release)(void* context);
+  void* context;
+} tautline_device_buffer;
+
+/* Adds a table as tautline_add_buffer(), whose memory is a device's. tautline_open() and
+ * tautline_pull() write it, on its stream. Its updates are a device's too. */
+TAUTLINE_API tautline_code tautline_add_device_buffer(tautline_member* member, const char* name,
+                                                      const int64_t* shape, size_t dimensions,
+                                                      tautline_kind kind,
+                                                      const tautline_device_buffer* values,
+                                                      uint32_t* table);
+/* Pushes an update of this clock: its copy is queued, and it leaves when that is done, in a later
+ * call. What the program queues on the stream after this may overwrite the update. */
+TAUTLINE_API tautline_code tautline_push_device_buffer(tautline_member* member, uint32_t table,
+                                                       const tautline_device_buffer* update);
+/* The same for tensors of DLPack on a CUDA device.
+ * stream  a cudaStream_t, for which the tensor was exported: where its work is in order */
+TAUTLINE_API tautline_code tautline_add_device_dlpack(tautline_member* member, const char* name,
+                                                      tautline_kind kind, void* tensor,
+                                                      int versioned, void* stream,
+                                                      uint32_t* table);
+TAUTLINE_API tautline_code tautline_push_device_dlpack(tautline_member* member, uint32_t table,
+                                                       void* tensor, int versioned, void* stream);
+/* From now on a table's values are written on another stream of its device. */
+TAUTLINE_API tautline_code tautline_set_stream(tautline_member* member, uint32_t table,
+                                               void* stream);
+
 /* ---- Readers that follow ---- */
 
 /* A reader that is no member: models of one version, whole, while the job trains. Any key may

@@ -75,10 +75,25 @@ bool is_in_c_order(const dlpack::Tensor& tensor) {
   return true;
 }
 
+Result<void> check_place(const dlpack::Device& device, GivenTensor::Place place,
+                         const std::string& what) {
+  const bool is_on_host = device.type == dlpack::kCpu || device.type == dlpack::kCudaHost;
+  const bool is_on_cuda = device.type == dlpack::kCuda || device.type == dlpack::kCudaManaged;
+  if (place == GivenTensor::Place::kHost ? is_on_host : is_on_cuda) return ok();
+  if (place == GivenTensor::Place::kCuda) {
+    return invalid(fmt::format("{} is {}, not on a CUDA device", what,
+                               is_on_host ? "in the host's memory" : "on " + words_of(device)));
+  }
+  return invalid(fmt::format("{} is on {}; {}", what, words_of(device),
+                             is_on_cuda ? "use the call for a device's tensors, which takes its "
+                                          "stream, or give a copy in the host's memory"
+                                        : "give a copy in the host's memory"));
+}
+
 /// What both kinds of tensors end with.
 template <class Kind>
-Kind* new_tensor(std::span<float> values, const std::vector<std::int64_t>& shape,
-                 std::shared_ptr<void> owner) {
+Kind* new_tensor(float* values, const std::vector<std::int64_t>& shape, std::shared_ptr<void> owner,
+                 dlpack::Device device) {
   struct Kept {
     Kind managed{};
     std::vector<std::int64_t> shape;
@@ -93,8 +108,8 @@ Kind* new_tensor(std::span<float> values, const std::vector<std::int64_t>& shape
   }
   kept->owner.swap(owner);
   dlpack::Tensor& tensor = kept->managed.tensor;
-  tensor.data = values.data();
-  tensor.device = {dlpack::kCpu, 0};
+  tensor.data = values;
+  tensor.device = device;
   tensor.dimensions = static_cast<std::int32_t>(shape.size());
   tensor.element = {dlpack::kFloat, 32, 1};
   tensor.shape = kept->shape.data();
@@ -109,7 +124,8 @@ Kind* new_tensor(std::span<float> values, const std::vector<std::int64_t>& shape
 
 }  // namespace
 
-Result<GivenTensor> GivenTensor::take(void* tensor, bool is_versioned, const std::string& what) {
+Result<GivenTensor> GivenTensor::take(void* tensor, bool is_versioned, const std::string& what,
+                                      Place place) {
   if (tensor == nullptr) return invalid("an argument is NULL");
   auto* const versioned = is_versioned ? static_cast<dlpack::ManagedVersioned*>(tensor) : nullptr;
   auto* const plain = is_versioned ? nullptr : static_cast<dlpack::Managed*>(tensor);
@@ -120,10 +136,7 @@ Result<GivenTensor> GivenTensor::take(void* tensor, bool is_versioned, const std
         what, versioned->version.major, versioned->version.minor, dlpack::kMajor));
   }
   const dlpack::Tensor& given = versioned != nullptr ? versioned->tensor : plain->tensor;
-  if (given.device.type != dlpack::kCpu && given.device.type != dlpack::kCudaHost) {
-    return invalid(
-        fmt::format("{} is on {}; give a copy in the host's memory", what, words_of(given.device)));
-  }
+  TAUT_TRY(check_place(given.device, place, what));
   const auto element = element_of(given.element);
   if (!element) {
     return invalid(fmt::format("{} has element type {}; convert it to float32", what,
@@ -149,14 +162,15 @@ Result<GivenTensor> GivenTensor::take(void* tensor, bool is_versioned, const std
   taken.element_ = *element;
   taken.shape_.assign(shape.begin(), shape.end());
   taken.count_ = count.value();
+  taken.device_ = given.device.id;
   taken.is_read_only_ = versioned != nullptr && (versioned->flags & dlpack::kReadOnly) != 0;
   return taken;
 }
 
-void* make_tensor(std::span<float> values, const std::vector<std::int64_t>& shape,
-                  std::shared_ptr<void> owner, bool is_versioned) {
-  if (!is_versioned) return new_tensor<dlpack::Managed>(values, shape, std::move(owner));
-  auto* const made = new_tensor<dlpack::ManagedVersioned>(values, shape, std::move(owner));
+void* make_tensor(float* values, const std::vector<std::int64_t>& shape,
+                  std::shared_ptr<void> owner, bool is_versioned, dlpack::Device device) {
+  if (!is_versioned) return new_tensor<dlpack::Managed>(values, shape, std::move(owner), device);
+  auto* const made = new_tensor<dlpack::ManagedVersioned>(values, shape, std::move(owner), device);
   made->version = {dlpack::kMajor, dlpack::kMinor};
   return made;
 }

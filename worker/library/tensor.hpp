@@ -13,18 +13,23 @@
 
 namespace taut::library {
 
-/// A tensor that a caller hands over by DLPack, in memory of the host and in C order.
+/// A tensor that a caller hands over by DLPack, in C order.
 class GivenTensor {
  public:
   /// tensor     a dlpack::ManagedVersioned, or a dlpack::Managed; the caller's until accept()
   /// what       names it in messages
+  /// place      where it must be
   /// Errors     invalid: another device, element type or order; a version that is not known
+  enum class Place : std::uint8_t { kHost, kCuda };
   [[nodiscard]] static Result<GivenTensor> take(void* tensor, bool is_versioned,
-                                                const std::string& what);
+                                                const std::string& what,
+                                                Place place = Place::kHost);
 
   [[nodiscard]] tautline_element element() const { return element_; }
   [[nodiscard]] std::span<const std::int64_t> shape() const { return shape_; }
   [[nodiscard]] std::uint64_t count() const { return count_; }
+  /// CUDA's number of its device. REQUIRES: it is on one
+  [[nodiscard]] int device() const { return device_; }
   [[nodiscard]] bool is_read_only() const { return is_read_only_; }
   [[nodiscard]] const LentMemory& memory() const { return memory_; }
   /// Its deleter is called once no part of the library needs it any more.
@@ -37,11 +42,14 @@ class GivenTensor {
   tautline_element element_ = TAUTLINE_FLOAT32;
   std::vector<std::int64_t> shape_;
   std::uint64_t count_ = 1;
+  int device_ = 0;
   bool is_read_only_ = false;
 };
 
 /// float32 memory as a tensor for others, whose deleter drops the owner.
-[[nodiscard]] void* make_tensor(std::span<float> values, const std::vector<std::int64_t>& shape,
-                                std::shared_ptr<void> owner, bool is_versioned);
+/// device  where it is
+[[nodiscard]] void* make_tensor(float* values, const std::vector<std::int64_t>& shape,
+                                std::shared_ptr<void> owner, bool is_versioned,
+                                dlpack::Device device = {dlpack::kCpu, 0});
 
 }  // namespace taut::library

@@ -103,6 +103,8 @@ class JobMember {
   [[nodiscard]] Result<bool> is_due(TableId table);
   /// Memory for the table's next update, which push() then does not copy.
   [[nodiscard]] Result<std::span<float>> gradient(TableId table);
+  /// Checks that an update of so many values could be pushed now. Errors    as push()
+  [[nodiscard]] Result<void> check_push(TableId table, std::uint64_t count);
   /// Pushes the table's update of its clock, and asks for the values of the next one.
   /// gradient  [count] float32; copied, unless it is gradient()'s memory
   [[nodiscard]] Result<void> push(TableId table, std::span<const float> gradient);

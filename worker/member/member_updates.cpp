@@ -22,6 +22,12 @@ Result<std::span<float>> JobMember::gradient(TableId id) {
   return table->gradient.floats().first(table->values.size());
 }
 
+Result<void> JobMember::check_push(TableId id, std::uint64_t count) {
+  TAUT_TRY(const auto call, enter());
+  TAUT_TRY(const Table* const table, find(id));
+  return check_push(*table, count);
+}
+
 Result<void> JobMember::push(TableId id, std::span<const float> gradient) {
   TAUT_TRY(const auto call, enter());
   TAUT_TRY(Table* const table, find(id));

@@ -120,11 +120,12 @@ class DDPHook:
 
     def _refresh(self) -> None:
         """Gives all processes what the member has read: its values, its clock and its place."""
-        place = torch.zeros(4, dtype=torch.int64)
+        device = self._values[0].device
+        place = torch.zeros(4, dtype=torch.int64, device=device)
         if self._member is not None and self._optimizer is not None:
             self._optimizer.synchronize()
             place = torch.tensor([self._member.clock, self._member.slot, self._member.slots,
-                                  self._member.is_drained])
+                                  self._member.is_drained], device=device)
         torch.distributed.broadcast(place, self._first_rank, self._group)
         self.clock, slot, slots, leaves = place.tolist()
         self.slot, self.slots = slot * self.ranks + self.rank, slots * self.ranks

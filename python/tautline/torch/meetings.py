@@ -56,7 +56,8 @@ class Meetings:
     Floating-point buffers, such as running statistics, are averaged at meetings.
 
     member    from job.member(), without tables of its own that are in use already
-    model     its parameters are float32 on the CPU; those without requires_grad stay as they are
+    model     its parameters are float32, on the CPU or on CUDA devices; those without
+              requires_grad stay as they are
     inner     an optimizer of those parameters
     interval  steps between two meetings, for a program that relies on it; None: as the job says
     """
@@ -75,7 +76,7 @@ class Meetings:
 
         # The tables' memory is the shared values', from which the model goes its own way.
         def shared(name: str, one: torch.Tensor, kind: str) -> tuple[Table, torch.Tensor]:
-            memory = one.detach().clone(memory_format=torch.contiguous_format)
+            memory = one.detach().cpu().clone(memory_format=torch.contiguous_format)
             return member.table(name, memory, kind), one
 
         self._parameters = [shared(name, one, "trained") for name, one in parameters.items()]
@@ -166,9 +167,9 @@ class Meetings:
         and continues from the new ones as soon as the job's slack allows."""
         with torch.no_grad():
             for table, parameter in self._due(self._parameters):
-                self._member.push(table, torch.from_numpy(table.value) - parameter)
+                self._member.push(table, torch.from_numpy(table.value) - parameter.cpu())
             for table, buffer in self._due(self._buffers):
-                self._member.push(table, buffer)
+                self._member.push(table, buffer.cpu())
         due = self._due(self._all)
         for table, _ in due:
             self._member.pull(table)

@@ -69,7 +69,8 @@ class Optimizer(torch.optim.Optimizer):
     such as running statistics, are averaged over the members.
 
     member      from job.member(), without tables of its own that are in use already
-    model       its parameters are float32 on the CPU; those without requires_grad stay as they are
+    model       its parameters are float32, on the CPU or on CUDA devices, where copies are queued
+                on the current stream; those without requires_grad stay as they are
     overlap     False: gradients leave in step(), for loops that change them before
     clip_norm   before they leave, gradients are scaled so that the norm of all of this member's is
                 at most this; they leave in step(), as each must be known for the norm

@@ -18,9 +18,9 @@ def tensors_of(model: torch.nn.Module, in_place: bool) -> tuple[Named, Named]:
     if not parameters:
         raise InvalidError("the model has no parameter that requires a gradient")
     for name, one in [*parameters.items(), *buffers.items()]:
-        if one.device.type != "cpu" or one.dtype != torch.float32:
+        if one.device.type not in ("cpu", "cuda") or one.dtype != torch.float32:
             raise InvalidError(f"{name} is {one.dtype} on {one.device}; members take float32 on "
-                               "the CPU")
+                               "the CPU or a CUDA device")
         if in_place and not one.is_contiguous():
             raise InvalidError(f"{name} is not contiguous; replace it by its .contiguous()")
     return parameters, buffers

@@ -1,7 +1,8 @@
 """One of two processes that train configs/models/transformer.prototxt's network over tiny
 Shakespeare by DistributedDataParallel over gloo, one thread each: the peer of two Tautline workers
-in scripts/bench/outer. Rank 0 prints what watch_job.py writes: tests with their times and losses,
-and the bytes that its network card and the other one's have sent.
+in scripts/bench/outer, with the same schedule of rates. Rank 0 prints what watch_job.py writes:
+tests with their times and losses, and the bytes that its network card and the other one's have
+sent.
 """
 
 import argparse
@@ -62,6 +63,8 @@ def main():
     begin, sent = time.perf_counter(), sent_bytes()
     for clock in range(options.clocks):
         data, label, _ = streams.at(clock)
+        for group in optimizer.param_groups:
+            group["lr"] = options.rate * (1 - clock / options.clocks)
         optimizer.zero_grad(set_to_none=True)
         shared(data[:, own], label[:, own]).backward()
         nn.utils.clip_grad_norm_(trained, net.clip)

@@ -183,6 +183,15 @@ bool give_memory_back(void* begin) {
   return true;
 }
 
+std::optional<int> device_of(const void* address) {
+  int device = 0;
+  const Piece* const piece = piece_at(address, &device);
+  const auto* const at = static_cast<const std::byte*>(address);
+  if (piece == nullptr || !piece->is_live) return std::nullopt;
+  if (at < piece->begin || at >= piece->begin + piece->bytes) return std::nullopt;
+  return device;
+}
+
 void open_memory(const Task& task) {
   watch_faults();
   // What is written last: where both share a page, it may be written.

@@ -23,6 +23,9 @@ inline constexpr int kPoison = 0xFF;
 /// false: not the begin of a live allocation.
 [[nodiscard]] bool give_memory_back(void* begin);
 
+/// The device whose live memory holds an address.
+[[nodiscard]] std::optional<int> device_of(const void* address);
+
 /// Lets a task touch what it names; a kernel is given what it touches when it does.
 void open_memory(const Task& task);
 /// Looks at the red zones of what was open, and closes it.

@@ -95,6 +95,26 @@ cudaError_t cudaFreeHost(void* begin) {
   return cudaSuccess;
 }
 
+// Since CUDA 11 memory that CUDA does not know is no error, but of type "unregistered".
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* found, const void* address) {
+  const Lock lock;
+  if (const auto refused = enter("cudaPointerGetAttributes", current_device())) return *refused;
+  if (found == nullptr || address == nullptr) return answer(cudaErrorInvalidValue);
+  *found = {};
+  found->device = current_device();
+  if (const auto device = device_of(address)) {
+    found->type = cudaMemoryTypeDevice;
+    found->device = *device;
+    found->devicePointer = const_cast<void*>(address);
+  } else if (host_part(address, 1) == HostPart::kPinned) {
+    found->type = cudaMemoryTypeHost;
+    found->hostPointer = const_cast<void*>(address);
+  } else {
+    found->type = cudaMemoryTypeUnregistered;
+  }
+  return cudaSuccess;
+}
+
 cudaError_t cudaHostRegister(void* begin, std::size_t bytes, unsigned flags) {
   const Lock lock;
   if (const auto refused = enter("cudaHostRegister", current_device(), cudaErrorMemoryAllocation)) {

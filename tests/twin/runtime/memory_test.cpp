@@ -52,6 +52,24 @@ TEST_CASE("the host may not touch device memory", "[twin]") {
   });
 }
 
+TEST_CASE("memory says what it is and whose", "[twin]") {
+  std::byte* const device = device_bytes();
+  std::byte* const pinned = pinned_bytes();
+  std::byte unknown{};
+  const auto attributes_of = [](const std::byte* address) {
+    cudaPointerAttributes found{};
+    REQUIRE(cudaPointerGetAttributes(&found, address) == cudaSuccess);
+    return found;
+  };
+  CHECK(attributes_of(device + kBytes - 1).type == cudaMemoryTypeDevice);
+  CHECK(attributes_of(device).device == 0);
+  CHECK(attributes_of(pinned).type == cudaMemoryTypeHost);
+  CHECK(attributes_of(&unknown).type == cudaMemoryTypeUnregistered);
+  REQUIRE(cudaFree(device) == cudaSuccess);
+  CHECK(attributes_of(device).type == cudaMemoryTypeUnregistered);
+  REQUIRE(cudaFreeHost(pinned) == cudaSuccess);
+}
+
 TEST_CASE("a kernel that writes past its memory is named", "[twin]") {
   REQUIRE_BROKEN("memory.bounds", {
     std::byte* const at = device_bytes();

@@ -1,0 +1,107 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/result.hpp"
+#include "common/types.hpp"
+#include "worker/engine/program_device.hpp"
+#include "worker/member/job_member.hpp"
+
+namespace taut {
+
+/// The tables of a member whose values are in a device's memory, where its program computes.
+///
+/// Copies are queued on the program's streams, so that nothing waits for a device but pull(): what
+/// is pushed goes to pinned memory at its place in the stream, and from there to the servers when
+/// the copy is done; values come back the same way. A program that has queued its backward has thus
+/// called push() for all tables before the device has computed the first gradient. No thread is
+/// used: each call sends what has been copied by then, and pull() sends while it waits.
+///
+/// Errors    as JobMember's; io: the device's, perhaps of the program's own work
+/// Thread    the member's
+class DeviceTables {
+ public:
+  explicit DeviceTables(JobMember& member) : member_(member) {}
+
+  /// Memory on a device, and the stream whose work it belongs to.
+  struct Memory {
+    void* data = nullptr;
+    std::uint64_t count = 0;
+    int device = 0;
+    ProgramStream stream = nullptr;
+  };
+
+  /// Adds a table as JobMember::add_table() does.
+  /// values  [count] float32, the initial ones; written on its stream by open() and pull()
+  /// owner   of the values, kept until the member's end
+  [[nodiscard]] Result<TableId> add(const std::string& name, std::vector<std::int64_t> shape,
+                                    TableKind kind, const Memory& values,
+                                    std::shared_ptr<void> owner);
+  [[nodiscard]] bool has(TableId table) const { return tables_.contains(table); }
+  /// A table's memory. REQUIRES: has(table)
+  [[nodiscard]] const Memory& memory(TableId table) const { return tables_.at(table).values; }
+  /// From now on a table's values are written on another stream. REQUIRES: has(table)
+  void set_stream(TableId table, ProgramStream stream) { tables_.at(table).values.stream = stream; }
+
+  /// As JobMember::open(), and queues the copies of the values.
+  [[nodiscard]] Result<bool> open(Duration at_most);
+
+  /// An update as it is in the device's memory.
+  struct Update {
+    Memory memory;  // its count is that of the values
+    std::size_t element_bytes = sizeof(float);
+    /// Makes float32 of them. from  [count] elements
+    std::function<void(const void* from, std::span<float> into)> convert;
+    std::shared_ptr<void> owner;  // kept until it has been copied
+  };
+  /// Queues the copy of a table's update of this clock, after which the program may queue what
+  /// overwrites it. The push follows when the copy is done. REQUIRES: has(table)
+  [[nodiscard]] Result<void> push(TableId table, Update update);
+  /// As JobMember::pull(), after everything that was pushed has been sent: of a table of these, and
+  /// of any other. Queues the copy of the values; what is queued on their stream later sees them.
+  [[nodiscard]] Result<std::optional<ReadResult>> pull(TableId table, Duration at_most);
+  /// Sends what has been copied. Returns whether nothing is left to be sent.
+  [[nodiscard]] Result<bool> send_copied();
+  /// Checks that every table that was pushed at this clock was pulled. Errors    invalid: names it
+  [[nodiscard]] Result<void> check_pulled() const;
+
+ private:
+  struct Table {
+    std::string name;
+    Memory values;
+    std::shared_ptr<HostBuffer> host;  // of its values, which the member reads and writes
+    HostBuffer update;                 // on its way to the servers
+    std::unique_ptr<ProgramCopy> values_copy;
+    std::unique_ptr<ProgramCopy> update_copy;
+    bool is_pushed = false;  // and not pulled yet
+    bool is_current = true;  // the device's values are, or will be, the host's
+  };
+  struct Pending {
+    TableId table;
+    Update update;
+  };
+  [[nodiscard]] Result<ProgramDevice*> device(int index);
+  [[nodiscard]] Result<bool> is_copied(const Pending& pending);
+  [[nodiscard]] Result<void> send(Pending& pending);
+  /// Waits until `condition` returns true, at most so long. Returns whether it did.
+  [[nodiscard]] static Result<bool> wait_for(Duration at_most,
+                                             const std::function<Result<bool>()>& condition);
+  [[nodiscard]] Result<void> copy_values(Table& table);
+
+  JobMember& member_;
+  std::map<int, std::unique_ptr<ProgramDevice>> devices_;  // outlive what the tables have of them
+  std::map<TableId, Table> tables_;
+  std::deque<Pending> pending_;  // pushed, and not sent yet
+  bool is_open_ = false;
+};
+
+}  // namespace taut
