@@ -23,6 +23,8 @@ constexpr Duration kGreetAgain = std::chrono::milliseconds(100);
 constexpr Duration kWait = std::chrono::milliseconds(50);
 // Other ranks read what they were lent within moments; a wait by the system takes longer.
 constexpr Duration kSpin = std::chrono::milliseconds(2);
+// What a chunk that is kept takes in addition to its values.
+constexpr std::uint64_t kEarlyBytes = 256;
 
 }  // namespace
 
@@ -132,6 +134,7 @@ void AllReduceGroup::send(SumId sum, std::vector<ChunkTo> chunks) {
     Chunk& chunk = one.chunk;
     ++sent_.messages;
     sent_.bytes += chunk.payload.size();
+    TAUT_CHECK(receivers_.contains(one.to), "a sum before the group has connected");
     Receiver& receiver = receivers_.at(one.to);
     SharedLink* const link =
         receiver.link && receiver.link->is_open() ? receiver.link.get() : nullptr;
@@ -338,7 +341,7 @@ Result<void> AllReduceGroup::receive_chunk(const Incoming& incoming, Rank from,
             .count = chunk.count,
             .payload = chunk.payload};
   if (chunk.sum < next_) return apply(chunk.sum, from, one);
-  early_bytes_ += chunk.payload.size();
+  early_bytes_ += chunk.payload.size() + kEarlyBytes;
   if (early_bytes_ > options_.early.value()) {
     return fail(
         invalid(fmt::format("{} is at sum {} and this rank at {}: more than {} bytes "
@@ -375,7 +378,7 @@ Result<AllReduceGroup::SumId> AllReduceGroup::begin(Buffer values) {
   auto early = early_.extract(sum);
   if (early.empty()) return sum;
   for (const Early& each : early.mapped()) {
-    early_bytes_ -= each.chunk.payload.size();
+    early_bytes_ -= each.chunk.payload.size() + kEarlyBytes;
     TAUT_TRY(apply(sum, each.from, each.chunk));
   }
   return sum;

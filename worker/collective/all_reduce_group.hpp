@@ -84,7 +84,8 @@ class AllReduceGroup {
   /// begin(), wait() and wait_until_free().
   [[nodiscard]] Result<void> all_reduce(const Buffer& values);
 
-  /// Takes what has arrived, without waiting.
+  /// Takes what has arrived and sends what now has room, without waiting. Other ranks wait for this
+  /// one's sums until it calls this or waits itself.
   [[nodiscard]] Result<void> poll();
 
   /// Ranks that read this one's values in shared memory instead of receiving them.
