@@ -1,5 +1,3 @@
-#include <numeric>
-
 #include "tests/unit/collective/toy_group.hpp"
 
 using namespace taut;
