@@ -16,7 +16,7 @@ inline constexpr std::uint16_t kWireVersion = 8;
 /// Its version alone, e.g. "0.1.0".
 [[nodiscard]] std::string release_version();
 
-enum class Plane : char { kData = 'D', kControl = 'C' };
+enum class Plane : char { kData = 'D', kControl = 'C', kPeers = 'P' };
 
 /// The prefix of every header: "TAUT", the plane, 0, the wire version.
 inline constexpr std::size_t kPrefixBytes = 8;

@@ -1,0 +1,100 @@
+#include <fmt/format.h>
+
+#include <chrono>
+#include <fstream>
+#include <iterator>
+#include <stdexcept>
+#include <thread>
+#include <utility>
+
+#include "common/net/zmq_endpoint.hpp"
+#include "tests/bench/allreduce/way.hpp"
+#include "worker/collective/all_reduce_group.hpp"
+
+namespace taut::bench {
+namespace {
+
+constexpr Duration kLimit = std::chrono::seconds(20);
+
+void check(const Result<void>& done) {
+  if (!done) throw std::runtime_error(done.error().message);
+}
+
+class OurWay final : public Way {
+ public:
+  OurWay(const Place& place, collective::Algorithm algorithm, bool shares_memory,
+         std::uint64_t message_bytes, std::uint64_t window_bytes)
+      : name_(fmt::format("{}, {}", collective::to_string(algorithm),
+                          shares_memory ? "shared memory" : "TCP")),
+        context_(Security::insecure()),
+        endpoint_(context_.make_endpoint()) {
+    collective::GroupOptions options;
+    options.group = 1;
+    options.rank = collective::Rank(place.rank);
+    options.algorithm = algorithm;
+    options.message = Bytes(message_bytes);
+    options.window = Bytes(window_bytes);
+    options.silence_limit = kLimit;
+    if (shares_memory) options.shared_memory = arena_ = SharedArena::create().value();
+    pool_ = arena_ ? BufferPool(Bytes(1ULL << 30U), arena_) : BufferPool();
+    const auto file = [&](std::uint32_t rank) {
+      return place.folder / fmt::format("{}.{}", name_, rank);
+    };
+    write_whole(file(place.rank), endpoint_->bind("127.0.0.1:0").value());
+    for (std::uint32_t rank = 0; rank < place.ranks; ++rank) {
+      options.members.push_back(
+          {.name = fmt::format("process-{}", rank), .address = read_when_written(file(rank))});
+    }
+    group_ = std::make_unique<collective::AllReduceGroup>(*endpoint_, std::move(options));
+    check(group_->connect(kLimit));
+    if (shares_memory && place.ranks > 1 && group_->shares_memory_with() == 0) {
+      throw std::runtime_error("processes of this machine share no memory");
+    }
+  }
+
+  std::string name() const override { return name_; }
+  std::span<float> values(std::uint64_t count) override {
+    if (buffer_.size() != count * sizeof(float)) {
+      buffer_ = Buffer();
+      buffer_ = pool_.acquire(count * sizeof(float));
+    }
+    return buffer_.floats();
+  }
+  void sum() override { check(group_->all_reduce(buffer_)); }
+
+ private:
+  const std::string name_;
+  ZmqContext context_;
+  std::unique_ptr<Endpoint> endpoint_;
+  std::shared_ptr<SharedArena> arena_;
+  BufferPool pool_;
+  Buffer buffer_;
+  std::unique_ptr<collective::AllReduceGroup> group_;
+};
+
+}  // namespace
+
+std::unique_ptr<Way> our_way(const Place& place, collective::Algorithm algorithm,
+                             bool shares_memory, std::uint64_t message_bytes,
+                             std::uint64_t window_bytes) {
+  return std::make_unique<OurWay>(place, algorithm, shares_memory, message_bytes, window_bytes);
+}
+
+void write_whole(const std::filesystem::path& file, const std::string& text) {
+  const std::filesystem::path unfinished = file.string() + ".new";
+  std::ofstream(unfinished) << text;
+  std::filesystem::rename(unfinished, file);
+}
+
+std::string read_when_written(const std::filesystem::path& file) {
+  for (int i = 0; i < 3000; ++i) {
+    if (std::filesystem::exists(file)) {
+      std::ifstream in(file);
+      return {std::istreambuf_iterator<char>(in), {}};
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  throw std::runtime_error(fmt::format("{} was not written within 30 s", file.string()));
+}
+
+}  // namespace taut::bench

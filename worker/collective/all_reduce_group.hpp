@@ -1,0 +1,170 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "common/net/endpoint.hpp"
+#include "common/net/shared_arena.hpp"
+#include "common/net/shared_link.hpp"
+#include "common/result.hpp"
+#include "common/time.hpp"
+#include "common/types.hpp"
+#include "proto/collective/peer_message.hpp"
+#include "worker/collective/algorithms.hpp"
+#include "worker/collective/all_reduce.hpp"
+
+namespace taut::collective {
+
+struct GroupMember {
+  std::string name;        // of the process; with keys, its key's
+  std::string address;     // "host:port", where its endpoint listens
+  std::uint32_t host = 0;  // equal numbers are the same machine, for kHierarchical
+};
+
+struct GroupOptions {
+  /// Names this group among all that its processes are ever in: messages of another one are
+  /// dropped. The same at every rank.
+  std::uint64_t group = 0;
+  Rank rank;
+  std::vector<GroupMember> members;  // [ranks], the same at every rank
+  Algorithm algorithm = Algorithm::kRing;
+  Bytes message = Bytes(1UL << 20U);  // of values, maximum; the same at every rank
+  /// Of values in frames that are under way to one rank, at most, or four messages if that is more:
+  /// what a slow rank has yet to read takes no more of its memory.
+  Bytes window = Bytes(32UL << 20U);
+  /// A wait ends when nothing that it needs has arrived for so long.
+  Duration silence_limit = std::chrono::seconds(30);
+  /// Of values that are summed with processes of this machine; nullptr: they travel as bytes.
+  std::shared_ptr<SharedArena> shared_memory;
+  /// Chunks of sums that were not begun here are kept up to this; beyond it the group fails.
+  Bytes early = Bytes(1UL << 30U);
+};
+
+/// One process's place in a group that sums values without a server, over an endpoint that listens
+/// at its member's address. Each rank connects to those that it sends to.
+///
+/// A rank may end its part before others have received what it sent last: the endpoint must stay
+/// open until they have.
+///
+/// What breaks a sum ends the group: a rank that is silent, whose connection broke or that sums
+/// something else. Every later call returns the same error, and a new group is needed.
+/// Thread    one, that of the endpoint
+class AllReduceGroup {
+ public:
+  /// Counts the sums of a group, in the order in which they are begun.
+  using SumId = std::uint64_t;
+
+  AllReduceGroup(Endpoint& endpoint, GroupOptions options);
+
+  /// Waits until every rank that this one sends to has accepted it, and this one those that send to
+  /// it.
+  /// Errors    timeout: names those that have not answered; unavailable: one that does not accept
+  ///           this process's key; mismatch: one that is set up otherwise; invalid: an address
+  [[nodiscard]] Result<void> connect(Duration limit);
+
+  /// Begins to sum values over the group: they become the sum. Every rank begins its sums in the
+  /// same order, and several may be under way. Values in the memory that is shared with processes
+  /// of this machine are not copied to be sent, nor are others; nothing may write to them until
+  /// wait_until_free().
+  [[nodiscard]] Result<SumId> begin(Buffer values);
+
+  /// Waits until the values of a sum may be read.
+  /// Errors    timeout: says what is missing, and names the rank that everything waits for
+  [[nodiscard]] Result<void> wait(SumId sum);
+
+  /// Waits until no other rank reads summed values, so that they may be written.
+  [[nodiscard]] Result<void> wait_until_free(const Buffer& values);
+
+  /// begin(), wait() and wait_until_free().
+  [[nodiscard]] Result<void> all_reduce(const Buffer& values);
+
+  /// Takes what has arrived and sends what now has room, without waiting. Other ranks wait for this
+  /// one's sums until it calls this or waits itself.
+  [[nodiscard]] Result<void> poll();
+
+  /// Ranks that read this one's values in shared memory instead of receiving them.
+  [[nodiscard]] std::size_t shares_memory_with() const;
+
+  struct Counts {
+    std::uint64_t messages = 0;  // chunks that were sent
+    std::uint64_t bytes = 0;     // of values in them
+  };
+  [[nodiscard]] const Counts& sent() const { return sent_; }
+
+ private:
+  /// A rank that this one sends to.
+  struct Receiver {
+    PeerId peer;
+    bool has_accepted = false;
+    std::unique_ptr<SharedLink> link;  // nullptr: nothing is shared
+    std::deque<Message> queue{};       // of chunks: no room is left for them
+    std::uint64_t sent = 0;            // bytes of values in frames
+    std::uint64_t taken = 0;           // of these, as the rank says
+  };
+  /// A rank that sends to this one.
+  struct Sender {
+    PeerId peer;
+    std::unique_ptr<SharedLink> link;
+    bool has_sent = false;    // chunks
+    std::uint64_t taken = 0;  // bytes of values in frames
+    std::uint64_t told = 0;   // of these, the rank knows
+  };
+  struct Waiting {
+    Rank rank;        // that the sender waits for
+    TimePoint since;  // when it said so
+  };
+
+  [[nodiscard]] RankPlace place() const;
+  [[nodiscard]] std::string name_of(Rank rank) const;
+  [[nodiscard]] std::string agreement() const;
+  void greet(Rank rank);
+  void send(Rank to, const PeerMessage& message);
+  bool send_chunk(Receiver& receiver, const Message& frames);
+  void tell_taken(Sender& sender);
+  void send(SumId sum, std::vector<ChunkTo> chunks);
+  void flush();
+  [[nodiscard]] Result<void> step(Duration wait);
+  [[nodiscard]] Result<void> wait_for_more(SumId sum);
+  [[nodiscard]] Result<void> receive(const Incoming& incoming);
+  [[nodiscard]] Result<void> receive_reply(Rank from, const PeerMessage& message);
+  [[nodiscard]] Result<void> receive_hello(const Incoming& incoming, Rank from,
+                                           const pb::PeerHello& hello);
+  [[nodiscard]] Result<void> receive_chunk(const Incoming& incoming, Rank from,
+                                           const SumChunk& chunk);
+  [[nodiscard]] Result<void> apply(SumId sum, Rank from, const Chunk& chunk);
+  [[nodiscard]] Result<void> fail(Error error);
+  [[nodiscard]] bool is_from(const Incoming& incoming, Rank rank) const;
+  void drop(const std::string& why);
+  [[nodiscard]] std::optional<Error> refusal() const;
+  [[nodiscard]] Error silence_of(SumId sum, const AllReduce::Missing& missing) const;
+  [[nodiscard]] Rank blamed(Rank missing, TimePoint now) const;
+
+  Endpoint& endpoint_;
+  const GroupOptions options_;
+  const std::uint64_t chunk_;   // elements
+  const std::uint64_t window_;  // bytes
+  std::map<Rank, Receiver> receivers_;
+  std::map<PeerId, Rank> rank_of_;
+  std::map<Rank, Sender> senders_;
+  std::map<SumId, AllReduce> sums_;
+  SumId next_ = 0;
+  struct Early {
+    Rank from;
+    Chunk chunk;
+  };
+  std::map<SumId, std::vector<Early>> early_;
+  std::uint64_t early_bytes_ = 0;
+  std::map<Rank, Waiting> waiting_;
+  TimePoint said_so_;  // when this rank last said what it waits for
+  Counts sent_;
+  std::uint64_t dropped_ = 0;  // messages
+  std::optional<Error> failed_;
+};
+
+}  // namespace taut::collective
