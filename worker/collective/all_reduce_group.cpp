@@ -5,9 +5,7 @@
 
 #include <algorithm>
 #include <bit>
-#include <iterator>
 #include <new>
-#include <ranges>
 #include <thread>
 #include <utility>
 
@@ -82,12 +80,14 @@ Result<void> AllReduceGroup::connect(Duration limit) {
       if (greets) greet(rank);
     }
     // A rank that has not greeted this one would wait until it is listened to again.
-    std::ranges::set_difference(senders, senders_ | std::views::keys,
-                                std::inserter(missing, missing.end()));
+    for (const Rank rank : senders) {
+      if (!senders_.contains(rank)) missing.insert(rank);
+    }
     if (missing.empty()) return ok();
     if (greets) greeted = steady_now();
     if (steady_now() >= deadline) {
       std::vector<std::string> names;
+      names.reserve(missing.size());
       for (const Rank rank : missing) names.push_back(name_of(rank));
       return fail(
           make_error(ErrorCode::kTimeout, fmt::format("{} did not answer within {:.1f} s",
@@ -365,14 +365,13 @@ Result<void> AllReduceGroup::apply(SumId sum, Rank from, const Chunk& chunk) {
   return ok();
 }
 
-Result<AllReduceGroup::SumId> AllReduceGroup::begin(Buffer values) {
+Result<AllReduceGroup::SumId> AllReduceGroup::begin(const Buffer& values) {
   if (failed_) return *failed_;
   const SumId sum = next_++;
   const std::uint64_t count = values.size() / sizeof(float);
-  AllReduce& one = sums_
-                       .try_emplace(sum, make_schedule(options_.algorithm, place(), count),
-                                    std::move(values), chunk_)
-                       .first->second;
+  AllReduce& one =
+      sums_.try_emplace(sum, make_schedule(options_.algorithm, place(), count), values, chunk_)
+          .first->second;
   send(sum, one.start(steady_now()));
   if (one.is_done()) sums_.erase(sum);
   auto early = early_.extract(sum);
