@@ -21,6 +21,8 @@ constexpr Duration kGreetAgain = std::chrono::milliseconds(100);
 constexpr Duration kWait = std::chrono::milliseconds(50);
 // Other ranks read what they were lent within moments; a wait by the system takes longer.
 constexpr Duration kSpin = std::chrono::milliseconds(2);
+// Bytes, as the schema says: the hosts of a thousand ranks.
+constexpr std::size_t kMaxAgreement = 8192;
 // What a chunk that is kept takes in addition to its values.
 constexpr std::uint64_t kEarlyBytes = 256;
 
@@ -46,10 +48,10 @@ std::string AllReduceGroup::name_of(Rank rank) const {
 }
 
 std::string AllReduceGroup::agreement() const {
-  return fmt::format("{} of {} ranks on hosts {}, at most {} elements in a message",
-                     to_string(options_.algorithm), options_.members.size(),
-                     fmt::join(place().host_of, " "), chunk_)
-      .substr(0, 256);
+  return fmt::format("{} of {} ranks, at most {} elements in a message, on hosts {}",
+                     to_string(options_.algorithm), options_.members.size(), chunk_,
+                     fmt::join(place().host_of, " "))
+      .substr(0, kMaxAgreement);
 }
 
 Result<void> AllReduceGroup::fail(Error error) {
