@@ -29,7 +29,7 @@ std::string to_string(Phase phase, Range range) {
                      phase == Phase::kPartial ? "a partial sum" : "the sum");
 }
 
-AllReduce::AllReduce(Schedule schedule, Buffer values, std::uint64_t chunk)
+AllReduce::AllReduce(const Schedule& schedule, Buffer values, std::uint64_t chunk)
     : values_(std::move(values)), count_(values_.size() / sizeof(float)), chunk_(chunk) {
   TAUT_CHECK(chunk > 0, "messages without elements");
   steps_.reserve(schedule.size());

@@ -46,7 +46,7 @@ class AllReduce {
   /// schedule  of this rank, for as many elements as `values` has floats; empty: it is done
   /// values    what this rank adds; it becomes the sum
   /// chunk     maximum elements of a message, the same at every rank
-  AllReduce(Schedule schedule, Buffer values, std::uint64_t chunk);
+  AllReduce(const Schedule& schedule, Buffer values, std::uint64_t chunk);
 
   /// What can be sent at once. Once, before receive().
   [[nodiscard]] std::vector<ChunkTo> start(TimePoint now);

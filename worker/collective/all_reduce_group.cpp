@@ -5,9 +5,7 @@
 
 #include <algorithm>
 #include <bit>
-#include <iterator>
 #include <new>
-#include <ranges>
 #include <thread>
 #include <utility>
 
@@ -23,6 +21,8 @@ constexpr Duration kGreetAgain = std::chrono::milliseconds(100);
 constexpr Duration kWait = std::chrono::milliseconds(50);
 // Other ranks read what they were lent within moments; a wait by the system takes longer.
 constexpr Duration kSpin = std::chrono::milliseconds(2);
+// Bytes, as the schema says: the hosts of a thousand ranks.
+constexpr std::size_t kMaxAgreement = 8192;
 // What a chunk that is kept takes in addition to its values.
 constexpr std::uint64_t kEarlyBytes = 256;
 
@@ -48,10 +48,10 @@ std::string AllReduceGroup::name_of(Rank rank) const {
 }
 
 std::string AllReduceGroup::agreement() const {
-  return fmt::format("{} of {} ranks on hosts {}, at most {} elements in a message",
-                     to_string(options_.algorithm), options_.members.size(),
-                     fmt::join(place().host_of, " "), chunk_)
-      .substr(0, 256);
+  return fmt::format("{} of {} ranks, at most {} elements in a message, on hosts {}",
+                     to_string(options_.algorithm), options_.members.size(), chunk_,
+                     fmt::join(place().host_of, " "))
+      .substr(0, kMaxAgreement);
 }
 
 Result<void> AllReduceGroup::fail(Error error) {
@@ -82,12 +82,14 @@ Result<void> AllReduceGroup::connect(Duration limit) {
       if (greets) greet(rank);
     }
     // A rank that has not greeted this one would wait until it is listened to again.
-    std::ranges::set_difference(senders, senders_ | std::views::keys,
-                                std::inserter(missing, missing.end()));
+    for (const Rank rank : senders) {
+      if (!senders_.contains(rank)) missing.insert(rank);
+    }
     if (missing.empty()) return ok();
     if (greets) greeted = steady_now();
     if (steady_now() >= deadline) {
       std::vector<std::string> names;
+      names.reserve(missing.size());
       for (const Rank rank : missing) names.push_back(name_of(rank));
       return fail(
           make_error(ErrorCode::kTimeout, fmt::format("{} did not answer within {:.1f} s",
@@ -365,14 +367,13 @@ Result<void> AllReduceGroup::apply(SumId sum, Rank from, const Chunk& chunk) {
   return ok();
 }
 
-Result<AllReduceGroup::SumId> AllReduceGroup::begin(Buffer values) {
+Result<AllReduceGroup::SumId> AllReduceGroup::begin(const Buffer& values) {
   if (failed_) return *failed_;
   const SumId sum = next_++;
   const std::uint64_t count = values.size() / sizeof(float);
-  AllReduce& one = sums_
-                       .try_emplace(sum, make_schedule(options_.algorithm, place(), count),
-                                    std::move(values), chunk_)
-                       .first->second;
+  AllReduce& one =
+      sums_.try_emplace(sum, make_schedule(options_.algorithm, place(), count), values, chunk_)
+          .first->second;
   send(sum, one.start(steady_now()));
   if (one.is_done()) sums_.erase(sum);
   auto early = early_.extract(sum);

@@ -72,7 +72,7 @@ class AllReduceGroup {
   /// same order, and several may be under way. Values in the memory that is shared with processes
   /// of this machine are not copied to be sent, nor are others; nothing may write to them until
   /// wait_until_free().
-  [[nodiscard]] Result<SumId> begin(Buffer values);
+  [[nodiscard]] Result<SumId> begin(const Buffer& values);
 
   /// Waits until the values of a sum may be read.
   /// Errors    timeout: says what is missing, and names the rank that everything waits for

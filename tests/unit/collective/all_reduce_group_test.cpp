@@ -266,7 +266,7 @@ TEST_CASE("ranks that are set up differently refuse each other and say how",
   for (const std::string& error : errors) {
     CAPTURE(error);
     CHECK(error.find("a group is set up alike at every rank") != std::string::npos);
-    CHECK(error.find("RING of 2 ranks on hosts 0 0, at most 1024 elements in a message") !=
+    CHECK(error.find("RING of 2 ranks, at most 1024 elements in a message, on hosts 0 0") !=
           std::string::npos);
     CHECK(error.find("at most 2048 elements in a message") != std::string::npos);
   }
