@@ -324,12 +324,14 @@ void draw_rivals(Plan& plan, Duration span) {
     }
   }
   const std::uint32_t spare = plan.job.workers - plan.job.min_workers;
-  Duration from(apart.between(0, span.count()));
+  // So that workers have the time to return before the job ends.
+  const std::int64_t longest = 60'000 + span.count() / 3;
+  Duration from(apart.between(0, longest));
   for (std::uint64_t rivals = 1 + apart.below(2); rivals > 0; --rivals) {
     plan.events.push_back({from, Kind::kRival, apart.between(1, spare), NodeId(0)});
-    from += Duration(apart.between(1000, plan.heartbeat_limit.count() * 2));
+    from += Duration(apart.between(1000, longest));
     plan.events.push_back({from, Kind::kEndRival, 0, NodeId(0)});
-    from += Duration(apart.between(1000, plan.heartbeat_limit.count() * 2));
+    from += Duration(apart.between(1000, longest));
   }
 }
 
