@@ -82,12 +82,14 @@ class WorkerNode final : public ControlNode {
   void connect(const pb::ShardInfo& shard);
   void move_shards(const pb::WorkerJob& job, TimePoint now);
   void stop();
+  void serve_rival(const pb::WorkerJob& job);
   void ask(TableId table, TimePoint now);
   void take(const CompletedRead& read, TimePoint now);
   void finish_clock(TimePoint now);
   void note_progress(TimePoint now);
   void serve_checkpoint();
   [[nodiscard]] Event event_of(Event::Kind kind, TimePoint now) const;
+  [[nodiscard]] bool leaves() const { return leaves_ || leaves_job_; }
   /// Whether it is to leave and has yet to push what its updates have left out.
   [[nodiscard]] bool owes_rest() const;
 
@@ -118,7 +120,8 @@ class WorkerNode final : public ControlNode {
   TimePoint next_tick_;
   bool finished_ = false;
   bool failed_ = false;
-  bool leaves_ = false;
+  bool leaves_ = false;      // as its process is to end
+  bool leaves_job_ = false;  // and stays for others
   bool is_refused_ = false;  // by the coordinator
 };
 
@@ -164,14 +167,22 @@ class UserNode final : public Node {
   void set_slack(Slack slack);
   void drain(const std::string& process) { drained_ = process; }
   void order_checkpoint() { checkpoint_ordered_ = true; }
+  /// A job of higher priority, for so many workers, and its end.
+  void start_rival(std::uint32_t workers);
+  void end_rival() { rival_ends_ = true; }
   [[nodiscard]] const pb::JobStatus& status() const { return status_; }
 
  private:
   void send(pb::ControlMessage message);
+  void tend_rival();
 
   World& world_;
   SocketId socket_;
   PeerId coordinator_;
+  std::uint64_t rivals_ = 0;         // that have been submitted
+  std::uint32_t rival_workers_ = 0;  // of the newest; 0: it has ended
+  std::uint64_t rival_ = 0;          // its number; 0: it is not known
+  bool rival_ends_ = false;
   bool submitted_ = false;
   std::optional<Slack> slack_;
   std::uint64_t slack_request_ = 100;

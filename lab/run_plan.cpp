@@ -14,7 +14,7 @@ namespace {
 
 using Kind = Plan::Event::Kind;
 
-constexpr std::array<std::pair<std::string_view, bool Faults::*>, 15> kNames = {{
+constexpr std::array<std::pair<std::string_view, bool Faults::*>, 16> kNames = {{
     {"drop", &Faults::drop},
     {"duplicate", &Faults::duplicate},
     {"delay", &Faults::delay},
@@ -30,6 +30,7 @@ constexpr std::array<std::pair<std::string_view, bool Faults::*>, 15> kNames = {
     {"server", &Faults::server},
     {"drain", &Faults::drain},
     {"follow", &Faults::follow},
+    {"shrink", &Faults::shrink},
 }};
 
 Slack draw_slack(Random& random) {
@@ -309,6 +310,31 @@ void draw_followers(Plan& plan, Duration span) {
   }
 }
 
+/// Jobs of higher priority that take workers from this one, which gets them back. Drawn apart, as
+/// the servers that are killed.
+void draw_rivals(Plan& plan, Duration span) {
+  Random apart(Random::mix(plan.seed ^ 0x54714cULL));
+  const std::uint32_t least = plan.job.policies.backup_workers() + 1;
+  // A program is for its job alone.
+  if (plan.job.is_seeded || plan.job.workers <= least || apart.chance(0.5)) return;
+  if (plan.job.min_workers == 0) {
+    plan.job.min_workers = static_cast<std::uint32_t>(apart.between(least, plan.job.workers - 1));
+    for (std::uint32_t worker = plan.job.min_workers; worker < plan.job.workers; ++worker) {
+      plan.events.push_back({Duration(0), Kind::kStart, worker, NodeId(0)});
+    }
+  }
+  const std::uint32_t spare = plan.job.workers - plan.job.min_workers;
+  // So that workers have the time to return before the job ends.
+  const std::int64_t longest = 60'000 + span.count() / 3;
+  Duration from(apart.between(0, longest));
+  for (std::uint64_t rivals = 1 + apart.below(2); rivals > 0; --rivals) {
+    plan.events.push_back({from, Kind::kRival, apart.between(1, spare), NodeId(0)});
+    from += Duration(apart.between(1000, longest));
+    plan.events.push_back({from, Kind::kEndRival, 0, NodeId(0)});
+    from += Duration(apart.between(1000, longest));
+  }
+}
+
 }  // namespace
 
 Result<Faults> Faults::parse(std::string_view text) {
@@ -328,7 +354,7 @@ Result<Faults> Faults::parse(std::string_view text) {
       return invalid(
           fmt::format("fault \"{}\" is unknown; choose all, none, or of drop, duplicate, "
                       "delay, reorder, partition, reconnect, pause, kill, join, slack, "
-                      "restart, checkpoint, server, drain, follow",
+                      "restart, checkpoint, server, drain, follow, shrink",
                       word));
     }
   }
@@ -347,7 +373,7 @@ Plan draw_plan(std::uint64_t seed, const PlanLimits& limits) {
   // With members that join and leave, a run lasts for a few of their silences.
   const bool members_change =
       allowed.pause || allowed.kill || allowed.join || allowed.partition || allowed.server;
-  const bool slow = (members_change || allowed.drain) && random.chance(0.5);
+  const bool slow = (members_change || allowed.drain || allowed.shrink) && random.chance(0.5);
   plan.heartbeat_limit = Duration(400'000);
   plan.heartbeat_interval = Duration(40'000);
   const Duration clock =
@@ -364,6 +390,7 @@ Plan draw_plan(std::uint64_t seed, const PlanLimits& limits) {
   if (allowed.server && replicates) draw_servers(plan, span);
   if (allowed.drain && replicates) draw_drains(plan, span);
   if (allowed.follow) draw_followers(plan, span);
+  if (allowed.shrink) draw_rivals(plan, span);
   plan.may_fail = members_change || allowed.restart;
   std::ranges::stable_sort(plan.events, {}, &Plan::Event::at);
   return plan;

@@ -33,6 +33,7 @@ struct Faults {
   bool follow = false;      // readers follow the job, which may wait for them, and are killed
   bool drain = false;       // servers and workers are drained, and start again
   bool checkpoint = false;  // no fault, but at any time: every so many clocks, and by hand
+  bool shrink = false;      // a job of higher priority takes workers away for a while
 
   /// "all", "none", or names with commas between.
   static Result<Faults> parse(std::string_view text);
@@ -59,11 +60,14 @@ struct Plan {
       kDrain,
       kKillFollower,
       kStartFollower,
+      kRival,  // a job of higher priority is submitted that requires so many workers
+      kEndRival,
     };
     Duration at;
     Kind kind = Kind::kKill;
-    std::int64_t value = 0;  // a worker (kKill, kStart, kDrain), a server, a follower, slack, node
-    NodeId towards = 0;      // kBlock, kUnblock
+    // A worker (kKill, kStart, kDrain), a server, a follower, slack, node, number of workers.
+    std::int64_t value = 0;
+    NodeId towards = 0;  // kBlock, kUnblock
   };
 
   std::uint64_t seed = 1;

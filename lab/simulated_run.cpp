@@ -218,6 +218,12 @@ class Cluster {
       case Kind::kStartFollower:
         start_follower(static_cast<std::uint32_t>(event.value));
         break;
+      case Kind::kRival:
+        user().start_rival(static_cast<std::uint32_t>(event.value));
+        break;
+      case Kind::kEndRival:
+        user().end_rival();
+        break;
       case Kind::kStartServer:
         start_server(static_cast<std::uint32_t>(event.value));
         break;

@@ -21,6 +21,8 @@ namespace taut::sim {
 /// Where members bring the initial values, these are their updates of clock 0: 0 up to kMixed, so
 /// that they count as no update, and numbers drawn from (table, slice, w, place) from there on.
 constexpr std::uint32_t kMembers = 32;
+/// Its number: it is the first job that is submitted.
+constexpr JobId kToyJobId{1};
 constexpr std::uint32_t kMixed = 2 * kMembers;
 constexpr std::uint32_t kSliceElements = kMixed + 4;
 

@@ -7,6 +7,7 @@ namespace taut::sim {
 namespace {
 
 constexpr Duration kUserInterval{50'000};
+constexpr std::uint64_t kRivalRequests = 1'000'000;
 
 }  // namespace
 
@@ -42,12 +43,45 @@ void UserNode::set_slack(Slack slack) {
   ++slack_request_;
 }
 
+void UserNode::start_rival(std::uint32_t workers) {
+  ++rivals_;
+  rival_workers_ = workers;
+  rival_ = 0;
+  rival_ends_ = false;
+}
+
+/// It is submitted until its number is known, and stopped until that is confirmed.
+void UserNode::tend_rival() {
+  if (rival_workers_ == 0) return;
+  pb::ControlMessage order;
+  order.set_request(kRivalRequests + rivals_);
+  if (rival_ == 0) {
+    pb::Job& definition = *order.mutable_submit()->mutable_definition();
+    definition = toy_definition(ToyJob());
+    definition.set_name("rival");
+    definition.set_workers(rival_workers_);
+    definition.set_priority(1);
+    order.mutable_submit()->set_token(kRivalRequests + rivals_);
+  } else if (rival_ends_) {
+    order.mutable_stop_job()->set_job(rival_);
+    order.mutable_stop_job()->set_discard(true);
+  } else {
+    return;
+  }
+  send(std::move(order));
+}
+
 void UserNode::send(pb::ControlMessage message) {
   world_.network.send(socket_, coordinator_, std::move(message));
 }
 
 void UserNode::receive(SocketId /*socket*/, PeerId /*from*/, Body body, TimePoint /*now*/) {
   const auto& message = std::get<pb::ControlMessage>(body);
+  if (rivals_ > 0 && message.request() == kRivalRequests + rivals_) {
+    if (message.has_submit_reply()) rival_ = message.submit_reply().job();
+    if (message.has_command_reply()) rival_workers_ = 0;
+    return;
+  }
   if (message.has_submit_reply() && message.submit_reply().job() > 0) submitted_ = true;
   if (message.has_command_reply() && message.request() == slack_request_) slack_.reset();
   if (message.has_status_reply() && message.status_reply().jobs_size() > 0) {
@@ -71,6 +105,7 @@ void UserNode::step(TimePoint now) {
     send(std::move(submit));
     return;
   }
+  tend_rival();
   if (slack_) {
     pb::ControlMessage change;
     change.set_request(slack_request_);

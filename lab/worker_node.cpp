@@ -16,7 +16,7 @@ ControlIdentity identity(const Plan& plan, std::uint32_t number, std::uint64_t s
   ControlIdentity identity;
   identity.role = pb::ROLE_WORKER;
   // A program is for its job alone.
-  if (plan.job.is_seeded) identity.job = JobId(1);
+  if (plan.job.is_seeded) identity.job = kToyJobId;
   identity.name = fmt::format("worker{}", number);
   identity.session = session;
   return identity;
@@ -48,12 +48,17 @@ void WorkerNode::on_event(const ControlEvent& event, TimePoint now) {
   if (std::holds_alternative<control_event::Refused>(event)) is_refused_ = true;
   const auto* job = std::get_if<pb::WorkerJob>(&event);
   if (job == nullptr) return;
+  if (JobId(job->job()) != kToyJobId) {
+    serve_rival(*job);
+    return;
+  }
   revision_ = job->revision();
   const Incarnation incarnation(job->incarnation());
   if (protocol_ && incarnation == incarnation_) {
     if (job->stop()) {
       stop();
     } else {
+      leaves_job_ = job->leaves();
       move_shards(*job, now);
     }
   } else if (!job->stop() && incarnation != incarnation_) {
@@ -71,8 +76,22 @@ void WorkerNode::stop() {
   data_.reset();
 }
 
+/// Nothing is computed for a job that is only there to take workers away.
+void WorkerNode::serve_rival(const pb::WorkerJob& job) {
+  stop();
+  pb::Heartbeat content;
+  pb::Progress& progress = *content.mutable_progress();
+  progress.set_job(job.job());
+  progress.set_revision(job.revision());
+  progress.set_incarnation(job.incarnation());
+  progress.set_clock(job.start_clock());
+  progress.set_finished(job.stop());
+  report(std::move(content), true);
+}
+
 void WorkerNode::begin(const pb::WorkerJob& job, TimePoint now) {
   stop();
+  leaves_job_ = job.leaves();
   incarnation_ = Incarnation(job.incarnation());
   job_ = job.job();
   member_ = WorkerId(job.worker());
@@ -170,7 +189,7 @@ bool WorkerNode::owes_rest() const {
 
 void WorkerNode::finish_clock(TimePoint now) {
   computing_until_.reset();
-  if (leaves_) encoder_->send_rest();
+  if (leaves()) encoder_->send_rest();
   const Clock end(world_.plan.job.clocks);
   // A program's last clocks may be without a meeting.
   const Clock pushed = std::min(world_.plan.job.next_push(clock_), end - 1);
@@ -201,7 +220,7 @@ void WorkerNode::finish_clock(TimePoint now) {
 void WorkerNode::step(TimePoint now) {
   if (protocol_) {
     if (computing_until_ && now >= *computing_until_) finish_clock(now);
-    const bool continues = !leaves_ || owes_rest();
+    const bool continues = !leaves() || owes_rest();
     if (continues && !computing_until_ && waits_ == 0 && clock_ < Clock(world_.plan.job.clocks)) {
       const Plan& plan = world_.plan;
       const std::int64_t clocks = plan.job.next_push(clock_).next() - clock_;
@@ -241,7 +260,7 @@ void WorkerNode::note_progress(TimePoint now) {
   }
   // A program may join a job when its others have done all of their clocks.
   const bool is_at_end = clock_ >= Clock(world_.plan.job.clocks);
-  const bool is_through = is_at_end || (leaves_ && !computing_until_ && !owes_rest());
+  const bool is_through = is_at_end || (leaves() && !computing_until_ && !owes_rest());
   if (is_through) protocol_->settle();
   const bool finished = is_through && protocol_->unsettled() == 0;
   if (finished && !finished_ && is_at_end)

@@ -70,6 +70,7 @@ Result<void> ServerDaemon::join_coordinator() {
   identity.name = config_.server().name();
   identity.session = new_session();
   identity.shard_addresses = shard_addresses();
+  if (table_memory_) identity.table_limit_bytes = table_memory_->limit().value();
   ControlTimings timings;
   timings.heartbeat_interval = from_seconds(config_.heartbeat_interval_s());
   timings.wait_limit = from_seconds(config_.start_wait_s());

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <csignal>
 #include <exception>
 #include <random>
@@ -10,6 +11,7 @@
 #include "common/log.hpp"
 #include "common/metrics/serve_metrics.hpp"
 #include "common/system/host_name.hpp"
+#include "common/system/memory.hpp"
 #include "common/system/stop_signal.hpp"
 #include "common/timeline.hpp"
 #include "proto/config/cluster_config.hpp"
@@ -39,6 +41,10 @@ Result<std::unique_ptr<WorkerDaemon>> WorkerDaemon::start(const pb::ClusterConfi
   identity.session = (std::uint64_t{source()} << 32U) | source();
   identity.device = description_of(daemon->devices_);
   identity.host = host_name();
+  identity.memory_is_own = settings.memory() > 0;
+  identity.memory_bytes = identity.memory_is_own ? settings.memory() : machine_memory().value();
+  identity.devices = static_cast<std::uint32_t>(std::ranges::count_if(
+      daemon->devices_, [](const auto& device) { return !device->shares_host_memory(); }));
   ControlTimings timings;
   timings.heartbeat_interval = from_seconds(config.heartbeat_interval_s());
   timings.wait_limit = from_seconds(config.start_wait_s());
@@ -213,6 +219,9 @@ void WorkerDaemon::take_job(const pb::WorkerJob& job) {
     run_->orders.evaluates = job.evaluates();
     if (job.has_checkpoint()) run_->saver.order(job.checkpoint());
     if (job.replicated()) run_->orders.moves.post(shard_addresses(job));
+    if (job.leaves() && !run_->orders.leave.exchange(true)) {
+      log::info("job {}: leaving it at the end of a clock", job.job());
+    }
     if (job.stop() && !run_->orders.stop.exchange(true)) {
       log::info("job {}: stopping: {}", job.job(), job.stop_reason());
     }
@@ -226,7 +235,7 @@ void WorkerDaemon::take_job(const pb::WorkerJob& job) {
   run_->orders.evaluates = job.evaluates();
   run_->begun = steady_now();
   if (job.stop()) run_->orders.stop = true;
-  if (link_->session().leaves()) run_->orders.leave = true;
+  if (link_->session().leaves() || job.leaves()) run_->orders.leave = true;
   if (job.has_checkpoint()) run_->saver.order(job.checkpoint());
   log::info("job {}: member {}, share {} of {}, from clock {}", job.job(), job.worker(), job.slot(),
             job.slots(), job.start_clock());

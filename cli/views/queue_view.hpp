@@ -7,8 +7,8 @@
 
 namespace taut::cli {
 
-/// The jobs that run and that wait, in their order: which job has how many workers, and
-/// what the others wait for. The first line counts the workers.
+/// The jobs that run and that wait, in their order: which job has which workers, and what the
+/// others wait for. The first line counts the workers.
 [[nodiscard]] std::vector<std::string> queue_lines(const pb::StatusReply& status);
 
 }  // namespace taut::cli

@@ -264,6 +264,7 @@ void TrainingWorker::take_job(const pb::WorkerJob& job) {
     run_->job.set_revision(job.revision());
     run_->orders.evaluates = job.evaluates();
     if (job.replicated() && client_ != nullptr) client_->move_shards(worker::shard_addresses(job));
+    if (job.leaves()) run_->orders.leave = true;
     if (job.stop()) stop_run();
     return;
   }
@@ -276,7 +277,7 @@ void TrainingWorker::take_job(const pb::WorkerJob& job) {
   run_ = std::make_unique<Run>();
   run_->job = job;
   run_->orders.evaluates = job.evaluates();
-  run_->orders.leave = leaves_;
+  run_->orders.leave = leaves_ || job.leaves();
   run_->begun = world_.now();
   reported_end_ = false;
   run_->fiber = std::make_unique<Fiber>([this, one = run_.get()] { run(*one); });

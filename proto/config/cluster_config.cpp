@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
+#include <string>
 #include <system_error>
 #include <vector>
 
@@ -72,6 +74,25 @@ Result<void> check_coordinators(const std::string& file, const pb::ClusterConfig
   return ok();
 }
 
+/// Errors    invalid: a quota that limits nothing, or two for one user
+Result<void> check_quotas(const std::string& file, const pb::SchedulingConfig& scheduling) {
+  constexpr const char* kField = "server.coordinator.scheduling.quota";
+  std::set<std::string> users;
+  for (const pb::Quota& quota : scheduling.quota()) {
+    const std::string whose =
+        quota.has_user() ? fmt::format("of user \"{}\"", quota.user()) : "of each other user";
+    if (quota.workers() == 0 && quota.jobs() == 0) {
+      return invalid(fmt::format("{}: {} {} limits nothing; give workers, jobs or both, at least 1",
+                                 file, kField, whose));
+    }
+    // No name is empty for the one without a user.
+    if (!users.insert(quota.has_user() ? "user " + quota.user() : "").second) {
+      return invalid(fmt::format("{}: {} {} occurs twice; remove one", file, kField, whose));
+    }
+  }
+  return ok();
+}
+
 }  // namespace
 
 bool is_address(const std::string& address) {
@@ -127,6 +148,7 @@ Result<pb::ClusterConfig> load_cluster_config(const std::filesystem::path& path)
                        config.server().coordinator().replication().interval(), 0, 1000));
   TAUT_TRY(check_range(file, "server.coordinator.replication.limit_s",
                        config.server().coordinator().replication().limit_s(), 1, 3600));
+  TAUT_TRY(check_quotas(file, config.server().coordinator().scheduling()));
   TAUT_TRY(check_range(file, "preemption_notice_s", config.preemption_notice_s(), 0, 86400));
   TAUT_TRY(check_range(file, "server.coordinator.worker_wait_s",
                        config.server().coordinator().worker_wait_s(), 0, 604800));

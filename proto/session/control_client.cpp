@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "common/net/zmq_endpoint.hpp"
+#include "common/system/user_name.hpp"
 #include "proto/control_message.hpp"
 #include "proto/wire_version.hpp"
 
@@ -140,6 +141,7 @@ Result<pb::SubmitReply> ControlClient::submit(const pb::Job& definition,
   *request.mutable_submit()->mutable_definition() = definition;
   request.mutable_submit()->set_token(random_number());
   *request.mutable_submit()->mutable_origin() = origin;
+  request.mutable_submit()->set_user(user_name());
   TAUT_TRY(auto answer, ask(std::move(request)));
   if (!answer.submit_reply().error().empty()) return invalid(answer.submit_reply().error());
   return std::move(*answer.mutable_submit_reply());

@@ -35,6 +35,10 @@ pb::ControlMessage ControlSession::hello() {
   hello.set_device(identity_.device);
   hello.set_host(identity_.host);
   hello.set_job(identity_.job.value());
+  hello.set_memory_bytes(identity_.memory_bytes);
+  hello.set_memory_is_own(identity_.memory_is_own);
+  hello.set_devices(identity_.devices);
+  hello.set_table_limit_bytes(identity_.table_limit_bytes);
   return message;
 }
 

@@ -22,6 +22,10 @@ struct ControlIdentity {
   std::string device;                        // workers
   std::string host;                          // workers: the machine's name
   JobId job{};                               // workers: the only job that this one is for; 0: any
+  std::uint64_t memory_bytes = 0;            // workers: that jobs may reserve; 0: not known
+  bool memory_is_own = false;                // otherwise other workers of the host share it
+  std::uint32_t devices = 0;                 // workers: GPUs
+  std::uint64_t table_limit_bytes = 0;       // servers: for tables; 0: not known
 };
 
 struct ControlTimings {

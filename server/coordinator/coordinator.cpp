@@ -333,7 +333,7 @@ void Coordinator::settle() {
     note_end(job, {options_.stop_limit, options_.worker_wait}, now_, out_.notes);
     if (job.stored().state() == pb::RUNNING && !job.stored().closing()) {
       advance_epoch(
-          job, [this, &job] { return idle_workers(job.takes()); }, out_.notes);
+          job, [this, &job] { return fitting_workers(job); }, out_.notes);
     }
   }
   std::vector<pb::StoredJob> failed;
@@ -375,8 +375,8 @@ void Coordinator::restart(const pb::StoredJob& failed) {
   if (resumes) definition.set_resume(resume.folder());
   // As different from others' as the first one, and the same if this is done again.
   const std::uint64_t token = failed.token() * 6364136223846793005ULL + id.value();
-  pb::StoredJob next =
-      new_job(id, token, definition, Slack(failed.wanted_slack()), resumes ? &resume : nullptr);
+  pb::StoredJob next = new_job(id, token, definition, failed.user(), Slack(failed.wanted_slack()),
+                               resumes ? &resume : nullptr);
   next.set_priority(failed.priority());
   next.set_service_s(failed.service_s());
   jobs_.emplace(id, JobRecord(std::move(next), now_));

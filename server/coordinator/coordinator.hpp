@@ -14,8 +14,8 @@
 #include "server/coordinator/checkpoint_orders.hpp"
 #include "server/coordinator/job_life.hpp"
 #include "server/coordinator/node_checks.hpp"
+#include "server/coordinator/queue/scheduling.hpp"
 #include "server/coordinator/registry.hpp"
-#include "server/coordinator/scheduling.hpp"
 #include "server/coordinator/store/coordinator_records.hpp"
 #include "server/coordinator/store/job_record.hpp"
 
@@ -120,11 +120,12 @@ class Coordinator {
   /// each tick and when the queue changes: with a thousand workers it would be too dear for each
   /// message.
   void schedule();
-  [[nodiscard]] SchedulingState scheduling_state() const;
-  [[nodiscard]] bool may_know_workers(const JobRecord& job) const;
+  void limit_workers(JobRecord& job, const SchedulingDecision& decision,
+                     const std::vector<const Participant*>& workers);
+  void renew_former(JobRecord& job);
   /// Jobs with external members compete with no other for theirs.
   void start_external_jobs();
-  void start(JobRecord& job, std::uint32_t workers);
+  void start(JobRecord& job, const std::vector<const Participant*>& workers);
   /// Why a worker that is for one job alone has nothing to do here; empty: it is welcome.
   [[nodiscard]] std::string why_not_member(JobId job) const;
   [[nodiscard]] std::string why_waits_in_vain(const Participant& participant) const;
@@ -136,15 +137,42 @@ class Coordinator {
   void forget_old_jobs();
   void deliver(JobRecord& job);
   CoordinatorOutput take_output();
+
+  // What is known of the queue (coordinator_queue.cpp).
+  struct Queue {
+    SchedulingState state;
+    SchedulingDecision decision;
+    std::vector<const Participant*> workers;  // those of the state
+    std::map<JobId, std::uint32_t> places;    // of jobs that wait and are not held, from 1
+  };
+  /// A worker that works for a job.
+  struct WorkerUse {
+    JobId job;
+    bool leaves = false;
+  };
+  [[nodiscard]] Queue queue() const;
+  void number(Queue& queue) const;
+  /// competes  jobs wait, so that it matters when it ends
+  [[nodiscard]] ScheduledJob scheduled(const JobRecord& job, bool competes) const;
+  [[nodiscard]] bool may_know_workers(const JobRecord& job) const;
   /// Why a submitted job does not start now; empty if it does.
-  /// free  free_workers()
-  [[nodiscard]] std::string waiting_message(const JobRecord& job, std::uint32_t free) const;
+  [[nodiscard]] std::string waiting_message(const JobRecord& job, const Queue& queue) const;
+  [[nodiscard]] std::string waits_for_workers(const JobRecord& job, std::uint32_t fitting) const;
+  [[nodiscard]] std::string waits_for_quota(const JobRecord& job, WaitReason reason) const;
+  [[nodiscard]] std::string waits_for_memory(const JobRecord& job) const;
+  [[nodiscard]] UserQuota quota_of(const JobRecord& job) const;
   /// The lives of workers that work for a job.
-  [[nodiscard]] std::set<Incarnation> busy_workers() const;
+  [[nodiscard]] std::map<Incarnation, WorkerUse> busy_workers() const;
   /// Those that are for this job alone; 0: those that train nets.
   [[nodiscard]] std::vector<const Participant*> idle_workers(JobId job = JobId()) const;
-  /// How many of them jobs that wait may have: first, running jobs replace those that they lost.
-  [[nodiscard]] std::uint32_t free_workers() const;
+  /// Of the idle ones, as many as a job can have at a time.
+  [[nodiscard]] std::vector<const Participant*> fitting_workers(const JobRecord& job) const;
+  /// All workers that train nets and take work.
+  /// workers  receives them, in the list's order
+  [[nodiscard]] WorkerList worker_list(std::vector<const Participant*>& workers) const;
+  /// Bytes of tables for which all servers together have room; nothing: no limit is known.
+  /// all  also those that running jobs have reserved
+  [[nodiscard]] std::optional<std::uint64_t> server_memory(bool all) const;
   pb::ControlMessage& send(PeerId to, std::uint64_t request = 0);
 
   const CoordinatorOptions options_;

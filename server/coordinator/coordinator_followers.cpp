@@ -98,7 +98,7 @@ void Coordinator::on_follow(const pb::Follow& request, pb::FollowReply& reply) {
     return;
   }
   reply.set_state(job.stored().state());
-  reply.set_message(job.stored().state() == pb::SUBMITTED ? waiting_message(job, free_workers())
+  reply.set_message(job.stored().state() == pb::SUBMITTED ? waiting_message(job, queue())
                                                           : job.stored().message());
   reply.set_lease_s(seconds(lease_of(job)));
   if (job.has_ended() && !job.stored().lingers()) return;

@@ -5,6 +5,7 @@
 #include "proto/state_word.hpp"
 #include "server/coordinator/coordinator.hpp"
 #include "server/coordinator/job_status.hpp"
+#include "server/coordinator/queue/job_demand.hpp"
 #include "server/coordinator/shard_placement.hpp"
 
 namespace taut {
@@ -50,7 +51,7 @@ void Coordinator::on_submit(const pb::Submit& submit, pb::SubmitReply& reply) {
     if (submit.token() == 0 || job.stored().token() != submit.token()) continue;
     reply.set_job(id.value());
     const bool waits = job.stored().state() == pb::SUBMITTED;
-    if (waits) reply.set_message(waiting_message(job, free_workers()));
+    if (waits) reply.set_message(waiting_message(job, queue()));
     return;
   }
   const Result<Slack> slack = check_definition(submit.definition(), options_.max_workers);
@@ -86,12 +87,13 @@ void Coordinator::on_submit(const pb::Submit& submit, pb::SubmitReply& reply) {
   const JobId id(next_job_++);
   JobRecord& job =
       jobs_
-          .emplace(id, JobRecord(new_job(id, submit.token(), submit.definition(), slack.value(),
-                                         submit.has_resume() ? &submit.resume() : nullptr),
-                                 now_))
+          .emplace(id, JobRecord(
+                           new_job(id, submit.token(), submit.definition(), submit.user(),
+                                   slack.value(), submit.has_resume() ? &submit.resume() : nullptr),
+                           now_))
           .first->second;
   reply.set_job(id.value());
-  reply.set_message(waiting_message(job, free_workers()));
+  reply.set_message(waiting_message(job, queue()));
   schedules_ = true;
   out_.notes.push_back(fmt::format("job {}: submitted{}{}", id.value(),
                                    reply.message().empty() ? "" : ", ", reply.message()));
@@ -114,13 +116,19 @@ void Coordinator::add_clocks(const JobRecord& job, pb::JobStatus& status) const 
 }
 
 void Coordinator::on_status(const pb::StatusRequest& request, pb::StatusReply& reply) {
-  const std::uint32_t free = free_workers();
+  const Queue queue = this->queue();
   for (const auto& [id, job] : jobs_) {
     if (request.job() != 0 && request.job() != id.value()) continue;
     const bool waits = job.stored().state() == pb::SUBMITTED;
     pb::JobStatus& status = *reply.add_jobs();
-    status = job_status(job, registry_, waits ? waiting_message(job, free) : "", now_);
-    status.set_required_workers(worker_demand(job, registry_).min);
+    status = job_status(job, registry_, waits ? waiting_message(job, queue) : "", now_);
+    const bool has_started = job.stored().slots() > 0 && !waits;
+    const WorkerDemand demand = has_started ? WorkerDemand{least_workers(job), job.stored().slots()}
+                                            : worker_demand(job, registry_, quota_of(job).workers);
+    status.set_required_workers(demand.min);
+    status.set_max_workers(demand.max);
+    const auto place = queue.places.find(id);
+    if (place != queue.places.end()) status.set_place(place->second);
     if (request.definition()) *status.mutable_definition() = job.stored().definition();
     for (const auto& [server, loads] : loads_) {
       // The shards know a dynamic slack.
@@ -140,10 +148,11 @@ void Coordinator::on_status(const pb::StatusRequest& request, pb::StatusReply& r
     for (const pb::ShardLoad& load : loads_[server->name]) *status.add_loads() = load;
   }
   reply.set_trace(trace_);
-  const std::set<Incarnation> busy = busy_workers();
+  const std::map<Incarnation, WorkerUse> busy = busy_workers();
   for (const Participant* worker : registry_.all(pb::ROLE_WORKER)) {
     pb::WorkerStatus& status = *reply.add_workers();
-    status = worker_status(*worker, busy.contains(worker->incarnation), now_);
+    const auto use = busy.find(worker->incarnation);
+    status = worker_status(*worker, use == busy.end() ? JobId() : use->second.job, now_);
     status.set_leaves(worker->leaves);
     status.set_is_drained(is_drained(*worker));
   }

@@ -196,6 +196,7 @@ void CoordinatorThread::serve(Coordinator& coordinator) {
     Result<pb::ControlMessage> message = decode_control(incoming->message);
     if (message) {
       if (refuse_sender(*incoming, message.value())) continue;
+      name_user(*incoming, message.value());
       if (const auto answer = answer_outside(message.value())) {
         [[maybe_unused]] const auto sent = endpoint_->send(incoming->from, encode(*answer));
         continue;
@@ -227,6 +228,12 @@ bool CoordinatorThread::refuse_sender(const Incoming& incoming, const pb::Contro
     [[maybe_unused]] const auto sent = endpoint_->send(incoming.from, encode(*answer));
   }
   return true;
+}
+
+/// Whose job it is: the holder of the key, whatever the message says. Without keys it says it.
+void CoordinatorThread::name_user(const Incoming& incoming, pb::ControlMessage& message) {
+  if (!message.has_submit() || incoming.sender == nullptr) return;
+  message.mutable_submit()->set_user(incoming.sender->name);
 }
 
 void CoordinatorThread::carry_out(CoordinatorOutput output) {

@@ -77,6 +77,7 @@ class CoordinatorThread {
   bool save();
   void answer_questions(Coordinator& coordinator);
   /// Answers a message that its sender has no right to send. Returns whether it has none.
+  static void name_user(const Incoming& incoming, pb::ControlMessage& message);
   bool refuse_sender(const Incoming& incoming, const pb::ControlMessage& message);
   /// The answer to what the state machine need not know, or to a submission that is refused.
   std::optional<pb::ControlMessage> answer_outside(pb::ControlMessage& message);

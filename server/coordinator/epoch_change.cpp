@@ -36,6 +36,12 @@ std::vector<std::uint32_t> free_slots(const JobRecord& job) {
   return free;
 }
 
+/// How many workers it may take now.
+std::size_t room(const JobRecord& job) {
+  const std::size_t limit = job.worker_limit();
+  return std::min(free_slots(job).size(), limit - std::min<std::size_t>(limit, job.staying()));
+}
+
 /// Those that the job may take.
 std::vector<const Participant*> candidates(const JobRecord& job, const IdleWorkers& idle) {
   std::vector<const Participant*> workers = idle();
@@ -104,7 +110,7 @@ bool begin(JobRecord& job, const IdleWorkers& idle, Notes& notes) {
     return true;
   }
   if (is_settling(job)) return false;
-  if (free_slots(job).empty() || beyond_the_end(job, first_free_clock(job))) return false;
+  if (room(job) == 0 || beyond_the_end(job, first_free_clock(job))) return false;
   if (candidates(job, idle).empty()) return false;
   hold(job, pb::EpochChange::JOIN);
   return true;
@@ -163,7 +169,8 @@ void make_leave(JobRecord& job, const IdleWorkers& idle, Notes& notes) {
   // V has not passed the clock at which it left, so a worker that waits for a place takes its share
   // over at that very clock: not one batch is computed without it.
   const std::vector<const Participant*> waiting = candidates(job, idle);
-  for (std::size_t i = 0; i < std::min(drained.size(), waiting.size()); ++i) {
+  const std::size_t count = std::min({drained.size(), waiting.size(), room(job)});
+  for (std::size_t i = 0; i < count; ++i) {
     add_member(job, *waiting[i], drained[i].slot(), drained[i].leave_clock(), notes);
   }
 }
@@ -188,7 +195,7 @@ void make_join(JobRecord& job, const IdleWorkers& idle, Notes& notes) {
   const std::vector<const Participant*> waiting = candidates(job, idle);
   const std::vector<std::uint32_t> slots = free_slots(job);
   // Workers that it was prepared for may be gone, and others may have joined.
-  const std::size_t count = std::min(waiting.size(), slots.size());
+  const std::size_t count = std::min(waiting.size(), room(job));
   const bool joins = count > 0 && !beyond_the_end(job, clock);
   end_preparation(job, joins);
   job.revise();

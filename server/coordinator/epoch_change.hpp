@@ -32,7 +32,7 @@ using IdleWorkers = std::function<std::vector<const Participant*>()>;
 /// mode   pushes from a clock K on are held; if no server has accepted one of them, the mode
 ///        changes at K; otherwise K is raised
 /// join   the same with members that start at K, in the slots of those that were lost or never
-///        joined: every worker that then waits and finds a free slot
+///        joined: every worker that then waits and finds a free slot, up to the job's limit
 /// Call it whenever anything may have changed. REQUIRES: the job is running, and not closing.
 /// idle  the workers that work for no job, asked again after each change
 void advance_epoch(JobRecord& job, const IdleWorkers& idle, Notes& notes);

@@ -11,6 +11,7 @@
 #include "proto/config/settle_compression.hpp"
 #include "proto/config/settle_policies.hpp"
 #include "proto/message_limits.hpp"
+#include "server/coordinator/queue/job_demand.hpp"
 #include "server/coordinator/shard_placement.hpp"
 
 namespace taut {
@@ -55,13 +56,6 @@ void close(JobRecord& job, pb::JobState shown, pb::JobState end_state, const std
   stored.set_closing(true);
   job.start_closing(now);
   for (int i = 0; i < stored.members_size(); ++i) job.revise_worker(i);
-}
-
-/// How many workers must have joined before the job starts.
-std::size_t required_workers(const pb::Job& definition) {
-  const std::uint32_t least =
-      definition.min_workers() > 0 ? definition.min_workers() : definition.workers();
-  return std::max(least, 1U);
 }
 
 std::string what_was_lost(const JobRecord& job) {
@@ -136,6 +130,7 @@ Result<Slack> check_definition(const pb::Job& definition, std::uint32_t max_work
         "workers",
         definition.min_workers(), definition.workers()));
   }
+  TAUT_TRY(check_resources(definition));
   TAUT_TRY(check_experiment(definition));
   TAUT_TRY(to_policies(definition));
   TAUT_TRY(to_compression(definition));
@@ -180,11 +175,12 @@ Result<void> check_slack(const pb::Job& definition, Slack slack) {
   return ok();
 }
 
-pb::StoredJob new_job(JobId id, std::uint64_t token, const pb::Job& definition, Slack slack,
-                      const pb::ResumePoint* resume) {
+pb::StoredJob new_job(JobId id, std::uint64_t token, const pb::Job& definition,
+                      const std::string& user, Slack slack, const pb::ResumePoint* resume) {
   pb::StoredJob stored;
   stored.set_job(id.value());
   stored.set_token(token);
+  stored.set_user(user);
   *stored.mutable_definition() = definition;
   stored.set_state(pb::SUBMITTED);
   stored.set_slack(slack.clocks());
@@ -197,25 +193,6 @@ pb::StoredJob new_job(JobId id, std::uint64_t token, const pb::Job& definition, 
     stored.set_checkpointed_to(resume->clock());
   }
   return stored;
-}
-
-WorkerDemand worker_demand(const JobRecord& job, const Registry& registry) {
-  const pb::Job& definition = job.stored().definition();
-  const auto required = static_cast<std::uint32_t>(required_workers(definition));
-  if (definition.workers() > 0) return {required, definition.workers()};
-  // Every worker that has joined.
-  const auto joined = static_cast<std::uint32_t>(registry.available_for(job.takes()).size());
-  return {std::max(required, joined), std::max(required, joined)};
-}
-
-std::string waits_for(const JobRecord& job, const Registry& registry) {
-  if (registry.available(pb::ROLE_SERVER).empty()) return "waits for a server to join";
-  const std::size_t joined = registry.available_for(job.takes()).size();
-  const std::size_t required = required_workers(job.stored().definition());
-  if (joined >= required) return "";
-  return fmt::format("waits for {} more {}{}: {} required, {} joined", required - joined,
-                     job.takes() == JobId() ? "worker" : "member",
-                     required - joined == 1 ? "" : "s", required, joined);
 }
 
 void start_job(JobRecord& job, const Registry& registry,
@@ -244,6 +221,10 @@ void start_job(JobRecord& job, const Registry& registry,
   stored.set_slack(stored.wanted_slack());
   stored.add_modes()->set_mode(mode_of_slack(stored.slack()));
   job.revise();
+  // One that may have more gets them as the scheduling policy says.
+  if (least_workers(job) < stored.slots() && job.takes() == JobId()) {
+    stored.set_worker_limit(static_cast<std::uint32_t>(count));
+  }
   const Clock first = first_update(stored.definition());
   for (std::uint32_t rank = 0; rank < count; ++rank) {
     pb::Member member;

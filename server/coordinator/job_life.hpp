@@ -22,18 +22,10 @@ namespace taut {
 [[nodiscard]] Result<void> check_slack(const pb::Job& definition, Slack slack);
 
 /// resume  the checkpoint that the definition names; nullptr if none
+/// user    who submitted it
 [[nodiscard]] pb::StoredJob new_job(JobId id, std::uint64_t token, const pb::Job& definition,
-                                    Slack slack, const pb::ResumePoint* resume = nullptr);
-
-/// How many idle workers a job needs to start, and how many it takes at most.
-struct WorkerDemand {
-  std::uint32_t min = 1;
-  std::uint32_t max = 1;
-};
-[[nodiscard]] WorkerDemand worker_demand(const JobRecord& job, const Registry& registry);
-
-/// What a job waits for that must join before it can start; empty if nothing.
-[[nodiscard]] std::string waits_for(const JobRecord& job, const Registry& registry);
+                                    const std::string& user, Slack slack,
+                                    const pb::ResumePoint* resume = nullptr);
 
 /// Gives the job its servers, shards and members. REQUIRES: it is submitted and waits for nothing.
 /// workers   idle ones, as many as the job demands

@@ -168,6 +168,7 @@ pb::JobStatus job_status(const JobRecord& job, const Registry& registry, const s
   status.set_diverged(stored.diverged());
   status.set_priority(stored.priority());
   status.set_held(stored.held());
+  status.set_user(stored.user());
   status.set_former_workers(stored.former().members());
   *status.mutable_former_staleness() = stored.former().staleness();
   if (stored.state() == pb::RUNNING) {
@@ -187,10 +188,15 @@ pb::ServerStatus server_status(const Participant& server, TimePoint now) {
   return status;
 }
 
-pb::WorkerStatus worker_status(const Participant& worker, bool is_busy, TimePoint now) {
+pb::WorkerStatus worker_status(const Participant& worker, JobId job, TimePoint now) {
   pb::WorkerStatus status;
   status.set_name(worker.name);
-  const pb::ProcessState live_state = is_busy ? pb::PROCESS_RUNNING : pb::PROCESS_IDLE;
+  status.set_job(job.value());
+  status.set_host(worker.host);
+  status.set_memory_bytes(worker.memory_bytes);
+  status.set_memory_is_own(worker.memory_is_own);
+  status.set_devices(worker.devices);
+  const pb::ProcessState live_state = job != JobId() ? pb::PROCESS_RUNNING : pb::PROCESS_IDLE;
   set_state(status, worker.lost ? pb::PROCESS_LOST : live_state);
   status.set_silent_s(seconds(now - worker.heard));
   status.set_device(worker.device);

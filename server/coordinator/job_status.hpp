@@ -15,8 +15,8 @@ namespace taut {
                                        const std::string& waiting, TimePoint now);
 
 [[nodiscard]] pb::ServerStatus server_status(const Participant& server, TimePoint now);
-/// A worker that has joined, with or without a job.
-[[nodiscard]] pb::WorkerStatus worker_status(const Participant& worker, bool is_busy,
-                                             TimePoint now);
+/// A worker that has joined.
+/// job  that it works for; 0: none
+[[nodiscard]] pb::WorkerStatus worker_status(const Participant& worker, JobId job, TimePoint now);
 
 }  // namespace taut

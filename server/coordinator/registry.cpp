@@ -26,6 +26,15 @@ std::string bad_hello(const pb::Hello& hello) {
   return "";
 }
 
+/// What a process says of itself, also one that was known before the coordinator restarted.
+void take_facts(const pb::Hello& hello, Participant& participant) {
+  participant.host = hello.host();
+  participant.memory_bytes = hello.memory_bytes();
+  participant.memory_is_own = hello.memory_is_own();
+  participant.devices = hello.devices();
+  participant.table_limit_bytes = hello.table_limit_bytes();
+}
+
 std::string taken(const Participant& holder, TimePoint now) {
   return fmt::format(
       "{} has already joined, {:.1f} s ago; choose another name with {} {{ name: \"...\" }}",
@@ -54,6 +63,7 @@ Greeting Registry::greet(PeerId from, const pb::Hello& hello, TimePoint now) {
   Participant& known = found->second;
   if (known.session == hello.session() && !known.lost) {
     attach(known, from, now);
+    take_facts(hello, known);
     return {&known, "", false};
   }
   // After a restart of the coordinator, a new process proves that the old one has ended.
@@ -93,7 +103,7 @@ Participant& Registry::enter(PeerId from, const pb::Hello& hello, TimePoint now)
   slot.shard_addresses.assign(hello.shard_addresses().begin(), hello.shard_addresses().end());
   slot.device = hello.device();
   slot.job = JobId(hello.job());
-  slot.host = hello.host();
+  take_facts(hello, slot);
   slot.joined = now;
   slot.lost_reason = reason;
   attach(slot, from, now);

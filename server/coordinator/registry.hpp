@@ -23,7 +23,11 @@ struct Participant {
   Incarnation incarnation;
   std::vector<std::string> shard_addresses;
   std::string device;
-  std::string host;            // of a worker
+  std::string host;                     // of a worker
+  std::uint64_t memory_bytes = 0;       // of a worker, for jobs; 0: not known
+  bool memory_is_own = false;           // otherwise it is shared with other workers of the host
+  std::uint32_t devices = 0;            // of a worker: GPUs
+  std::uint64_t table_limit_bytes = 0;  // of a server, for tables; 0: not known
   JobId job;                   // of a worker: the only one that it works for; 0: those with a net
   std::optional<PeerId> peer;  // nullopt: lost, or recovered and not reconnected yet
   TimePoint joined;

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <tuple>
+#include <vector>
 
 #include "common/types.hpp"
 #include "proto/state_word.hpp"
@@ -17,6 +19,8 @@ using nlohmann::json;
 constexpr int kJobsShown = 50;
 constexpr int kTestsShown = 1000;
 constexpr int kLogLines = 60;
+constexpr std::size_t kQueueShown = 50;
+constexpr int kNamesShown = 16;  // of a job's workers, in the queue
 
 /// JSON has neither NaN nor infinity; further digits would not be read.
 json number(double value, double scale) {
@@ -55,6 +59,49 @@ json job_in_short(const pb::JobStatus& job) {
           {"left_s", job.left_s() > 0 ? number(job.left_s(), 10) : json()},
           {"accuracy", tests > 0 ? number(job.evaluations(tests - 1).accuracy(), 1e6) : json()},
           {"workers", job.workers_size()}};
+}
+
+/// A job's place in the queue, what it has and what it waits for.
+json queued(const pb::JobStatus& job) {
+  json names = json::array();
+  int working = 0;
+  for (const pb::WorkerStatus& worker : job.workers()) {
+    if (worker.state() != pb::PROCESS_RUNNING) continue;
+    if (++working <= kNamesShown) names.push_back(worker.name());
+  }
+  return {{"id", job.job()},
+          {"name", job.name()},
+          {"state", state_word(job.state())},
+          {"message", job.message()},
+          {"place", job.place() > 0 ? json(job.place()) : json()},
+          {"user", job.user()},
+          {"priority", job.priority()},
+          {"held", job.held()},
+          {"working", working},
+          {"required_workers", job.required_workers()},
+          {"max_workers", job.max_workers()},
+          {"worker_names", names}};
+}
+
+/// Running jobs, then those that wait by their places, then those that are held.
+json queue_of(const pb::StatusReply& status) {
+  std::vector<const pb::JobStatus*> jobs;
+  for (const pb::JobStatus& job : status.jobs()) {
+    if (job.state() == pb::RUNNING || job.state() == pb::SUBMITTED) jobs.push_back(&job);
+  }
+  const auto order = [](const pb::JobStatus* job) {
+    const int rank = job->state() == pb::RUNNING ? 0 : job->held() ? 2 : 1;
+    return std::tuple(rank, job->place(), job->job());
+  };
+  std::ranges::stable_sort(jobs, {}, order);
+  const auto running = std::ranges::count(jobs, pb::RUNNING, &pb::JobStatus::state);
+  json shown = json::array();
+  for (const pb::JobStatus* job : jobs) {
+    if (shown.size() < kQueueShown) shown.push_back(queued(*job));
+  }
+  return {{"running", running},
+          {"waiting", static_cast<std::int64_t>(jobs.size()) - running},
+          {"jobs", shown}};
 }
 
 json tests_of(const pb::JobStatus& job) {
@@ -208,6 +255,7 @@ json status_json(const pb::StatusReply& status, double unix_time_s, std::uint64_
               {"build", build_name()},
               {"trace", status.trace() == pb::TRACE_ON},
               {"jobs", jobs},
+              {"queue", queue_of(status)},
               {"job", nullptr},
               {"servers", servers_of(status)},
               {"idle", idle},

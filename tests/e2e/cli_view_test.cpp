@@ -5,6 +5,7 @@
 #include "cli/views/draw.hpp"
 #include "cli/views/job_text.hpp"
 #include "cli/views/message_json.hpp"
+#include "cli/views/queue_view.hpp"
 #include "cli/views/status_view.hpp"
 #include "cli/views/summary_view.hpp"
 #include "cli/views/top_view.hpp"
@@ -436,6 +437,51 @@ TEST_CASE("a net without an Accuracy has none in summary, status and progress, n
 TEST_CASE("the status without a job explains how to submit one", "[cli]") {
   pb::StatusReply status;
   CHECK(holds(status_view(status, 80), "tautline submit"));
+}
+
+TEST_CASE("the queue shows which job has which workers and why others wait", "[cli]") {
+  pb::StatusReply status;
+  const auto waiting = [&status](std::uint64_t id, std::uint32_t place, const char* why) {
+    pb::JobStatus& job = *status.add_jobs();
+    job.set_job(id);
+    job.set_name("cnn");
+    job.set_place(place);
+    job.set_message(why);
+    job.set_required_workers(2);
+    job.set_max_workers(2);
+    return &job;
+  };
+  waiting(5, 0, "is held; tautline release 5 lets it start")->set_held(true);
+  waiting(6, 2, "waits for job 4 to end")->set_max_workers(8);
+  pb::JobStatus* first = waiting(7, 1, "user \"alice\" has 1 job running, and the quota is 1");
+  first->set_user("alice");
+  first->set_priority(9);
+  pb::JobStatus& runs = *status.add_jobs();
+  runs = two_workers();
+  runs.set_max_workers(6);
+  for (int i = 2; i < 5; ++i) {
+    pb::WorkerStatus& worker = *runs.add_workers();
+    worker.set_name("worker" + std::to_string(i));
+    worker.set_state(i == 2 ? pb::PROCESS_LOST : pb::PROCESS_RUNNING);
+  }
+  for (const pb::WorkerStatus& worker : runs.workers()) *status.add_workers() = worker;
+  CHECK(
+      queue_lines(status) ==
+      std::vector<std::string>{
+          "4 workers busy, 0 idle", "place  job  name   user   state    priority  workers",
+          "         4  lenet  -      running         0   4 of 6  worker0, worker1, worker3, "
+          "worker4; 1:00 left",
+          "    1    7  cnn    alice  waiting         9        2  user \"alice\" has 1 job "
+          "running, and the quota is 1",
+          "    2    6  cnn    -      waiting         0   2 to 8  waits for job 4 to end",
+          "         5  cnn    -      held            0        2  is held; tautline release 5 lets "
+          "it start"});
+  for (int i = 5; i < 7; ++i) {
+    pb::WorkerStatus& worker = *status.mutable_jobs(3)->add_workers();
+    worker.set_name("worker" + std::to_string(i));
+    worker.set_state(pb::PROCESS_RUNNING);
+  }
+  CHECK(holds(queue_lines(status), " 6  worker0, worker1, worker3, worker4 and 2 more; 1:00 left"));
 }
 
 }  // namespace

@@ -113,10 +113,11 @@ class Http(Served):
 
     def test_the_reference_names_every_key_of_the_api(self):
         self.begin()
-        _, keys, of_job = documented("/api")
+        _, keys, of_job, of_queue = documented("/api")
         shown = json.loads(self.request(self.page, "GET", "/api/status")[2])
         self.assertEqual(set(shown), set(keys))
         self.assertEqual(set(shown["job"]), set(of_job))
+        self.assertEqual(set(shown["queue"]["jobs"][0]), set(of_queue))
 
     def test_bad_requests_are_refused_and_the_daemons_continue(self):
         self.begin(workers=1)
@@ -343,6 +344,35 @@ class Page(Served):
         self.assertEqual(self.do("run", js=self.LOW), [])
         self.do("shot", file=str(SHOTS / "phone-question.png"))
         self.do("click", at="#ask-no")
+        self.assertEqual(self.do("faults"), [])
+
+    def test_the_queue_shows_which_job_has_what_and_why_others_wait(self):
+        self.begin(workers=2)
+        self.open()
+        self.assertTrue(self.do("run", js="document.querySelector('#queue').hidden"))
+        for priority in (0, 7):
+            job = self.job(iterations=10, workers=2, extra=f"priority: {priority}")
+            self.assertEqual(self.ask("submit", job).returncode, 0)
+        self.assertEqual(self.ask("hold", 2).returncode, 0)
+        self.assertEqual(self.ask("submit", self.job(iterations=10)).returncode, 0)
+        self.do("await", js="document.querySelectorAll('#queue-rows tr').length === 4")
+        self.do("await", js="document.querySelector('#queue-rows').textContent.includes('held')")
+        self.assertEqual(self.text("#queue-note"), "1 running, 3 waiting, 0 idle workers")
+        rows = [[self.text(f"#queue-rows tr:nth-child({row}) td:nth-child({column})")
+                 for column in range(1, 7)] for row in range(1, 5)]
+        self.assertEqual(rows, [
+            ["runs", "1 tiny", "owner", "0", "2", "worker0, worker1"],
+            ["1", "3 tiny", "owner", "7", "2", "waits for job 1 to end"],
+            ["2", "4 tiny", "owner", "0", "1", "waits for job 1 to end"],
+            ["held", "2 tiny", "owner", "0", "2", "is held; tautline release 2 lets it start"]])
+        self.do("shot", file=str(SHOTS / "queue.png"))
+        self.do("size", width=360, height=780)
+        self.do("run", js="new Promise((done) => setTimeout(done, 700))")
+        self.assertEqual(self.do("run", js=self.CUT), [])
+        self.do("run", js="document.querySelector('#queue').scrollIntoView()")
+        self.do("shot", file=str(SHOTS / "queue-phone.png"))
+        self.do("click", at="#queue-rows tr:nth-child(2) a")
+        self.do("await", js="document.querySelector('#job-title').textContent === 'Job 3: tiny'")
         self.assertEqual(self.do("faults"), [])
 
     TIP_BELOW_TOP = """(() => {

@@ -134,6 +134,29 @@ TEST_CASE("connections that break and recover lose and repeat nothing", "[sim]")
   }
 }
 
+TEST_CASE("a job that shrinks for one of higher priority and grows again keeps the contract",
+          "[sim]") {
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    for (const Slack slack : {Slack(0), Slack(2), Slack::unbounded()}) {
+      Plan plan;
+      plan.seed = seed;
+      plan.job.slack = slack;
+      plan.job.clocks = 200;
+      plan.job.min_workers = 1;
+      plan.compute_min = Duration(5'000);
+      plan.compute_max = Duration(15'000);
+      plan.servers = 2;
+      if (seed % 2 == 0) plan.faults = rough();
+      plan.events = {{Duration(0), Kind::kStart, 1},
+                     {Duration(0), Kind::kStart, 2},
+                     {Duration(500'000), Kind::kRival, 2},
+                     {Duration(900'000), Kind::kEndRival, 0}};
+      // Those that left have joined again, as other members.
+      CHECK(run_and_check(plan).members == 5);
+    }
+  }
+}
+
 TEST_CASE("the bound and the mode may change while a job runs", "[sim]") {
   for (std::uint64_t seed = 1; seed <= 10; ++seed) {
     for (const Slack slack : {Slack(0), Slack(1)}) {

@@ -5,6 +5,9 @@
 namespace taut::schedule {
 namespace {
 
+/// What runs keeps its devices.
+constexpr SchedulingPolicy::Ways kOnlyStarts{.shrinks = false, .preempts = false};
+
 ScheduledJob scheduled(const View& view, JobIndex index) {
   const Job& job = view.job(index);
   const JobState& state = view.state(index);
@@ -52,7 +55,7 @@ Plan LivePolicy::decide(const View& view) {
   if (view.idle_devices() == 0) return plan;
   state.idle_workers = view.idle_devices();
   for (const JobIndex job : candidates(view)) state.waiting.push_back(scheduled(view, job));
-  for (const SchedulingDecision::Start& one : policy_->decide(state, false).starts) {
+  for (const SchedulingDecision::Start& one : policy_->decide(state, kOnlyStarts).starts) {
     plan.grants.push_back(
         {.job = static_cast<JobIndex>(one.job.value() - 1), .workers = one.workers});
   }

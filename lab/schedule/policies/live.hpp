@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "lab/schedule/policy.hpp"
-#include "server/coordinator/scheduling.hpp"
+#include "server/coordinator/queue/scheduling.hpp"
 
 namespace taut::schedule {
 

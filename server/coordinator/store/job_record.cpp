@@ -276,6 +276,7 @@ pb::WorkerJob JobRecord::worker_job(int index) const {
   state.set_replicated(stored_.replication_interval() > 0);
   state.set_evaluates(member.worker() == stored_.evaluating());
   state.set_token(stored_.token());
+  state.set_leaves(stored_member.leaves());
   state.set_stop(stored_.closing());
   if (stored_.closing()) state.set_stop_reason(stored_.message());
   if (stored_.has_checkpoint() && carries_state(stored_.definition())) {
@@ -293,12 +294,13 @@ double JobRecord::running_s(TimePoint now) const {
 std::uint32_t JobRecord::lost_slots() const {
   std::set<std::uint32_t> lost;
   for (const pb::StoredMember& member : stored_.members()) {
-    if (member.lost()) lost.insert(member.member().slot());
+    if (member.lost() && !member.leaves()) lost.insert(member.member().slot());
   }
   for (const pb::StoredMember& member : stored_.members()) {
     if (!member.lost()) lost.erase(member.member().slot());
   }
-  return static_cast<std::uint32_t>(lost.size());
+  const std::uint32_t limit = worker_limit();
+  return std::min(static_cast<std::uint32_t>(lost.size()), limit - std::min(limit, staying()));
 }
 
 void JobRecord::count_running(TimePoint now) {

@@ -132,8 +132,19 @@ class JobRecord {
         stored_.members(), [this](const pb::StoredMember& member) { return works(member); }));
   }
 
+  /// How many members work and are not to leave.
+  [[nodiscard]] std::uint32_t staying() const {
+    return static_cast<std::uint32_t>(std::ranges::count_if(
+        stored_.members(),
+        [this](const pb::StoredMember& member) { return works(member) && !member.leaves(); }));
+  }
+  /// How many members it may have.
+  [[nodiscard]] std::uint32_t worker_limit() const {
+    return stored_.worker_limit() > 0 ? stored_.worker_limit() : stored_.slots();
+  }
+
   /// How many slots have no worker because it was lost. It may take idle ones before any job that
-  /// waits.
+  /// waits, up to its limit.
   [[nodiscard]] std::uint32_t lost_slots() const;
 
   /// Adds a member that starts at `join`; it is notified once every server knows of it.

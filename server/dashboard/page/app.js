@@ -144,6 +144,7 @@
     }
     showFollowers(job);
     showShards();
+    showQueue();
     showJobs();
     showLog();
     $("trace").hidden = false;
@@ -484,6 +485,38 @@
     const servers = `${count} ${count === 1 ? "server" : "servers"}`;
     text("shard-note", `${parts.length} on ${servers}, ${bytes(all)}/s${protection()}`);
     $("shard-grid").replaceChildren(...parts);
+  }
+
+  /** Jobs that run and that wait, in the queue's order: which has what, and what it waits for. */
+  function showQueue() {
+    const queue = now.queue;
+    $("queue").hidden = queue.running < 2 && queue.waiting === 0;
+    if ($("queue").hidden) return;
+    const idle = now.idle.filter(([, state]) => state === "idle").length;
+    const hidden = queue.running + queue.waiting - queue.jobs.length;
+    text("queue-note", `${group(queue.running)} running, ${group(queue.waiting)} waiting, ` +
+      `${group(idle)} idle worker${idle === 1 ? "" : "s"}` +
+      (hidden > 0 ? `; ${group(hidden)} more` : ""));
+    $("queue-rows").replaceChildren(...queue.jobs.map((job) => {
+      const row = document.createElement("tr");
+      const runs = job.state === "running";
+      if (now.job && job.id === now.job.id) row.className = "now";
+      cell(row, runs ? "runs" : job.held ? "held" : String(job.place ?? "–"));
+      const link = document.createElement("a");
+      link.href = `#job=${job.id}`;
+      link.textContent = `${job.id} ${job.name}`;
+      cell(row, "").append(link);
+      cell(row, job.user || "–");
+      cell(row, String(job.priority), "n");
+      const count = runs ? job.working : job.required_workers;
+      const workers = job.max_workers > count ? `${count} ${runs ? "of" : "to"} ${job.max_workers}`
+        : String(count);
+      cell(row, workers, "n");
+      const more = job.working - job.worker_names.length;
+      cell(row, runs ? job.worker_names.join(", ") + (more > 0 ? ` and ${group(more)} more` : "")
+        : job.message, "why");
+      return row;
+    }));
   }
 
   function showJobs() {

@@ -104,9 +104,18 @@ class FakeCluster {
   explicit FakeCluster(std::uint64_t seed = 1, FakeNetwork network = {},
                        std::unique_ptr<CoordinatorStore> store = make_memory_store());
 
-  Process& add_server(const std::string& name, std::size_t shards = 1);
+  /// table_limit  bytes that it takes of tables; 0: not known
+  Process& add_server(const std::string& name, std::size_t shards = 1,
+                      std::uint64_t table_limit = 0);
   /// job  the only one that it is for; 0: those with a net
   Process& add_worker(const std::string& name, std::uint64_t job = 0);
+  /// What a worker says that it has.
+  struct Offer {
+    std::string host{};
+    std::uint64_t memory = 0;
+    std::uint32_t devices = 0;
+  };
+  Process& add_worker(const std::string& name, const Offer& offer);
   /// The process ends without a word. Adding one of the same name starts it again.
   void kill(const std::string& name);
   [[nodiscard]] Process& at(const std::string& name) { return processes_.at(name); }
@@ -119,7 +128,7 @@ class FakeCluster {
 
   /// Asks the coordinator as a client would.
   pb::ControlMessage ask(pb::ControlMessage request);
-  pb::SubmitReply submit(const pb::Job& job, std::uint64_t token = 0);
+  pb::SubmitReply submit(const pb::Job& job, std::uint64_t token = 0, const std::string& user = "");
   pb::JobStatus status(std::uint64_t job);
   pb::CommandReply set_slack(std::uint64_t job, std::int64_t slack);
   pb::CommandReply stop(std::uint64_t job, bool discard = true);

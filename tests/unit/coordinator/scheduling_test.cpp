@@ -1,6 +1,7 @@
 // Which waiting jobs start, and which running ones make room.
-#include "server/coordinator/scheduling.hpp"
+#include "server/coordinator/queue/scheduling.hpp"
 
+#include <map>
 #include <random>
 
 #include "tests/support/catch.hpp"
@@ -23,11 +24,20 @@ ScheduledJob running(std::uint64_t job, std::uint32_t workers,
   return one;
 }
 
+constexpr SchedulingPolicy::Ways kOnlyStarts{.shrinks = false, .preempts = false};
+constexpr SchedulingPolicy::Ways kShrinks{.shrinks = true, .preempts = false};
+constexpr SchedulingPolicy::Ways kPreempts{.shrinks = false, .preempts = true};
+constexpr SchedulingPolicy::Ways kBoth{.shrinks = true, .preempts = true};
+
+SchedulingDecision fifo(const SchedulingState& state, SchedulingPolicy::Ways ways = kOnlyStarts) {
+  return make_scheduling_policy(pb::SchedulingConfig::FIFO)->decide(state, ways);
+}
+
 std::vector<std::uint64_t> started(
     const SchedulingState& state,
     pb::SchedulingConfig::Policy policy = pb::SchedulingConfig::FIFO) {
   std::vector<std::uint64_t> jobs;
-  for (const auto& one : make_scheduling_policy(policy)->decide(state, false).starts) {
+  for (const auto& one : make_scheduling_policy(policy)->decide(state, kOnlyStarts).starts) {
     jobs.push_back(one.job.value());
   }
   return jobs;
@@ -36,7 +46,7 @@ std::vector<std::uint64_t> started(
 std::vector<std::uint64_t> preempted(const SchedulingState& state) {
   std::vector<std::uint64_t> jobs;
   const auto policy = make_scheduling_policy(pb::SchedulingConfig::FIFO);
-  for (const JobId job : policy->decide(state, true).preemptions) jobs.push_back(job.value());
+  for (const JobId job : policy->decide(state, kPreempts).preemptions) jobs.push_back(job.value());
   return jobs;
 }
 
@@ -56,10 +66,10 @@ TEST_CASE("an elastic job takes what is idle, up to its limit", "[scheduling]") 
   SchedulingState state{.waiting = {waiting(1, 2)}, .running = {}, .idle_workers = 5};
   state.waiting[0].max_workers = 4;
   const auto policy = make_scheduling_policy(pb::SchedulingConfig::FIFO);
-  REQUIRE(policy->decide(state, false).starts.size() == 1);
-  CHECK(policy->decide(state, false).starts[0].workers == 4);
+  REQUIRE(policy->decide(state, kOnlyStarts).starts.size() == 1);
+  CHECK(policy->decide(state, kOnlyStarts).starts[0].workers == 4);
   state.idle_workers = 3;
-  CHECK(policy->decide(state, false).starts[0].workers == 3);
+  CHECK(policy->decide(state, kOnlyStarts).starts[0].workers == 3);
 }
 
 TEST_CASE("a job behind one that waits starts only if that one is not delayed", "[scheduling]") {
@@ -87,7 +97,7 @@ TEST_CASE("a job behind one that waits starts only if that one is not delayed", 
     state.waiting[1].min_workers = 1;
     state.waiting[1].max_workers = 2;
     const auto policy = make_scheduling_policy(pb::SchedulingConfig::FIFO);
-    const auto starts = policy->decide(state, false).starts;
+    const auto starts = policy->decide(state, kOnlyStarts).starts;
     REQUIRE(starts.size() == 1);
     CHECK(starts[0].job == JobId(3));
     CHECK(starts[0].workers == 1);
@@ -133,6 +143,225 @@ TEST_CASE("jobs of lower priority make room, the lowest and newest first", "[sch
   CHECK(preempted(state).empty());
 }
 
+using Sizes = std::map<std::uint64_t, std::uint32_t>;
+
+Sizes sizes_of(const std::vector<SchedulingDecision::Resize>& resizes) {
+  Sizes sizes;
+  for (const auto& one : resizes) sizes[one.job.value()] = one.workers;
+  return sizes;
+}
+
+/// A running job that may have fewer or more workers.
+ScheduledJob elastic(std::uint64_t job, std::uint32_t least, std::uint32_t workers,
+                     std::uint32_t most) {
+  ScheduledJob one = running(job, workers);
+  one.min_workers = least;
+  one.max_workers = most;
+  return one;
+}
+
+const SchedulingDecision::Wait& wait_of(const SchedulingDecision& decision, std::uint64_t job) {
+  const auto found = std::ranges::find(decision.waits, JobId(job), &SchedulingDecision::Wait::job);
+  REQUIRE(found != decision.waits.end());
+  return *found;
+}
+
+TEST_CASE("jobs of lower priority shrink, the lowest and newest first, by as much as is missing",
+          "[scheduling]") {
+  SchedulingState state{.waiting = {waiting(9, 4)},
+                        .running = {elastic(1, 1, 4, 4), elastic(2, 2, 4, 4), elastic(3, 1, 2, 4)},
+                        .idle_workers = 1};
+  CHECK(fifo(state, kBoth).shrinks.empty());
+  state.waiting[0].priority = 2;
+  CHECK(sizes_of(fifo(state, kShrinks).shrinks) == Sizes{{2, 2}, {3, 1}});
+  CHECK(fifo(state, kOnlyStarts).shrinks.empty());
+  state.running[2].priority = 1;
+  CHECK(sizes_of(fifo(state, kShrinks).shrinks) == Sizes{{1, 3}, {2, 2}});
+  // Those of its own priority keep theirs, and the others together are not enough.
+  state.running[0].priority = 2;
+  state.waiting[0].min_workers = state.waiting[0].max_workers = 5;
+  CHECK(fifo(state, kShrinks).shrinks.empty());
+}
+
+TEST_CASE("whole jobs make room only where shrinking is not enough", "[scheduling]") {
+  SchedulingState state{.waiting = {waiting(9, 3)},
+                        .running = {elastic(1, 1, 3, 3), running(2, 2)},
+                        .idle_workers = 1};
+  state.waiting[0].priority = 1;
+  SchedulingDecision decision = fifo(state, kBoth);
+  CHECK(sizes_of(decision.shrinks) == Sizes{{1, 1}});
+  CHECK(decision.preemptions.empty());
+  state.waiting[0].min_workers = state.waiting[0].max_workers = 4;
+  decision = fifo(state, kBoth);
+  CHECK(sizes_of(decision.shrinks) == Sizes{{1, 2}});
+  CHECK(decision.preemptions == std::vector{JobId(2)});
+  // A job that is given up as a whole does not shrink too.
+  state.waiting[0].min_workers = state.waiting[0].max_workers = 6;
+  decision = fifo(state, kBoth);
+  CHECK(decision.shrinks.empty());
+  CHECK(decision.preemptions == std::vector{JobId(2), JobId(1)});
+}
+
+TEST_CASE("workers that nothing is reserved for go to running jobs that may have more",
+          "[scheduling]") {
+  SchedulingState state{.waiting = {},
+                        .running = {elastic(1, 1, 1, 3), elastic(2, 1, 1, 3), running(3, 1)},
+                        .idle_workers = 3};
+  CHECK(sizes_of(fifo(state).growths) == Sizes{{1, 3}, {2, 2}});
+  state.running[1].priority = 1;
+  CHECK(sizes_of(fifo(state).growths) == Sizes{{1, 2}, {2, 3}});
+  // Those that it lost come first, and count among those that it has.
+  state.running[0].owed = 2;
+  CHECK(sizes_of(fifo(state).growths) == Sizes{{2, 2}});
+  state.running[0].owed = 0;
+  SECTION("a job that waits starts instead") {
+    state.waiting = {waiting(7, 2)};
+    CHECK(started(state) == Jobs{7});
+    CHECK(sizes_of(fifo(state).growths) == Sizes{{2, 2}});
+  }
+  SECTION("or has reserved them") {
+    state.waiting = {waiting(7, 4)};
+    CHECK(started(state).empty());
+    CHECK(fifo(state).growths.empty());
+  }
+  SECTION("but not if all workers together are too few for it") {
+    state.waiting = {waiting(7, 9)};
+    CHECK(wait_of(fifo(state), 7).reason == WaitReason::kTooLarge);
+    CHECK(wait_of(fifo(state), 7).fitting == 6);
+    CHECK(sizes_of(fifo(state).growths) == Sizes{{1, 2}, {2, 3}});
+  }
+  SECTION("a job that ends gets none") {
+    state.running[0].ends = state.running[1].ends = true;
+    CHECK(fifo(state).growths.empty());
+  }
+}
+
+TEST_CASE("a job that exceeds its user's quota waits and holds up no other", "[scheduling]") {
+  SchedulingState state{.waiting = {waiting(5, 3), waiting(6, 2), waiting(7, 1)},
+                        .running = {running(1, 2), running(2, 1)},
+                        .idle_workers = 3};
+  state.running[0].user = state.waiting[0].user = state.waiting[2].user = "alice";
+  state.running[1].user = state.waiting[1].user = "bob";
+  CHECK(started(state) == Jobs{5});
+  SECTION("workers") {
+    state.quotas = {{"alice", 4, 0}};
+    CHECK(wait_of(fifo(state), 5).reason == WaitReason::kQuotaWorkers);
+    CHECK(started(state) == Jobs{6, 7});
+  }
+  SECTION("workers, of which an elastic job takes what is left") {
+    state.quotas = {{"alice", 4, 0}};
+    state.waiting[0].min_workers = 1;
+    const auto starts = fifo(state).starts;
+    REQUIRE(starts.size() == 1);
+    CHECK(starts[0].job == JobId(5));
+    CHECK(starts[0].workers == 2);
+  }
+  SECTION("jobs") {
+    state.quotas = {{"alice", 0, 1}};
+    CHECK(wait_of(fifo(state), 5).reason == WaitReason::kQuotaJobs);
+    CHECK(wait_of(fifo(state), 7).reason == WaitReason::kQuotaJobs);
+    CHECK(started(state) == Jobs{6});
+  }
+  SECTION("each other user's") {
+    state.quotas = {{"alice", 9, 9}, {std::nullopt, 2, 0}};
+    CHECK(started(state) == Jobs{5});
+    state.waiting[0].user = "carol";
+    CHECK(wait_of(fifo(state), 5).reason == WaitReason::kQuotaWorkers);
+    CHECK(wait_of(fifo(state), 6).reason == WaitReason::kQuotaWorkers);
+    CHECK(started(state) == Jobs{7});
+  }
+  SECTION("running jobs grow within it") {
+    state.waiting.clear();
+    state.running[0].max_workers = 5;
+    state.quotas = {{"alice", 3, 0}};
+    CHECK(sizes_of(fifo(state).growths) == Sizes{{1, 3}});
+  }
+}
+
+/// Four workers on two hosts with 10 units of memory each; those of host b have two devices.
+WorkerList two_hosts() {
+  WorkerList list;
+  for (int i = 0; i < 4; ++i) {
+    WorkerPlace& place = list.workers.emplace_back();
+    place.name = "w" + std::to_string(i);
+    place.host = i < 2 ? "a" : "b";
+    place.devices = i < 2 ? 0 : 2;
+    place.memory = i < 2 ? 0 : 1;
+  }
+  list.memory = {10, 10};
+  return list;
+}
+
+using Places = std::vector<std::size_t>;
+
+TEST_CASE("a job starts on workers that have the devices and the memory that it requires",
+          "[scheduling]") {
+  SchedulingState state{.waiting = {waiting(1, 2)}, .running = {}, .workers = two_hosts()};
+  const auto places = [&state] {
+    const auto starts = fifo(state).starts;
+    return starts.empty() ? Places() : starts[0].places;
+  };
+  // What requires none leaves the devices to others.
+  CHECK(places() == Places{0, 1});
+  state.waiting[0].demand.devices = 1;
+  CHECK(places() == Places{2, 3});
+  state.waiting[0].demand = {.memory = 6};
+  // One of each host, as two of one have too little together.
+  CHECK(places() == Places{0, 2});
+  state.waiting[0].demand = {.memory = 6, .devices = 2};
+  CHECK(places().empty());
+  CHECK(wait_of(fifo(state), 1).reason == WaitReason::kTooLarge);
+  CHECK(wait_of(fifo(state), 1).fitting == 1);
+  state.workers.workers[3].memory = 2;
+  state.workers.memory.push_back(6);
+  CHECK(places() == Places{2, 3});
+  state.workers.memory[2] = 5;
+  CHECK(places().empty());
+}
+
+TEST_CASE("a job that waits for devices does not hold up those that require none", "[scheduling]") {
+  SchedulingState state{.waiting = {waiting(2, 2), waiting(3, 2), waiting(4, 1)},
+                        .running = {running(1, 1)},
+                        .workers = two_hosts()};
+  state.workers.workers[2].job = JobId(1);
+  state.waiting[0].demand.devices = 1;
+  CHECK(started(state) == Jobs{3});
+  CHECK(wait_of(fifo(state), 2).reason == WaitReason::kWorkers);
+  CHECK(wait_of(fifo(state), 2).fitting == 1);
+  // The idle worker with devices is reserved.
+  CHECK(wait_of(fifo(state), 4).reason == WaitReason::kBehind);
+  CHECK(wait_of(fifo(state), 4).behind == JobId(2));
+}
+
+TEST_CASE("a job shrinks by workers that the one of higher priority can use", "[scheduling]") {
+  SchedulingState state{
+      .waiting = {waiting(2, 1)}, .running = {elastic(1, 2, 4, 4)}, .workers = two_hosts()};
+  for (WorkerPlace& worker : state.workers.workers) worker.job = JobId(1);
+  std::swap(state.workers.workers[0], state.workers.workers[3]);
+  state.waiting[0].priority = 1;
+  state.waiting[0].demand.devices = 2;
+  SchedulingDecision decision = fifo(state, kShrinks);
+  REQUIRE(decision.shrinks.size() == 1);
+  CHECK(decision.shrinks[0].workers == 3);
+  CHECK(decision.shrinks[0].leaving == Places{2});
+  // It is on its way.
+  state.workers.workers[2].leaves = true;
+  state.running[0].workers = 3;
+  CHECK(fifo(state, kShrinks).shrinks.empty());
+  CHECK(wait_of(fifo(state, kShrinks), 2).reason == WaitReason::kWorkers);
+}
+
+TEST_CASE("a job waits for memory of the servers and holds up no other", "[scheduling]") {
+  SchedulingState state{.waiting = {waiting(1, 1), waiting(2, 1), waiting(3, 1)},
+                        .running = {},
+                        .idle_workers = 3,
+                        .server_memory = 100};
+  for (ScheduledJob& job : state.waiting) job.server_memory = 60;
+  state.waiting[2].server_memory = 40;
+  CHECK(started(state) == Jobs{1, 3});
+  CHECK(wait_of(fifo(state), 2).reason == WaitReason::kServerMemory);
+}
+
 TEST_CASE("no decision gives out more workers than are idle, or fewer than a job needs",
           "[scheduling]") {
   std::mt19937_64 random(7);
@@ -146,18 +375,24 @@ TEST_CASE("no decision gives out more workers than are idle, or fewer than a job
       state.running.push_back(running(job++, draw(5)));
       state.running.back().priority = static_cast<std::int32_t>(draw(3));
       state.running.back().ends = draw(4) == 0;
+      state.running.back().min_workers -= std::min(draw(3), state.running.back().min_workers);
+      state.running.back().max_workers += draw(3);
+      state.running.back().user = draw(2) == 0 ? "alice" : "bob";
       if (draw(2) == 0) state.running.back().remaining_s = draw(100);
     }
     for (std::uint32_t i = draw(6); i > 0; --i) {
       state.waiting.push_back(waiting(job++, 1 + draw(5)));
       ScheduledJob& one = state.waiting.back();
       one.max_workers += draw(3);
+      one.user = draw(2) == 0 ? "alice" : "bob";
       one.priority = static_cast<std::int32_t>(draw(3));
       if (draw(2) == 0) one.remaining_s = draw(100);
     }
     state.idle_workers = draw(10);
+    if (draw(2) == 0) state.quotas = {{"alice", draw(8), draw(3)}};
     const auto policy = make_scheduling_policy(static_cast<pb::SchedulingConfig::Policy>(draw(3)));
-    const SchedulingDecision decision = policy->decide(state, draw(2) == 0);
+    const SchedulingDecision decision =
+        policy->decide(state, {.shrinks = draw(2) == 0, .preempts = draw(2) == 0});
     std::uint32_t given = 0;
     for (const auto& start : decision.starts) {
       given += start.workers;
@@ -166,7 +401,34 @@ TEST_CASE("no decision gives out more workers than are idle, or fewer than a job
       CHECK(start.workers >= asked->min_workers);
       CHECK(start.workers <= asked->max_workers);
     }
+    for (const auto& growth : decision.growths) {
+      const auto found = std::ranges::find(state.running, growth.job, &ScheduledJob::job);
+      REQUIRE(found != state.running.end());
+      CHECK(growth.workers > found->workers);
+      CHECK(growth.workers <= found->max_workers);
+      given += growth.workers - found->workers;
+    }
     CHECK(given <= state.idle_workers);
+    CHECK(decision.starts.size() + decision.waits.size() == state.waiting.size());
+    for (const auto& shrink : decision.shrinks) {
+      const auto found = std::ranges::find(state.running, shrink.job, &ScheduledJob::job);
+      REQUIRE(found != state.running.end());
+      CHECK_FALSE(found->ends);
+      CHECK(shrink.workers < found->workers);
+      CHECK(shrink.workers >= found->min_workers);
+      CHECK(std::ranges::count(decision.preemptions, shrink.job) == 0);
+      CHECK(std::ranges::count(decision.growths, shrink.job, &SchedulingDecision::Resize::job) ==
+            0);
+    }
+    std::uint32_t of_alice = 0;
+    for (const ScheduledJob& job : state.running) of_alice += job.user == "alice" ? job.workers : 0;
+    const std::uint32_t had = of_alice;
+    for (const auto& start : decision.starts) {
+      const auto asked = std::ranges::find(state.waiting, start.job, &ScheduledJob::job);
+      of_alice += asked->user == "alice" ? start.workers : 0;
+    }
+    const bool is_limited = !state.quotas.empty() && state.quotas[0].workers > 0;
+    if (is_limited) CHECK(of_alice <= std::max(had, state.quotas[0].workers));
     for (const JobId victim : decision.preemptions) {
       const auto found = std::ranges::find(state.running, victim, &ScheduledJob::job);
       REQUIRE(found != state.running.end());
@@ -176,15 +438,14 @@ TEST_CASE("no decision gives out more workers than are idle, or fewer than a job
 }
 
 TEST_CASE("workers are chosen on as few hosts as can be", "[scheduling]") {
-  const std::vector<IdleWorker> idle = {{"a0", "a"}, {"b0", "b"}, {"a1", "a"},
-                                        {"c0", "c"}, {"a2", "a"}, {"b1", "b"}};
+  const std::vector<std::string> hosts = {"a", "b", "a", "c", "a", "b"};
   using Positions = std::vector<std::size_t>;
-  CHECK(choose_workers(idle, 1) == Positions{3});
-  CHECK(choose_workers(idle, 2) == Positions{1, 5});
-  CHECK(choose_workers(idle, 3) == Positions{0, 2, 4});
-  CHECK(choose_workers(idle, 4) == Positions{0, 2, 3, 4});
-  CHECK(choose_workers(idle, 6) == Positions{0, 1, 2, 3, 4, 5});
-  CHECK(choose_workers(idle, 0).empty());
+  CHECK(choose_workers(hosts, 1) == Positions{3});
+  CHECK(choose_workers(hosts, 2) == Positions{1, 5});
+  CHECK(choose_workers(hosts, 3) == Positions{0, 2, 4});
+  CHECK(choose_workers(hosts, 4) == Positions{0, 2, 3, 4});
+  CHECK(choose_workers(hosts, 6) == Positions{0, 1, 2, 3, 4, 5});
+  CHECK(choose_workers(hosts, 0).empty());
 }
 
 }  // namespace

@@ -33,6 +33,39 @@ TEST_CASE("the shown job's workers are columns, and its figures omit lost ones",
   CHECK(json["servers"][0]["shards"].size() == 1);
 }
 
+TEST_CASE("the queue has the first 50 jobs, those that run before those that wait by their places",
+          "[dashboard]") {
+  pb::StatusReply status = make_status(20);
+  status.mutable_jobs(0)->set_max_workers(32);
+  status.mutable_jobs(0)->mutable_workers(0)->set_state(pb::PROCESS_LOST);
+  for (std::uint32_t i = 0; i < 60; ++i) {
+    pb::JobStatus& job = *status.add_jobs();
+    job.set_job(100 + i);
+    job.set_held(i == 0);
+    job.set_place(i == 0 ? 0 : 60 - i);
+    job.set_user("alice");
+    job.set_message("waits");
+  }
+  status.add_jobs()->set_state(pb::DONE);
+  const auto queue = status_json(status, 1000)["queue"];
+  CHECK(queue["running"] == 1);
+  CHECK(queue["waiting"] == 60);
+  REQUIRE(queue["jobs"].size() == 50);
+  const auto& first = queue["jobs"][0];
+  CHECK(first["id"] == 7);
+  CHECK(first["working"] == 19);
+  CHECK(first["max_workers"] == 32);
+  CHECK(first["place"].is_null());
+  CHECK(first["worker_names"].size() == 16);
+  CHECK(first["worker_names"][0] == status.jobs(0).workers(1).name());
+  CHECK(queue["jobs"][1]["id"] == 159);
+  CHECK(queue["jobs"][1]["place"] == 1);
+  CHECK(queue["jobs"][1]["message"] == "waits");
+  CHECK(queue["jobs"][49]["place"] == 49);
+  // Of the newest 50, one that has been waiting for long is none.
+  CHECK(status_json(status, 1000)["jobs"].size() == 50);
+}
+
 TEST_CASE("clocks on the page are one shard's, of one moment", "[dashboard]") {
   pb::StatusReply status = make_status(3);
   pb::JobStatus& job = *status.mutable_jobs(0);

@@ -58,6 +58,23 @@ TEST_CASE("every number of a cluster file must be in its range", "[cluster_confi
   CHECK(load("server { shards: 256 port_base: 60000 }").has_value());
 }
 
+TEST_CASE("a quota limits something, and there is one for each user", "[cluster_config]") {
+  const auto quotas = [](const std::string& text) {
+    return "server { coordinator { scheduling { " + text + " } } }";
+  };
+  CHECK(load(quotas("quota { user: 'alice' jobs: 1 } quota { user: 'bob' workers: 2 } "
+                    "quota { workers: 4 jobs: 2 }"))
+            .has_value());
+  CHECK_THAT(refusal_of(quotas("quota { user: 'alice' }")),
+             Contains("server.coordinator.scheduling.quota of user \"alice\" limits nothing"));
+  CHECK_THAT(refusal_of(quotas("quota { jobs: 1 } quota { workers: 0 }")),
+             Contains("quota of each other user limits nothing"));
+  CHECK_THAT(refusal_of(quotas("quota { user: 'a' jobs: 1 } quota { user: 'a' jobs: 2 }")),
+             Contains("quota of user \"a\" occurs twice"));
+  CHECK_THAT(refusal_of(quotas("quota { jobs: 1 } quota { workers: 2 }")),
+             Contains("quota of each other user occurs twice"));
+}
+
 TEST_CASE("heartbeats that would arrive too late are refused with both numbers",
           "[cluster_config]") {
   CHECK_THAT(refusal_of("heartbeat_interval_s: 2 server { coordinator { heartbeat_limit_s: 3 } }"),

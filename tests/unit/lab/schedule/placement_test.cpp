@@ -4,7 +4,7 @@
 #include <map>
 #include <random>
 
-#include "server/coordinator/scheduling.hpp"
+#include "server/coordinator/queue/worker_pool.hpp"
 #include "tests/unit/lab/schedule/trial.hpp"
 
 namespace taut::schedule {
@@ -85,15 +85,15 @@ TEST_CASE("hosts are chosen as the coordinator chooses them", "[schedule]") {
       const Devices one = {device};
       if (random() % 3 == 0) REQUIRE(placement.take({.workers = 1, .before = &one}) == one);
     }
-    std::vector<IdleWorker> idle;
+    std::vector<std::string> of_idle;
     for (DeviceIndex device = 0; device < cluster.devices(); ++device) {
       if (!placement.is_free(device)) continue;
-      idle.push_back({std::to_string(device), std::to_string(cluster.host_of[device])});
+      of_idle.push_back(std::to_string(cluster.host_of[device]));
     }
-    if (idle.empty()) continue;
-    const auto workers = static_cast<std::uint32_t>(1 + random() % idle.size());
+    if (of_idle.empty()) continue;
+    const auto workers = static_cast<std::uint32_t>(1 + random() % of_idle.size());
     std::map<std::string, int> live;
-    for (const std::size_t i : choose_workers(idle, workers)) ++live[idle[i].host];
+    for (const std::size_t i : choose_workers(of_idle, workers)) ++live[of_idle[i]];
     std::map<std::string, int> ours;
     for (const DeviceIndex device : placement.take({.workers = workers})) {
       ++ours[std::to_string(cluster.host_of[device])];

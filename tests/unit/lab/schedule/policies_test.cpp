@@ -1,6 +1,6 @@
 // What each policy does, on workloads small enough to follow.
 #include "lab/schedule/workload.hpp"
-#include "server/coordinator/scheduling.hpp"
+#include "server/coordinator/queue/scheduling.hpp"
 #include "tests/unit/lab/schedule/trial.hpp"
 
 namespace taut::schedule {
@@ -49,7 +49,7 @@ class WholeQueue : public Policy {
       if (view.is_running(job)) plan.grants.push_back(keep(view, job));
       (view.is_running(job) ? state.running : state.waiting).push_back(one);
     }
-    for (const auto& start : policy_->decide(state, false).starts) {
+    for (const auto& start : policy_->decide(state, {.shrinks = false, .preempts = false}).starts) {
       plan.grants.push_back(
           {.job = static_cast<JobIndex>(start.job.value() - 1), .workers = start.workers});
     }

@@ -1,0 +1,10 @@
+#pragma once
+
+#include <string>
+
+namespace taut {
+
+/// The name of this process's user, at most 128 bytes; empty: it has none.
+[[nodiscard]] std::string user_name();
+
+}  // namespace taut
