@@ -15,6 +15,7 @@ void ParkedReads::note_answered(const Reader& reader) {
 }
 
 void ParkedReads::update(const JobView& job) {
+  swept_.reset();
   std::erase_if(reads_, [&](const auto& entry) {
     const Member* member = job.membership.find(entry.first);
     return member == nullptr || member->fenced;
@@ -24,9 +25,19 @@ void ParkedReads::update(const JobView& job) {
   }
 }
 
-std::vector<Reader> ParkedReads::take_true(const SliceClock& clock, Clock last) {
+std::vector<Reader> ParkedReads::take_true(const SliceClock& clock, Clock last,
+                                           std::optional<WorkerId> pushed) {
   std::vector<Reader> readers;
-  for (auto parked = reads_.begin(); parked != reads_.end();) {
+  const Sweep sweep{clock.complete_until(), last};
+  auto parked = reads_.begin();
+  auto end = reads_.end();
+  // With a thousand workers there are a thousand pushes between two rises of V.
+  if (pushed && swept_ == sweep) {
+    parked = reads_.find(*pushed);
+    if (parked != reads_.end()) end = std::next(parked);
+  }
+  swept_ = sweep;
+  while (parked != end) {
     const Reader& reader = parked->second.reader;
     if (reader.clock <= last && may_read(clock.complete_until(), clock.done(reader.worker),
                                          reader.clock, parked->second.slack)) {

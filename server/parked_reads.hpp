@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "common/net/endpoint.hpp"
@@ -30,9 +31,11 @@ class ParkedReads {
   /// Takes over a changed view of the job: reads of lost workers are removed, and a larger slack
   /// applies from now on.
   void update(const JobView& job);
-  /// Removes those that are true now.
-  /// last  the last clock at which a read may be answered, whatever V is
-  [[nodiscard]] std::vector<Reader> take_true(const SliceClock& clock, Clock last = Clock::never());
+  /// Removes those that are true now. REQUIRES: one that was parked since the last call was not.
+  /// last    the last clock at which a read may be answered, whatever V is
+  /// pushed  the only worker whose own clock may have changed since the last call; nothing: several
+  [[nodiscard]] std::vector<Reader> take_true(const SliceClock& clock, Clock last = Clock::never(),
+                                              std::optional<WorkerId> pushed = std::nullopt);
 
   [[nodiscard]] bool holds(WorkerId worker) const { return reads_.contains(worker); }
   [[nodiscard]] std::size_t size() const { return reads_.size(); }
@@ -42,7 +45,14 @@ class ParkedReads {
     Reader reader;
     Slack slack;  // the largest slack since it was parked
   };
+  /// What all reads were compared with.
+  struct Sweep {
+    Clock until;
+    Clock last;
+    bool operator==(const Sweep&) const = default;
+  };
   std::map<WorkerId, Read> reads_;
+  std::optional<Sweep> swept_;  // nothing: they are to be compared anew
 };
 
 }  // namespace taut::server

@@ -72,7 +72,7 @@ PushVerdict SliceState::push(WorkerId worker, const Update& update, const JobVie
     // Enough others have made this clock's aggregate.
     clock_.accept(worker, clock);
     ++dropped_;
-    release(released);
+    release(released, worker);
     return verdict;
   }
   auto& workers = waiting_[clock];
@@ -82,7 +82,7 @@ PushVerdict SliceState::push(WorkerId worker, const Update& update, const JobVie
   apply_ready(job);
   capture_if_due(job);
   // Even when V does not rise: the worker's own parked read may have waited for this push.
-  release(released);
+  release(released, worker);
   return verdict;
 }
 
@@ -97,7 +97,8 @@ Patience SliceState::patience(const JobView& job) const {
     const Member* member = job.membership.find(entry.first.worker);
     return member == nullptr || member->leave != Clock::never();
   };
-  const bool ends = is_due || is_at_end || std::ranges::any_of(held_, is_of_former);
+  const bool ends = is_due || is_at_end ||
+                    (job.membership.any_leaves() && std::ranges::any_of(held_, is_of_former));
   return ends ? Patience::kEnds : Patience::kWaits;
 }
 
@@ -257,10 +258,10 @@ std::optional<Answer> SliceState::follow(PeerId peer, Clock version) {
   return std::nullopt;
 }
 
-void SliceState::release(std::vector<Answer>& released) {
+void SliceState::release(std::vector<Answer>& released, std::optional<WorkerId> pushed) {
   gate_.pass(clock_);
   if (!gate_.is_open()) return;
-  for (const Reader& reader : parked_.take_true(clock_, last_read_)) {
+  for (const Reader& reader : parked_.take_true(clock_, last_read_, pushed)) {
     released.push_back(answer(reader));
   }
   if (follows_.empty()) return;

@@ -164,7 +164,8 @@ class SliceState {
   void apply(const Application& application, const JobView& job);
   void seed(const math::GradientView& values);
   [[nodiscard]] bool is_refused(WorkerId worker, const Update& update, const JobView& job);
-  void release(std::vector<Answer>& released);
+  /// pushed  as ParkedReads::take_true()
+  void release(std::vector<Answer>& released, std::optional<WorkerId> pushed = std::nullopt);
   [[nodiscard]] Answer answer_follower(PeerId peer, Clock version) const;
   [[nodiscard]] Answer answer(const Reader& reader);
   [[nodiscard]] math::GradientView weigh(const HeldUpdate& update, const JobView& job,

@@ -33,6 +33,7 @@ std::optional<Application> ModeAggregation::next(const HeldUpdates& held,
     return application_of(clock, {workers.front()}, members);
   }
   // Clocks are aggregated in order; a later one waits for this one.
+  if (workers.size() < members) return std::nullopt;
   const std::size_t pushed = count_members(workers, clock, membership);
   if (pushed != members || members == 0) return std::nullopt;
   return application_of(clock, workers, members);
@@ -44,8 +45,9 @@ std::optional<Application> BackupAggregation::next(const HeldUpdates& held,
   if (held.empty()) return std::nullopt;
   const auto& [clock, workers] = *held.begin();
   const std::size_t members = membership.count_at(clock);
-  const std::size_t pushed = count_members(workers, clock, membership);
-  if (members == 0 || pushed < quorum_of(members, backup_workers_)) return std::nullopt;
+  const std::size_t quorum = quorum_of(members, backup_workers_);
+  if (members == 0 || workers.size() < quorum) return std::nullopt;
+  if (count_members(workers, clock, membership) < quorum) return std::nullopt;
   return application_of(clock, workers, workers.size());
 }
 

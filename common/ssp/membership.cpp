@@ -12,6 +12,21 @@ Membership::Membership(EpochId epoch, std::vector<Member> members, std::map<Cloc
   TAUT_CHECK(!modes_.empty() && modes_.begin()->first <= Clock(0), "a mode from clock 0 on");
   std::sort(members_.begin(), members_.end(),
             [](const Member& a, const Member& b) { return a.worker < b.worker; });
+  note_spans();
+}
+
+void Membership::note_spans() {
+  joins_.clear();
+  leaves_.clear();
+  any_leaves_ = false;
+  for (const Member& member : members_) {
+    any_leaves_ |= member.leave != Clock::never();
+    if (member.leave <= member.join) continue;
+    joins_.push_back(member.join);
+    leaves_.push_back(member.leave);
+  }
+  std::ranges::sort(joins_);
+  std::ranges::sort(leaves_);
 }
 
 const Member* Membership::find(WorkerId worker) const {
@@ -22,9 +37,9 @@ const Member* Membership::find(WorkerId worker) const {
 }
 
 std::size_t Membership::count_at(Clock clock) const {
-  return static_cast<std::size_t>(
-      std::count_if(members_.begin(), members_.end(),
-                    [clock](const Member& member) { return member.takes_part_at(clock); }));
+  const auto joined = std::ranges::upper_bound(joins_, clock) - joins_.begin();
+  const auto left = std::ranges::upper_bound(leaves_, clock) - leaves_.begin();
+  return static_cast<std::size_t>(joined - left);
 }
 
 ApplyMode Membership::mode_at(Clock clock) const {
@@ -47,6 +62,7 @@ Membership Membership::with_leaves(const std::map<WorkerId, Clock>& leaves) cons
     const auto leave = leaves.find(member.worker);
     if (leave != leaves.end()) member.leave = std::min(member.leave, leave->second);
   }
+  changed.note_spans();
   return changed;
 }
 

@@ -47,6 +47,8 @@ class Membership {
   [[nodiscard]] const Member* find(WorkerId worker) const;
   /// How many take part at this clock.
   [[nodiscard]] std::size_t count_at(Clock clock) const;
+  /// Whether the clock at which a member leaves is known.
+  [[nodiscard]] bool any_leaves() const { return any_leaves_; }
   [[nodiscard]] ApplyMode mode_at(Clock clock) const;
   /// One past the last clock below `clock` whose updates are applied as an aggregate; 0: there is
   /// none.
@@ -55,8 +57,14 @@ class Membership {
   [[nodiscard]] Membership with_leaves(const std::map<WorkerId, Clock>& leaves) const;
 
  private:
+  void note_spans();
+
   EpochId epoch_;
   std::vector<Member> members_;
+  // Of members that take part at any clock, ascending.
+  std::vector<Clock> joins_;
+  std::vector<Clock> leaves_;
+  bool any_leaves_ = false;
   std::map<Clock, ApplyMode> modes_ = {{Clock(0), ApplyMode::kOnArrival}};
 };
 

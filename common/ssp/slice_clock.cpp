@@ -15,7 +15,13 @@ bool SliceClock::update(const Membership& membership) {
   }
   std::erase_if(progress_,
                 [&](const auto& entry) { return membership.find(entry.first) == nullptr; });
+  note_frontiers();
   return raise_version();
+}
+
+void SliceClock::note_frontiers() {
+  frontiers_.clear();
+  for (const auto& [worker, progress] : progress_) ++frontiers_[frontier(progress)];
 }
 
 Clock SliceClock::done(WorkerId worker) const {
@@ -26,6 +32,13 @@ Clock SliceClock::done(WorkerId worker) const {
 
 WorkerId SliceClock::holds_back(WorkerId reader, Clock clock) const {
   if (done(reader) < clock) return reader;
+  // The lowest number of those that are furthest behind. Numbers are given in order, so it is most
+  // often found after a few.
+  for (std::uint32_t number = 0; number < progress_.size(); ++number) {
+    const auto found = progress_.find(WorkerId(number));
+    if (found == progress_.end()) continue;
+    if (frontier(found->second) == frontiers_.begin()->first) return found->first;
+  }
   const auto slowest = std::ranges::min_element(progress_, {}, [this](const auto& entry) {
     return std::pair(frontier(entry.second), entry.first);
   });
@@ -45,7 +58,10 @@ bool SliceClock::accept(WorkerId worker, Clock clock) {
   const auto found = progress_.find(worker);
   TAUT_CHECK(found != progress_.end(), "a push of a worker that is no member");
   const Clock before = found->second.done;
+  const auto passed = frontiers_.find(frontier(found->second));
+  if (--passed->second == 0) frontiers_.erase(passed);
   found->second.done = clock.next();
+  ++frontiers_[frontier(found->second)];
   // Without backup workers only the slowest member can raise the minimum.
   return (before == version_ || backup_workers_ > 0) && raise_version();
 }
@@ -58,10 +74,7 @@ Clock SliceClock::frontier(const Progress& progress) const {
 
 bool SliceClock::raise_version() {
   const Clock before = version_;
-  Clock lowest = Clock::never();
-  for (const auto& [worker, progress] : progress_) {
-    lowest = std::min(lowest, frontier(progress));
-  }
+  const Clock lowest = frontiers_.empty() ? Clock::never() : frontiers_.begin()->first;
   if (lowest == Clock::never()) return false;
   version_ = std::max(version_, lowest);
   while (backup_workers_ > 0 && is_over(version_)) version_ = version_.next();

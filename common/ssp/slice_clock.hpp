@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstddef>
+#include <map>
 #include <unordered_map>
 
 #include "common/ssp/membership.hpp"
@@ -35,6 +37,7 @@ class SliceClock {
   /// checkpoint. REQUIRES: no update() has named it yet.
   void begin_at(WorkerId worker, Clock done) {
     progress_.try_emplace(worker, Progress{done, done});
+    note_frontiers();
   }
 
   /// Begins at a version that was reached before: V never falls, and under backup workers it does
@@ -62,12 +65,14 @@ class SliceClock {
     Clock leave = Clock::never();
   };
   [[nodiscard]] Clock frontier(const Progress& progress) const;
+  void note_frontiers();
   bool raise_version();
   [[nodiscard]] bool is_over(Clock clock) const;
 
   std::uint32_t backup_workers_;
   PushSchedule schedule_;
   std::unordered_map<WorkerId, Progress> progress_;
+  std::map<Clock, std::size_t> frontiers_;  // how many members have each
   Clock version_;
 };
 

@@ -155,6 +155,8 @@ class Training {
     options.timings.heartbeat_interval = from_seconds(heartbeat_s());
     options.coordinator = coordinator_options(config);
     options.coordinator.session = 1;
+    // It is never lost.
+    options.coordinator.is_saved = false;
     // Of a real cluster's limits only memory remains.
     options.coordinator.max_workers = job.workers();
     options.coordinator.max_participants = std::size_t{2} * (job.workers() + options_.servers);

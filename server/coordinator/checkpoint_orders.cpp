@@ -70,6 +70,12 @@ std::int64_t end_of(const JobRecord& job) {
   return last;
 }
 
+/// Whether any order is due at some time.
+bool orders_any(const pb::StoredJob& stored) {
+  const pb::Job& definition = stored.definition();
+  return stored.checkpoint_wanted() || definition.has_checkpoint() || interval(definition) > 0;
+}
+
 /// The clock of the next order; 0 if none is due.
 /// lowest  an order below it would be too late
 std::int64_t due_clock(const JobRecord& job, std::int64_t lowest) {
@@ -401,14 +407,8 @@ void finish(JobRecord& job, CheckpointTasks& tasks) {
   job.finishes_checkpoint = true;
 }
 
-bool anybody_works(const JobRecord& job) {
-  const auto& members = job.stored().members();
-  return std::any_of(members.begin(), members.end(),
-                     [&](const pb::StoredMember& member) { return job.works(member); });
-}
-
 void conclude(JobRecord& job, Duration limit, TimePoint now, CheckpointTasks& tasks, Notes& notes) {
-  if (anybody_works(job)) {
+  if (job.working() > 0) {
     job.waits_for_checkpoint.reset();
   } else if (!job.waits_for_checkpoint) {
     job.waits_for_checkpoint = now;
@@ -509,7 +509,7 @@ void advance_checkpoint(JobRecord& job, Duration limit, TimePoint now, Checkpoin
     withdraw_checkpoint(job, tasks);
   }
   if (stored.has_checkpoint()) conclude(job, limit, now, tasks, notes);
-  if (!stored.has_checkpoint()) order_next(job, lowest_clock(job), notes);
+  if (!stored.has_checkpoint() && orders_any(stored)) order_next(job, lowest_clock(job), notes);
 }
 
 Result<std::string> order_checkpoint_now(JobRecord& job, CheckpointTasks& tasks, Notes& notes) {

@@ -192,12 +192,23 @@ void Coordinator::on_hello(PeerId from, const pb::ControlMessage& message) {
       reply.set_incarnation(greeting.participant->incarnation.value());
       reply.set_lost_reason(greeting.participant->lost_reason);
       if (greeting.is_new) out_.notes.push_back(greeting.participant->title() + " has joined");
+      note_connection(*greeting.participant);
     } else if (greeting.refusal.empty()) {
       return;  // it repeats the hello, and by then it is known whether the name is free
     }
   }
   if (!reply.accepted()) out_.notes.push_back("hello refused: " + reply.reason());
   *send(from, message.request()).mutable_hello_reply() = reply;
+}
+
+/// What it was sent over an earlier connection, and has not acknowledged, is sent over this one.
+void Coordinator::note_connection(const Participant& participant) {
+  for (auto& [id, job] : jobs_) {
+    const int index = job.is_active() ? job.find_member(participant.incarnation) : -1;
+    if (index < 0) continue;
+    const Delivery& delivery = job.workers[static_cast<std::size_t>(index)].delivery;
+    if (delivery.acknowledged() < job.stored().members(index).revision()) job.delivered.reset();
+  }
 }
 
 std::string Coordinator::why_not_member(JobId id) const {
@@ -416,23 +427,39 @@ void Coordinator::deliver(JobRecord& job) {
     told.set_backup_limit_s(seconds(options_.backup_limit));
     delivery.note_sent(stored.revision(), *process->peer, now_ + options_.resend_interval);
   }
-  if (!job.is_active()) return;
+  if (job.is_active()) deliver_to_members(job);
+}
+
+void Coordinator::deliver_to_members(JobRecord& job) {
+  const pb::StoredJob& stored = job.stored();
+  JobRecord::LookAtMembers look{job.version(), registry_.changes(), false, TimePoint::never()};
+  const auto& last = job.delivered;
+  if (last && last->version == look.version && last->lives == look.lives && now_ < last->again) {
+    return;
+  }
   for (int i = 0; i < stored.members_size(); ++i) {
     const pb::StoredMember& member = stored.members(i);
     JobRecord::Worker& worker = job.workers[static_cast<std::size_t>(i)];
+    if (worker.delivery.acknowledged() >= member.revision()) continue;
+    if (!job.works(member) && !owes_checkpoint(job, i)) continue;
     const bool may_know = stored.closing() ? worker.notified : job.servers_have(member.since());
+    look.awaits_servers |= !may_know;
     const Participant* process = registry_.find_live(pb::ROLE_WORKER, member.member().name(),
                                                      Incarnation(member.member().incarnation()));
-    const bool is_needed = job.works(member) || owes_checkpoint(job, i);
-    if (!is_needed || !may_know || process == nullptr || !process->peer) continue;
-    if (!worker.delivery.is_due(member.revision(), *process->peer, now_)) continue;
+    if (!may_know || process == nullptr || !process->peer) continue;
+    if (!worker.delivery.is_due(member.revision(), *process->peer, now_)) {
+      look.again = std::min(look.again, worker.delivery.again());
+      continue;
+    }
     pb::WorkerJob& told = *send(*process->peer).mutable_worker_job();
     told = job.worker_job(i);
     told.set_silence_limit_s(kSilenceLimits * seconds(options_.heartbeat_limit));
     told.set_kept_bytes(options_.kept_bytes);
     worker.delivery.note_sent(member.revision(), *process->peer, now_ + options_.resend_interval);
+    look.again = std::min(look.again, worker.delivery.again());
     worker.notified = true;
   }
+  job.delivered = look;
 }
 
 pb::ControlMessage& Coordinator::send(PeerId to, std::uint64_t request) {
@@ -446,7 +473,7 @@ CoordinatorOutput Coordinator::take_output() {
   for (auto& [id, job] : jobs_) {
     if (!job.take_changed()) continue;
     job.count_running(now_);
-    out_.changes.jobs[id] = job.stored();
+    if (options_.is_saved) out_.changes.jobs[id] = job.stored();
   }
   if (!out_.changes.empty() || registry_.next_incarnation() != saved_incarnation_) {
     saved_incarnation_ = registry_.next_incarnation();

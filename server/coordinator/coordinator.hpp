@@ -43,6 +43,7 @@ struct CoordinatorOptions {
   Duration backup_limit = std::chrono::seconds(30);  // how far a backup may be behind
   std::uint64_t kept_bytes = 0;  // of updates that a worker keeps for backups; 0: no limit
   std::uint64_t session = 0;     // different at every start
+  bool is_saved = true;          // false: nothing restarts it, and it names no changed jobs
   pb::SchedulingConfig scheduling{};
 };
 
@@ -83,6 +84,7 @@ class Coordinator {
 
  private:
   void on_hello(PeerId from, const pb::ControlMessage& message);
+  void note_connection(const Participant& participant);
   void on_heartbeat(PeerId from, const pb::ControlMessage& message);
   void on_goodbye(PeerId from, const pb::Goodbye& goodbye);
   void on_server_reply(PeerId from, const Participant& server, const pb::ServerJobReply& reply,
@@ -136,6 +138,7 @@ class Coordinator {
   bool save_and_stop(JobRecord& job, const std::string& then);
   void forget_old_jobs();
   void deliver(JobRecord& job);
+  void deliver_to_members(JobRecord& job);
   CoordinatorOutput take_output();
 
   // What is known of the queue (coordinator_queue.cpp).

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <set>
 #include <vector>
 
 #include "common/types.hpp"
@@ -22,24 +21,11 @@ bool beyond_the_end(const JobRecord& job, std::int64_t clock) {
   return Clock(clock) >= end_clock(job.stored().definition());
 }
 
-/// Slots without an owner, because it was lost or never joined; the lowest first.
-std::vector<std::uint32_t> free_slots(const JobRecord& job) {
-  const auto& finished = job.stored().former().finished_slots();
-  std::set<std::uint32_t> taken(finished.begin(), finished.end());
-  for (const pb::StoredMember& member : job.stored().members()) {
-    if (!member.lost() || member.finished()) taken.insert(member.member().slot());
-  }
-  std::vector<std::uint32_t> free;
-  for (std::uint32_t slot = 0; slot < job.stored().slots(); ++slot) {
-    if (!taken.contains(slot)) free.push_back(slot);
-  }
-  return free;
-}
-
 /// How many workers it may take now.
 std::size_t room(const JobRecord& job) {
   const std::size_t limit = job.worker_limit();
-  return std::min(free_slots(job).size(), limit - std::min<std::size_t>(limit, job.staying()));
+  return std::min(job.roster().free_slots().size(),
+                  limit - std::min<std::size_t>(limit, job.staying()));
 }
 
 /// Those that the job may take.
@@ -88,10 +74,7 @@ void end_preparation(JobRecord& job, bool succeeded) {
 /// Starts the next change, if any. Returns whether one was started or made.
 bool begin(JobRecord& job, const IdleWorkers& idle, Notes& notes) {
   const pb::StoredJob& stored = job.stored();
-  const auto& members = stored.members();
-  if (std::any_of(members.begin(), members.end(), [](const pb::StoredMember& member) {
-        return member.lost() && member.member().leave_clock() == kNever;
-      })) {
+  if (job.roster().leaving() > 0) {
     prepare_leave(job);
     return true;
   }
@@ -127,9 +110,7 @@ void add_member(JobRecord& job, const Participant& worker, std::uint32_t slot, s
   member.set_leave_clock(kNever);
   job.add_member(member, worker.session, worker.device);
   job.choose_evaluator();
-  const auto& members = job.stored().members();
-  const auto working = std::count_if(members.begin(), members.end(),
-                                     [&](const pb::StoredMember& one) { return job.works(one); });
+  const std::uint32_t working = job.working();
   // In place of the loss that the status has reported.
   job.change().set_message(
       fmt::format("worker \"{}\" has joined from clock {} on; {} of {} workers", member.name(),
@@ -193,7 +174,7 @@ void make_mode(JobRecord& job, Notes& notes) {
 void make_join(JobRecord& job, const IdleWorkers& idle, Notes& notes) {
   const std::int64_t clock = job.stored().hold_from();
   const std::vector<const Participant*> waiting = candidates(job, idle);
-  const std::vector<std::uint32_t> slots = free_slots(job);
+  const std::vector<std::uint32_t> slots = job.roster().free_slots();
   // Workers that it was prepared for may be gone, and others may have joined.
   const std::size_t count = std::min(waiting.size(), room(job));
   const bool joins = count > 0 && !beyond_the_end(job, clock);
@@ -248,8 +229,7 @@ std::int64_t first_free_clock(const JobRecord& job) {
     if (!server.lost) known = std::max(known, server.reply.max_done());
   }
   // Where no worker trains, none runs ahead of the change: one that joins may do what is left.
-  const bool runs = std::any_of(stored.members().begin(), stored.members().end(),
-                                [&](const pb::StoredMember& member) { return job.works(member); });
+  const bool runs = job.working() > 0;
   // Until a member has sent the initial values, every one that joins brings them: those of one that
   // is lost before it sends any are missing to none.
   const bool is_unseeded = known == 0 && is_seeded(stored.definition());

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "proto/config/experiment_check.hpp"
 #include "proto/config/external_job.hpp"
@@ -21,6 +22,7 @@ constexpr std::uint64_t kQuarantineAfter = 4;  // clocks with updates that are n
 
 /// Whether a worker that must end has neither reported nor been lost.
 bool owes_report(const JobRecord& job) {
+  if (job.working() == 0) return false;
   for (int i = 0; i < job.stored().members_size(); ++i) {
     if (job.works(job.stored().members(i)) && job.workers[static_cast<std::size_t>(i)].notified) {
       return true;
@@ -97,9 +99,7 @@ std::string remarks_on(const JobRecord& job) {
 void lose_member(JobRecord& job, int index, const std::string& reason, Notes& notes) {
   pb::StoredMember& member = *job.change().mutable_members(index);
   member.set_lost(true);
-  const auto& members = job.stored().members();
-  const auto left = std::count_if(members.begin(), members.end(),
-                                  [&](const pb::StoredMember& one) { return job.works(one); });
+  const std::uint32_t left = job.working();
   job.change().set_message(
       fmt::format("{}; {} of {} workers continue", reason, left, job.stored().slots()));
   notes.push_back(fmt::format("job {}: {}", job.stored().job(), job.stored().message()));
@@ -252,7 +252,10 @@ void start_job(JobRecord& job, const Registry& registry,
 
 void note_losses(JobRecord& job, const Registry& registry, TimePoint now, CheckpointTasks& tasks,
                  Notes& notes) {
-  for (int i = 0; i < job.stored().members_size(); ++i) {
+  const std::pair checked(job.version(), registry.changes());
+  const bool is_new = job.alive_at != checked;
+  job.alive_at = checked;
+  for (int i = 0; is_new && i < job.stored().members_size(); ++i) {
     const pb::StoredMember& stored = job.stored().members(i);
     const pb::Member& member = stored.member();
     if (!job.works(stored)) continue;
@@ -338,7 +341,7 @@ void note_left(JobRecord& job, int member, const std::string& title, Notes& note
 }
 
 void note_bad_updates(JobRecord& job, TimePoint now, Notes& notes) {
-  if (job.stored().closing()) return;
+  if (job.stored().closing() || !std::exchange(job.has_new_bad_updates, false)) return;
   for (int i = 0; i < job.stored().members_size(); ++i) {
     JobRecord::Worker& worker = job.workers[static_cast<std::size_t>(i)];
     if (worker.bad_updates == worker.judged_bad_updates) continue;
@@ -361,8 +364,7 @@ void note_bad_updates(JobRecord& job, TimePoint now, Notes& notes) {
       notes.push_back(fmt::format("job {}: {}", job.stored().job(), message));
       continue;
     }
-    const auto works = [&job](const pb::StoredMember& one) { return job.works(one); };
-    if (std::ranges::count_if(job.stored().members(), works) == 1) {
+    if (job.working() == 1) {
       // What the last one sends cannot be distinguished from a training that has diverged.
       job.change().set_diverged(true);
       fail_job(job, what + ", and no other worker is left", now, notes);
@@ -431,7 +433,7 @@ void note_end(JobRecord& job, const EndLimits& limits, TimePoint now, Notes& not
   const auto any = [&members](auto&& predicate) {
     return std::any_of(members.begin(), members.end(), predicate);
   };
-  if (any([&job](const pb::StoredMember& member) { return job.works(member); })) {
+  if (job.working() > 0) {
     job.waits_for_workers.reset();
     return;
   }

@@ -91,6 +91,7 @@ void Registry::forget_lost() {
 }
 
 Participant& Registry::enter(PeerId from, const pb::Hello& hello, TimePoint now) {
+  ++changes_;
   Participant& slot = participants_[{hello.role(), hello.name()}];
   // Only the same process can use the reason why its earlier life ended.
   const std::string reason = slot.session == hello.session() ? slot.lost_reason : "";
@@ -129,6 +130,7 @@ void Registry::detach(Participant& participant) {
 }
 
 void Registry::recover(Participant participant, TimePoint now) {
+  ++changes_;
   participant.peer.reset();
   participant.joined = now;
   participant.heard = now;
@@ -147,6 +149,7 @@ Participant* Registry::hear(PeerId from, TimePoint now) {
 }
 
 void Registry::lose(Participant& participant, const std::string& reason) {
+  ++changes_;
   participant.lost = true;
   participant.lost_reason = reason;
   participant.rivals.clear();

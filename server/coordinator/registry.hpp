@@ -101,6 +101,8 @@ class Registry {
   [[nodiscard]] const Participant* find(PeerId peer) const;
 
   [[nodiscard]] std::uint64_t next_incarnation() const { return next_incarnation_; }
+  /// Rises whenever a process joins or is lost; not where one connects anew.
+  [[nodiscard]] std::uint64_t changes() const { return changes_; }
 
  private:
   using Key = std::pair<pb::Role, std::string>;
@@ -119,6 +121,7 @@ class Registry {
   const Duration heartbeat_limit_;
   const std::size_t max_participants_;
   std::uint64_t next_incarnation_;
+  std::uint64_t changes_ = 0;
   TimePoint none_silent_until_ = TimePoint::never();  // beyond the limit
   std::map<Key, Participant, KeyOrder> participants_;
   std::map<PeerId, Key> peers_;

@@ -71,6 +71,7 @@ std::uint32_t JobRecord::next_worker() const {
 }
 
 void JobRecord::forget_past(Clock version) {
+  if (roster().left() == 0 && roster().past() <= kMaxPast) return;
   std::ptrdiff_t past = 0;
   for (int i = 0; i < stored_.members_size(); ++i) {
     const pb::StoredMember& member = stored_.members(i);
@@ -96,8 +97,10 @@ void JobRecord::forget_past(Clock version) {
 }
 
 void JobRecord::revise_worker(int index) {
-  pb::StoredMember& member = *change().mutable_members(index);
+  pb::StoredMember& member = *stored_.mutable_members(index);
   member.set_revision(member.revision() + 1);
+  changed_ = true;
+  delivered.reset();
 }
 
 void JobRecord::choose_evaluator() {
@@ -132,9 +135,11 @@ void JobRecord::take_reply(int server, const pb::ServerJobReply& reply) {
       if (stored_.members(i).member().worker() != bad.worker()) continue;
       Worker& worker = workers[static_cast<std::size_t>(i)];
       worker.bad_updates = std::max(worker.bad_updates, bad.clocks());
+      has_new_bad_updates = true;
     }
   }
   if (reply.error().empty()) entry.delivery.acknowledge(reply.revision());
+  if (delivered && delivered->awaits_servers) delivered.reset();
 }
 
 void JobRecord::take_progress(int index, const pb::Progress& progress, TimePoint now) {
@@ -150,7 +155,15 @@ void JobRecord::take_progress(int index, const pb::Progress& progress, TimePoint
   // Saved at each change; it need not be saved at each heartbeat.
   *stored_.mutable_members(index)->mutable_progress() = progress;
   if (progress.finished() && progress.error().empty() && !member.finished()) {
-    change().mutable_members(index)->set_finished(true);
+    if (member.lost()) {
+      change().mutable_members(index)->set_finished(true);
+    } else {
+      // Of a thousand members each finishes once.
+      (void)roster();
+      stored_.mutable_members(index)->set_finished(true);
+      roster_->note_finished(member.leaves());
+      changed_ = true;
+    }
     // A shard that is taken over does not wait for it.
     if (stored_.replication_interval() > 0) revise();
   }
@@ -179,10 +192,7 @@ double JobRecord::records_per_second() const {
 }
 
 int JobRecord::find_member(Incarnation incarnation) const {
-  for (int i = stored_.members_size() - 1; i >= 0; --i) {
-    if (stored_.members(i).member().incarnation() == incarnation.value()) return i;
-  }
-  return -1;
+  return roster().find(incarnation);
 }
 
 int JobRecord::find_server(const std::string& name, Incarnation incarnation) const {

@@ -13,6 +13,7 @@
 #include "common/types.hpp"
 #include "proto/coordinator_state.pb.h"
 #include "server/coordinator/store/followers.hpp"
+#include "server/coordinator/store/roster.hpp"
 
 namespace taut {
 
@@ -30,6 +31,7 @@ class Delivery {
   }
   void acknowledge(std::uint64_t revision) { acknowledged_ = std::max(acknowledged_, revision); }
   [[nodiscard]] std::uint64_t acknowledged() const { return acknowledged_; }
+  [[nodiscard]] TimePoint again() const { return again_; }
   [[nodiscard]] bool was_sent() const { return sent_ > 0; }
 
  private:
@@ -85,12 +87,28 @@ class JobRecord {
   /// For changes, which are saved before anything is sent.
   [[nodiscard]] pb::StoredJob& change() {
     changed_ = true;
+    ++version_;
+    roster_.reset();
     return stored_;
   }
+  /// Rises with each change, but for those of revisions and where a member has finished.
+  [[nodiscard]] std::uint64_t version() const { return version_; }
   [[nodiscard]] bool take_changed() { return std::exchange(changed_, false); }
+
+  /// What the delivery to its members depends on, as it was when they were last looked at.
+  struct LookAtMembers {
+    std::uint64_t version = 0;    // of the record
+    std::uint64_t lives = 0;      // of the registry
+    bool awaits_servers = false;  // some member is told nothing until they have a revision
+    TimePoint again;              // when the first of them is sent its state again
+  };
 
   std::vector<Server> servers;
   std::vector<Worker> workers;
+  std::optional<LookAtMembers> delivered;  // nothing: they are to be looked at
+  /// Versions of the record and the registry at which all members that work were found alive.
+  std::optional<std::pair<std::uint64_t, std::uint64_t>> alive_at;
+  bool has_new_bad_updates = false;  // since note_bad_updates()
   std::vector<GivenUp> given_up;
   /// Of parts that a server is to remove, by its name and their folder.
   std::map<std::pair<std::string, std::string>, Removal> removals;
@@ -122,22 +140,19 @@ class JobRecord {
   }
   /// Members that have left as finished.
   [[nodiscard]] bool has_finished_members() const {
-    return !stored_.former().finished_slots().empty() ||
-           std::ranges::any_of(stored_.members(), &pb::StoredMember::finished);
+    return !stored_.former().finished_slots().empty() || roster().finished() > 0;
   }
 
-  /// How many members work.
-  [[nodiscard]] std::uint32_t working() const {
-    return static_cast<std::uint32_t>(std::ranges::count_if(
-        stored_.members(), [this](const pb::StoredMember& member) { return works(member); }));
+  /// What follows from its members. Valid until the next change.
+  [[nodiscard]] const Roster& roster() const {
+    if (!roster_) roster_.emplace(stored_);
+    return *roster_;
   }
+  /// How many members work.
+  [[nodiscard]] std::uint32_t working() const { return roster().working(); }
 
   /// How many members work and are not to leave.
-  [[nodiscard]] std::uint32_t staying() const {
-    return static_cast<std::uint32_t>(std::ranges::count_if(
-        stored_.members(),
-        [this](const pb::StoredMember& member) { return works(member) && !member.leaves(); }));
-  }
+  [[nodiscard]] std::uint32_t staying() const { return roster().staying(); }
   /// How many members it may have.
   [[nodiscard]] std::uint32_t worker_limit() const {
     return stored_.worker_limit() > 0 ? stored_.worker_limit() : stored_.slots();
@@ -156,7 +171,10 @@ class JobRecord {
   /// The number of the next member. Numbers are never given twice.
   [[nodiscard]] std::uint32_t next_worker() const;
   /// A new desired state for every server.
-  void revise() { change().set_revision(stored_.revision() + 1); }
+  void revise() {
+    changed_ = true;
+    stored_.set_revision(stored_.revision() + 1);
+  }
   /// A new desired state for one worker.
   void revise_worker(int index);
   /// Assigns the test phase to another worker if the one that runs it was lost.
@@ -191,7 +209,9 @@ class JobRecord {
 
  private:
   pb::StoredJob stored_;
-  std::optional<TrainedSpan> former_;  // of members that the record no longer has
+  std::optional<TrainedSpan> former_;     // of members that the record no longer has
+  mutable std::optional<Roster> roster_;  // nothing: it is to be made anew
+  std::uint64_t version_ = 0;
   bool changed_ = true;
   TimePoint counted_to_;  // the record has the running time until then
   TimePoint closing_since_;

@@ -1,5 +1,8 @@
 #include "common/ssp/slice_clock.hpp"
 
+#include <algorithm>
+#include <random>
+
 #include "tests/support/catch.hpp"
 
 using namespace taut;
@@ -163,4 +166,62 @@ TEST_CASE("where members push at the end of an interval, that is the clock expec
   // The job's last clock ends a shorter interval.
   CHECK(clock.judge(WorkerId(0), Clock(9)) == PushVerdict::kAccept);
   CHECK(clock.judge(WorkerId(0), Clock(11)) == PushVerdict::kAhead);
+}
+
+TEST_CASE("V is the slowest member's clock whatever they push, join and leave", "[clock]") {
+  const auto seed = GENERATE(range(1U, 21U));
+  CAPTURE(seed);
+  std::mt19937 random(seed);
+  std::vector<Member> all = {member(0), member(1), member(2)};
+  SliceClock clock;
+  clock.update(members(all));
+  for (int step = 0; step < 200; ++step) {
+    CAPTURE(step);
+    Member& one = all[random() % all.size()];
+    const Clock done = clock.done(one.worker);
+    const auto number = static_cast<std::uint32_t>(all.size());
+    if (random() % 20 == 0 && one.leave == Clock::never()) {
+      one.leave = done;
+      clock.update(members(all));
+    } else if (random() % 20 == 1 && number < 8) {
+      all.push_back(member(number, clock.version().value() + 2));
+      clock.update(members(all));
+    } else if (done < one.leave) {
+      clock.accept(one.worker, done);
+    }
+    Clock lowest = Clock::never();
+    WorkerId slowest;
+    for (const Member& each : all) {
+      const Clock next = clock.done(each.worker);
+      if (next >= each.leave || next >= lowest) continue;
+      lowest = next;
+      slowest = each.worker;
+    }
+    if (lowest == Clock::never()) break;
+    CHECK(clock.version() == lowest);
+    CHECK(clock.holds_back(WorkerId(0), Clock(0)) == slowest);
+  }
+}
+
+TEST_CASE("members are counted at a clock as a look at each of them counts", "[membership]") {
+  const auto seed = GENERATE(range(1U, 21U));
+  CAPTURE(seed);
+  std::mt19937 random(seed);
+  std::vector<Member> all;
+  for (std::uint32_t worker = 0; worker < 12; ++worker) {
+    all.push_back(member(worker, random() % 6));
+    // Some leave before they join, and take part in nothing.
+    if (random() % 2 == 0) all.back().leave = Clock(random() % 8);
+  }
+  const Membership whole = members(all);
+  const Membership changed = whole.with_leaves({{WorkerId(3), Clock(2)}, {WorkerId(5), Clock(4)}});
+  CHECK(members({member(0), member(1, 3)}).any_leaves() == false);
+  for (const Membership* one : {&whole, &changed}) {
+    CHECK(one->any_leaves());
+    for (std::int64_t clock = 0; clock < 10; ++clock) {
+      const auto count = std::ranges::count_if(
+          one->members(), [&](const Member& each) { return each.takes_part_at(Clock(clock)); });
+      CHECK(one->count_at(Clock(clock)) == static_cast<std::size_t>(count));
+    }
+  }
 }
