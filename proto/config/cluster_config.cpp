@@ -85,7 +85,7 @@ Result<void> check_quotas(const std::string& file, const pb::SchedulingConfig& s
       return invalid(fmt::format("{}: {} {} limits nothing; give workers, jobs or both, at least 1",
                                  file, kField, whose));
     }
-    // No name is empty for the one without a user.
+    // The one without a user has the empty key, which no user has.
     if (!users.insert(quota.has_user() ? "user " + quota.user() : "").second) {
       return invalid(fmt::format("{}: {} {} occurs twice; remove one", file, kField, whose));
     }

@@ -96,7 +96,7 @@ class Queue(ServersTest):
 
     def workers_of(self, job):
         return [one["name"] for one in self.running(job)["workers"]
-                if one["state"] == "PROCESS_RUNNING"]
+                if one["state"] == "running"]
 
     def wait_for_workers(self, job, count, seconds=30):
         wait_until(lambda: len(self.workers_of(job)) == count, seconds,
@@ -114,7 +114,7 @@ class Queue(ServersTest):
         lines = self.ask("queue").stdout
         self.assertRegex(lines, rf" {low} +tiny +owner +running +0 +1 of 3 +worker\d")
         self.assertRegex(lines, rf" {high} +tiny +owner +running +1 +2 +worker\d, worker\d")
-        log = self.ask("logs", low, "coordinator").stdout
+        log = "\n".join(line["text"] for line in self.status()["log"])
         self.assertIn("shrinks to 1 worker for a job of higher priority", log)
         clock = max(int(w["progress"]["clock"]) for w in self.running(low)["workers"])
         self.ask("stop", high, "--discard")
