@@ -101,6 +101,22 @@ TEST_CASE("each element type that updates may have is known", "[library]") {
   CHECK(element_of(dlpack::kBfloat, 16) == TAUTLINE_BFLOAT16);
 }
 
+TEST_CASE("a device's tensor is taken where one is asked for, and no other", "[library]") {
+  Foreign foreign({2});
+  const auto take = [&](dlpack::Device device) {
+    foreign.plain.tensor.device = device;
+    return GivenTensor::take(&foreign.plain, false, "the tensor", GivenTensor::Place::kCuda);
+  };
+  for (const auto type : {dlpack::kCuda, dlpack::kCudaManaged}) {
+    REQUIRE(take({type, 3}).has_value());
+    CHECK(take({type, 3}).value().device() == 3);
+  }
+  CHECK(take({dlpack::kCpu, 0}).error().message ==
+        "the tensor is in the host's memory, not on a CUDA device");
+  CHECK(take({dlpack::kRocm, 1}).error().message ==
+        "the tensor is on ROCm device 1, not on a CUDA device");
+}
+
 TEST_CASE("a tensor that cannot be taken is refused, and stays its owner's", "[library]") {
   CHECK(error_of([](Foreign& one) {
           one.strides = {1, 2};
@@ -110,7 +126,9 @@ TEST_CASE("a tensor that cannot be taken is refused, and stays its owner's", "[l
         "contiguous copy");
   CHECK(error_of([](Foreign& one) {
           one.plain.tensor.device = {dlpack::kCuda, 1};
-        }) == "the tensor is on CUDA device 1; give a copy in the host's memory");
+        }) ==
+        "the tensor is on CUDA device 1; use the call for a device's tensors, which takes its "
+        "stream, or give a copy in the host's memory");
   CHECK(error_of([](Foreign& one) {
           one.plain.tensor.element = {dlpack::kInt, 64, 1};
         }) == "the tensor has element type int64; convert it to float32");
@@ -152,7 +170,7 @@ TEST_CASE("values are given as a tensor that keeps their owner", "[library]") {
   for (const bool versioned : {false, true}) {
     auto owner = std::make_shared<int>(0);
     const std::weak_ptr<int> kept = owner;
-    void* const made = make_tensor(values, {2, 3}, std::move(owner), versioned);
+    void* const made = make_tensor(values.data(), {2, 3}, std::move(owner), versioned);
     {
       auto taken = GivenTensor::take(made, versioned, "it");
       REQUIRE(taken.has_value());
