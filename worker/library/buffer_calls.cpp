@@ -3,7 +3,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <functional>
 #include <string>
 #include <utility>
 
@@ -14,15 +13,6 @@
 
 using namespace taut;           // NOLINT(google-build-using-namespace): what follows is C
 using namespace taut::library;  // NOLINT(google-build-using-namespace)
-
-namespace {
-
-std::function<void()> release_of(const tautline_buffer& buffer) {
-  if (buffer.release == nullptr) return {};
-  return [release = buffer.release, context = buffer.context] { release(context); };
-}
-
-}  // namespace
 
 tautline_code tautline_add_buffer(tautline_member* member, const char* name, const int64_t* shape,
                                   size_t dimensions, tautline_kind kind,

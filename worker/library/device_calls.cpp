@@ -30,11 +30,6 @@ DeviceTables::Memory memory_of(const tautline_device_buffer& buffer) {
   return {buffer.data, buffer.count, buffer.device, buffer.stream};
 }
 
-std::function<void()> release_of(const tautline_device_buffer& buffer) {
-  if (buffer.release == nullptr) return {};
-  return [release = buffer.release, context = buffer.context] { release(context); };
-}
-
 Result<std::uint32_t> add(tautline_member& member, const NewTable& table,
                           const DeviceTables::Memory& values, std::shared_ptr<void> owner) {
   TAUT_TRY(const TableKind kind, kind_of(table));

@@ -37,4 +37,11 @@ class LentMemory {
   std::shared_ptr<std::byte> memory_;
 };
 
+/// What a tautline_buffer or a tautline_device_buffer names as its release.
+template <class Lent>
+[[nodiscard]] std::function<void()> release_of(const Lent& buffer) {
+  if (buffer.release == nullptr) return {};
+  return [release = buffer.release, context = buffer.context] { release(context); };
+}
+
 }  // namespace taut::library

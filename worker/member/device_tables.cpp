@@ -9,6 +9,7 @@
 
 #include "common/ssp/table_shape.hpp"
 #include "common/time.hpp"
+#include "worker/member/rest_of_wait.hpp"
 
 namespace taut {
 namespace {
@@ -16,6 +17,14 @@ namespace {
 // Between two looks at a device, from the first to the longest.
 constexpr std::chrono::microseconds kFirstPause{20};
 constexpr std::chrono::microseconds kLongestPause{500};
+
+/// what  of the table the memory is, for messages
+Result<void> check_memory(const ProgramDevice& device, const void* address, const char* what,
+                          const std::string& table) {
+  const auto checked = device.check_memory(address);
+  if (checked || checked.error().code != ErrorCode::kInvalid) return checked;
+  return invalid(fmt::format("{} of table \"{}\" {}", what, table, checked.error().message));
+}
 
 }  // namespace
 
@@ -42,10 +51,7 @@ Result<TableId> DeviceTables::add(const std::string& name, std::vector<std::int6
                                count.value(), values.count));
   }
   TAUT_TRY(ProgramDevice* const on, device(values.device));
-  if (const auto checked = on->check_memory(values.data); !checked) {
-    if (checked.error().code != ErrorCode::kInvalid) return checked.error();
-    return invalid(fmt::format("the memory of table \"{}\" {}", name, checked.error().message));
-  }
+  TAUT_TRY(check_memory(*on, values.data, "the memory", name));
   const Bytes bytes(values.count * sizeof(float));
   Table table;
   table.name = name;
@@ -70,6 +76,7 @@ Result<TableId> DeviceTables::add(const std::string& name, std::vector<std::int6
 
 Result<bool> DeviceTables::open(Duration at_most) {
   if (is_open_) return true;
+  const TimePoint begin = steady_now();
   TAUT_TRY(const bool copied, wait_for(at_most, [&]() -> Result<bool> {
              for (auto& [id, table] : tables_) {
                TAUT_TRY(const bool done, table.values_copy->is_done());
@@ -78,7 +85,7 @@ Result<bool> DeviceTables::open(Duration at_most) {
              return true;
            }));
   if (!copied) return false;
-  TAUT_TRY(const bool opened, member_.open(at_most));
+  TAUT_TRY(const bool opened, member_.open(rest_of(at_most, begin)));
   if (!opened) return false;
   for (auto& [id, table] : tables_) {
     TAUT_TRY(copy_values(table));
@@ -96,11 +103,7 @@ Result<void> DeviceTables::push(TableId id, Update update) {
   }
   TAUT_TRY(member_.check_push(id, update.memory.count));
   TAUT_TRY(ProgramDevice* const on, device(table.values.device));
-  if (const auto checked = on->check_memory(update.memory.data); !checked) {
-    if (checked.error().code != ErrorCode::kInvalid) return checked.error();
-    return invalid(
-        fmt::format("the update of table \"{}\" {}", table.name, checked.error().message));
-  }
+  TAUT_TRY(check_memory(*on, update.memory.data, "the update", table.name));
   const std::size_t bytes = update.memory.count * update.element_bytes;
   if (bytes > table.update.size().value()) {  // elements wider than the values
     TAUT_TRY(table.update, on->allocate_pinned(Bytes(bytes)));
@@ -143,10 +146,7 @@ Result<std::optional<ReadResult>> DeviceTables::pull(TableId id, Duration at_mos
   const TimePoint begin = steady_now();
   TAUT_TRY(const bool sent, wait_for(at_most, [&] { return send_copied(); }));
   if (!sent) return std::optional<ReadResult>();
-  const Duration rest = at_most == Duration::max()
-                            ? at_most
-                            : std::max(at_most - (steady_now() - begin), Duration(1));
-  TAUT_TRY(auto read, member_.pull(id, rest));
+  TAUT_TRY(auto read, member_.pull(id, rest_of(at_most, begin)));
   if (read && has(id)) {
     Table& table = tables_.at(id);
     table.is_pushed = false;

@@ -18,18 +18,13 @@
 #include "proto/config/settle_compression.hpp"
 #include "proto/config/settle_policies.hpp"
 #include "worker/member/named_tables.hpp"
+#include "worker/member/rest_of_wait.hpp"
 
 namespace taut {
 namespace {
 
 constexpr Duration kSilence{60'000'000};    // where the coordinator names none
 constexpr Duration kLeaveWait{15'000'000};  // for the coordinator to confirm
-
-/// What is left of a wait in steps.
-Duration rest_of(Duration at_most, TimePoint begin) {
-  return at_most == Duration::max() ? at_most
-                                    : std::max(at_most - (steady_now() - begin), Duration(1));
-}
 
 }  // namespace
 
