@@ -21,7 +21,7 @@ constexpr std::chrono::microseconds kLongestPause{500};
 /// what  of the table the memory is, for messages
 Result<void> check_memory(const ProgramDevice& device, const void* address, const char* what,
                           const std::string& table) {
-  const auto checked = device.check_memory(address);
+  auto checked = device.check_memory(address);
   if (checked || checked.error().code != ErrorCode::kInvalid) return checked;
   return invalid(fmt::format("{} of table \"{}\" {}", what, table, checked.error().message));
 }
