@@ -336,10 +336,10 @@ std::optional<Broken> SliceOracle::check_follow(const Event& item, std::span<con
     return broken("follow", fmt::format("values of V = {} are said to be of versions up to {}",
                                         version, item.done.value()));
   }
-  const bool known = same_bits(values, values_) ||
-                     std::ranges::any_of(earlier_, [&](const Earlier& before) {
-                       return same_bits(values, before.values);
-                     });
+  const bool known =
+      same_bits(values, values_) || std::ranges::any_of(earlier_, [&](const Earlier& before) {
+        return same_bits(values, before.values);
+      });
   return known ? std::nullopt : std::optional(broken("bits", "a follower gets other values"));
 }
 

@@ -30,7 +30,7 @@ namespace taut::server {
 struct Answer {
   Reader reader;
   Clock version;
-  Clock done;  // of the reader; for a follower, the last version of the values
+  Clock done;    // of the reader; for a follower, the last version of the values
   Frame values;  // [count] encoded as below; shared by readers until the slice is written again
   bool follows = false;       // a follower's; without values: V has passed its version
   math::Encoding encoding{};  // of the values: the job's for members, float32 for all others

@@ -162,7 +162,7 @@ class Client {
   struct Traffic {
     std::uint64_t pushed = 0;  // as they were encoded
     std::uint64_t read = 0;
-    std::uint64_t saved = 0;  // that the pushed ones would have had in addition as float32
+    std::uint64_t saved = 0;       // that the pushed ones would have had in addition as float32
     std::uint64_t read_saved = 0;  // that those read would have had in addition
   };
   [[nodiscard]] Traffic traffic() const;

@@ -66,7 +66,7 @@ class ClientDriver {
   [[nodiscard]] BufferPool& pool() { return *pool_; }
   [[nodiscard]] UpdateEncoder& encoder() { return encoder_; }
   [[nodiscard]] bool shares_memory() const { return shares_memory_; }
-  [[nodiscard]] Client::Traffic traffic() const { 
+  [[nodiscard]] Client::Traffic traffic() const {
     return {pushed_, received_, saved_, received_saved_};
   }
 

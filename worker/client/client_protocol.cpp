@@ -335,8 +335,7 @@ void ClientProtocol::receive_value(SliceLink& slice, const DataItem& item) {
     fail(ErrorCode::kMismatch,
          fmt::format("table {} slice {}: {} bytes of {} arrived, {} of {} were expected",
                      item.table.value(), item.slice.value(), item.payload.size(),
-                     math::to_string(item.encoding.codec), bytes,
-                     math::to_string(expected.codec)));
+                     math::to_string(item.encoding.codec), bytes, math::to_string(expected.codec)));
     return;
   }
   if (expected != math::Encoding()) {

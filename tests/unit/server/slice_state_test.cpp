@@ -260,8 +260,7 @@ TEST_CASE("members read values as the job's compression says, encoded once for e
     OneSlice one(std::move(maker));
     for (std::int64_t clock = 0; clock < 3; ++clock) {
       // In BSP there is one application a clock.
-      const math::Encoding encoding =
-          one.view->compression.of_pull(test::make_table(0, {kCount}));
+      const math::Encoding encoding = one.view->compression.of_pull(test::make_table(0, {kCount}));
       std::vector<std::byte> expected(math::encoded_bytes(encoding, kCount));
       math::encode(encoding, one.values(),
                    math::draw_of(42, static_cast<std::uint64_t>(clock), 65535, 0, 0),
