@@ -204,6 +204,31 @@ std::optional<pb::ControlMessage> refuse(const pb::ControlMessage& message,
   }
 }
 
+std::string misuse_of(const TokenScope& scope, const DataMessage& message,
+                      const std::optional<JobHere>& here) {
+  const Right right = right_of(message);
+  const bool is_hello = std::holds_alternative<pb::DataHello>(message.body);
+  if (right == Right::kServe) {
+    return scope.use == TokenUse::kServe ? "" : "it is no server's";
+  }
+  if (scope.use == TokenUse::kCheck) {
+    return is_hello && message.job == JobId() ? "" : "it is for hellos of a check alone";
+  }
+  const bool is_of_job = scope.use == TokenUse::kRead || scope.use == TokenUse::kTrain;
+  if (!is_of_job || message.job != scope.job) return "it is for another job";
+  if (here && here->submission != scope.submission) {
+    return "it is for an earlier job of that number";
+  }
+  if (scope.use == TokenUse::kTrain) {
+    if (message.worker != scope.worker) return "it is another member's";
+    if (message.incarnation != scope.incarnation) return "it is of another life of that member";
+    return !here || here->has_sender ? "" : "its member is none of the job any more, or not yet";
+  }
+  // What a reader confirms is bound to its name.
+  const bool reads = right == Right::kRead || std::holds_alternative<pb::Confirm>(message.body);
+  return reads ? "" : "it is a reader's";
+}
+
 std::string refusal_of(const Identity* sender, const DataMessage& message,
                        const std::string& worker) {
   if (sender == nullptr) return {};

@@ -17,6 +17,7 @@ Result<std::shared_ptr<const JobView>> make_job_view(const pb::ServerJob& job) {
   view->finished = job.finished();
   // The message that a job is over contains nothing else.
   if (view->finished) return std::shared_ptr<const JobView>(std::move(view));
+  view->submission = job.submission();
   view->hash = job_hash(job.definition());
   view->seed = job.definition().seed();
   TAUT_TRY(view->rule, to_shard_rule(job.definition()));

@@ -37,6 +37,7 @@ struct ShardPlace {
 struct JobView {
   JobId job;
   std::uint64_t revision = 0;
+  std::uint64_t submission = 0;  // its token
   std::string hash;
   std::uint64_t seed = 0;
   math::UpdateRule rule;

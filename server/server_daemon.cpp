@@ -70,6 +70,7 @@ Result<void> ServerDaemon::join_coordinator() {
   identity.name = config_.server().name();
   identity.session = new_session();
   identity.shard_addresses = shard_addresses();
+  identity.data_security = data_security(config_);
   if (table_memory_) identity.table_limit_bytes = table_memory_->limit().value();
   ControlTimings timings;
   timings.heartbeat_interval = from_seconds(config_.heartbeat_interval_s());
@@ -120,10 +121,12 @@ Result<void> ServerDaemon::start_coordinator() {
   thread.leadership = std::move(leadership);
   thread.coordinator = coordinator_options(settings);
   thread.coordinator.session = new_session();
+  thread.coordinator.data_security = data_security(config_);
   thread.run_folder = settings.run_folder();
   thread.make_part_client = [this] {
-    return std::make_unique<PartClient>(context_.make_endpoint());
+    return std::make_unique<PartClient>(context_.make_data_endpoint());
   };
+  thread.tokens = context_.tokens();
   auto started = CoordinatorThread::start(context_.make_endpoint(), std::move(store), thread);
   if (!started && started.error().code == ErrorCode::kExists) {
     return with_setting(started.error(), "coordinator_address");
@@ -150,7 +153,7 @@ void ServerDaemon::start_checkpoints() {
     }
     if (link_) link_->wake();
   };
-  part_client_ = std::make_unique<PartClient>(context_.make_endpoint());
+  part_client_ = std::make_unique<PartClient>(context_.make_data_endpoint());
   const PartDisks disks{config_.server().name(), &part_store_, part_client_.get()};
   checkpoints_ =
       std::make_unique<CheckpointThread>(config_.server().shards(), on_part, on_loaded, disks);
@@ -345,7 +348,7 @@ Result<void> ServerDaemon::handle(const ControlEvent& event) {
   } else if (const auto* recorded = std::get_if<Recorded>(&event)) {
     records_.take(recorded->marks);
   } else if (const auto* check = std::get_if<Check>(&event)) {
-    examiner_->begin(check->check);
+    examiner_->begin(check->check, check->secret);
   } else if (std::holds_alternative<Leave>(event)) {
     log::info("drained by request: its shards go to other servers");
   } else if (std::holds_alternative<Drained>(event)) {

@@ -12,6 +12,7 @@
 #include "common/net/zmq_endpoint.hpp"
 #include "common/result.hpp"
 #include "proto/cluster.pb.h"
+#include "proto/config/cluster_security.hpp"
 #include "proto/node_check/node_examiner.hpp"
 #include "proto/session/control_link.hpp"
 #include "proto/session/record_sender.hpp"
@@ -58,7 +59,7 @@ class ServerDaemon {
  private:
   ServerDaemon(const pb::ClusterConfig& config, Security security)
       : config_(config),
-        context_(std::move(security)),
+        context_(std::move(security), io_threads(config)),
         part_store_(config.server().part_folder(), config.server().name()),
         jobs_(config.server().shards()),
         records_(config.log().file()) {}

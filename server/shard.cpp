@@ -140,6 +140,15 @@ std::string Shard::refusal_of_sender(const DataMessage& message, const Identity*
   return taut::refusal_of(sender, message, name == names.end() ? std::string() : name->second);
 }
 
+std::string Shard::misuse_of(const TokenScope& scope, const DataMessage& message) const {
+  const auto job = jobs_.find(message.job);
+  if (job == jobs_.end()) return taut::misuse_of(scope, message, std::nullopt);
+  const Member* member = job->second.view->membership.find(message.worker);
+  const bool has_sender =
+      member != nullptr && !member->fenced && member->incarnation == message.incarnation;
+  return taut::misuse_of(scope, message, JobHere{job->second.view->submission, has_sender});
+}
+
 bool Shard::serves(const JobState& job, ShardId shard, std::uint64_t term) {
   const auto served = job.served.find(shard);
   return served != job.served.end() && served->second == term;

@@ -81,6 +81,10 @@ class Shard {
   [[nodiscard]] std::vector<Outgoing> handle(PeerId from, DataMessage message, TimePoint now,
                                              const Identity* sender = nullptr);
 
+  /// Why the secret that a message came with is not for it; empty: it is. A message that it is not
+  /// for is to be dropped.
+  [[nodiscard]] std::string misuse_of(const TokenScope& scope, const DataMessage& message) const;
+
   /// Takes over a newer view of a job; an older one is ignored. Reads that it satisfies are
   /// returned as messages.
   /// begin  with the first view of a resumed job: what its slices start from

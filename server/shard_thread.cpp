@@ -61,7 +61,7 @@ Result<std::unique_ptr<ShardThread>> ShardThread::start(ZmqContext& context,
                                                         OnReport on_report) {
   EndpointLimits limits;
   limits.unread = Bytes(std::numeric_limits<std::uint64_t>::max());  // may_send() limits it
-  auto endpoint = context.make_endpoint(limits);
+  auto endpoint = context.make_data_endpoint(limits);
   TAUT_TRY(std::string bound, endpoint->bind(address));
   std::shared_ptr<SharedArena> arena;
   if (options.shared_memory) {
@@ -123,6 +123,7 @@ pb::ShardLoad ShardThread::load() const {
   load.set_dropped_updates(load_.dropped_updates);
   load.set_dynamic_job(load_.dynamic_job);
   load.set_dynamic_slack(load_.dynamic_slack);
+  load.set_unproven_messages(load_.unproven);
   load.set_address(address_);
   const std::scoped_lock lock(positions_mutex_);
   if (!positions_) return load;
@@ -162,6 +163,7 @@ void ShardThread::run() {
       shard_.yield_spares();
       hand_captures_out();
     }
+    note(load_.unproven, misused_ + endpoint_->unadmitted());
     send(shard_.take_images(steady_now()));
     report_changes();
     shared_.sweep(steady_now());
@@ -221,6 +223,18 @@ bool ShardThread::take_part_request(const Incoming& incoming, DataMessage& messa
   return true;
 }
 
+bool ShardThread::is_misuse(const Incoming& incoming, const DataMessage& message) {
+  if (!incoming.scope) return false;
+  const std::string reason = shard_.misuse_of(*incoming.scope, message);
+  if (reason.empty()) return false;
+  // The 1st, 2nd, 4th, 8th ...: a peer cannot fill the log.
+  if (std::has_single_bit(++misused_)) {
+    log::warn("dropped a message at {} with the secret of \"{}\" ({} so far): {}", address_,
+              incoming.sender->name, misused_, reason);
+  }
+  return true;
+}
+
 void ShardThread::receive(const Incoming& incoming) {
   shared_.collect();
   auto message = [&] {
@@ -235,6 +249,7 @@ void ShardThread::receive(const Incoming& incoming) {
     }
     return;
   }
+  if (is_misuse(incoming, message.value())) return;
   if (take_part_request(incoming, message.value())) return;
   count(load_.bytes_in, payload_bytes(message.value()));
   shared_.hear(incoming.from, message.value());

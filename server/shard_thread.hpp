@@ -77,6 +77,8 @@ class ShardThread {
   void obey(const Command& command);
   void hand_captures_out();
   void receive(const Incoming& incoming);
+  /// Whether a message came with a secret that is not for it; says so in the log.
+  [[nodiscard]] bool is_misuse(const Incoming& incoming, const DataMessage& message);
   /// Passes a request about parts to its handler. Returns whether the message was one.
   bool take_part_request(const Incoming& incoming, DataMessage& message);
   void send(std::vector<Outgoing> messages);
@@ -93,6 +95,7 @@ class ShardThread {
     std::atomic<std::uint64_t> bytes_out = 0;
     std::atomic<std::uint64_t> busy_us = 0;
     std::atomic<std::uint64_t> dropped_updates = 0;
+    std::atomic<std::uint64_t> unproven = 0;  // messages
     std::atomic<std::uint64_t> postponed_updates = 0;
     std::atomic<std::uint64_t> parked_reads = 0;
     std::atomic<std::uint64_t> held_updates = 0;
@@ -116,7 +119,8 @@ class ShardThread {
   std::optional<JobPositions> positions_;
   std::atomic<bool> stopping_ = false;
   std::uint64_t undecodable_ = 0;
-  std::uint64_t unread_ = 0;  // answers that were dropped, as the peer does not read
+  std::uint64_t misused_ = 0;  // messages whose secret was not for them
+  std::uint64_t unread_ = 0;   // answers that were dropped, as the peer does not read
   std::thread thread_;
 };
 

@@ -18,6 +18,7 @@
 #include "proto/config/job_state.hpp"
 #include "proto/config/settle_compression.hpp"
 #include "proto/config/settle_policies.hpp"
+#include "proto/session/data_secret.hpp"
 #include "worker/cache/averaging_cache.hpp"
 #include "worker/cache/replicated_cache.hpp"
 #include "worker/cache/served_cache.hpp"
@@ -84,6 +85,7 @@ Duration silence_limit(const pb::WorkerJob& job) {
 std::unique_ptr<Endpoint> open_endpoint(RunPlace& place, const pb::WorkerJob& job,
                                         const pb::WorkerConfig& settings) {
   auto endpoint = place.make_endpoint();
+  endpoint->use_token(to_token(job.secret()));
   const LinkFaults faults = link_faults(job.definition(), settings);
   if (faults.none()) return endpoint;
   const std::uint64_t seed = job.definition().seed() * 1024 + job.slot();

@@ -41,6 +41,7 @@ Result<std::unique_ptr<WorkerDaemon>> WorkerDaemon::start(const pb::ClusterConfi
   identity.session = (std::uint64_t{source()} << 32U) | source();
   identity.device = description_of(daemon->devices_);
   identity.host = host_name();
+  identity.data_security = data_security(config);
   identity.memory_is_own = settings.memory() > 0;
   identity.memory_bytes = identity.memory_is_own ? settings.memory() : machine_memory().value();
   identity.devices = static_cast<std::uint32_t>(std::ranges::count_if(
@@ -192,7 +193,7 @@ Result<void> WorkerDaemon::handle(const ControlEvent& event) {
   } else if (const auto* recorded = std::get_if<Recorded>(&event)) {
     records_.take(recorded->marks);
   } else if (const auto* check = std::get_if<Check>(&event)) {
-    examiner_->begin(check->check);
+    examiner_->begin(check->check, check->secret);
   } else if (std::holds_alternative<Leave>(event)) {
     log::info("drained by request: leaving at the end of a clock");
     leave();

@@ -13,6 +13,7 @@
 #include "common/recent_rate.hpp"
 #include "common/result.hpp"
 #include "proto/cluster.pb.h"
+#include "proto/config/cluster_security.hpp"
 #include "proto/node_check/node_examiner.hpp"
 #include "proto/session/control_link.hpp"
 #include "proto/session/record_sender.hpp"
@@ -71,7 +72,9 @@ class WorkerDaemon {
   };
 
   WorkerDaemon(const pb::ClusterConfig& config, Security security)
-      : config_(config), context_(std::move(security)), records_(config.log().file()) {}
+      : config_(config),
+        context_(std::move(security), io_threads(config)),
+        records_(config.log().file()) {}
   [[nodiscard]] Result<bool> step();
   [[nodiscard]] Result<void> handle(const ControlEvent& event);
   void take_job(const pb::WorkerJob& job);

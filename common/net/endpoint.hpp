@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "common/net/data_token.hpp"
 #include "common/net/message.hpp"
 #include "common/net/security.hpp"
 #include "common/result.hpp"
@@ -22,6 +23,8 @@ struct Incoming {
   /// The sender, as its key proved and the admission confirmed when the message was received;
   /// nullptr: the endpoint has no keys. A PeerId has one sender for its whole life.
   std::shared_ptr<const Identity> sender = nullptr;
+  /// What the secret of the message is bound to; nullptr: the connection is one without secrets.
+  std::shared_ptr<const TokenScope> scope = nullptr;
 };
 
 /// Why no connection to a peer is made, as far as keys decide.
@@ -46,6 +49,12 @@ class Endpoint {
  public:
   virtual ~Endpoint() = default;
 
+  /// From now on this side listens and connects on the plain data plane of a cluster with keys: no
+  /// connection is encrypted, each message starts with a secret, which is left out of Incoming, and
+  /// a message without the right one is dropped. nullopt: as the keys say again.
+  /// own   what is sent to those that this side connects to; to listen takes the cluster's secret
+  virtual void use_token(const std::optional<DataToken>& /*own*/) {}
+
   /// Listens on "host:port"; port 0 lets the system choose. Returns the address as bound.
   /// Errors: exists (the port is in use), invalid (no such interface).
   [[nodiscard]] virtual Result<std::string> bind(const std::string& address) = 0;
@@ -64,6 +73,12 @@ class Endpoint {
   /// Bytes that are queued for a peer that has connected to this side, and not on the wire yet; a
   /// quarter of what is queued for all peers with its key, where that is more.
   [[nodiscard]] virtual std::uint64_t unread(PeerId /*peer*/) const { return 0; }
+
+  /// The public key of a peer that has connected to this side; empty: no keys, or no such peer.
+  [[nodiscard]] virtual std::string key_of(PeerId /*peer*/) const { return {}; }
+
+  /// Messages that were dropped, as their key or their secret is not admitted.
+  [[nodiscard]] virtual std::uint64_t unadmitted() const { return 0; }
 
   /// Why a peer that was connected to does not accept this side; nothing while no reason is known.
   [[nodiscard]] virtual std::optional<Refusal> refusal(PeerId /*peer*/) const {

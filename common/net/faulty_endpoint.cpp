@@ -30,7 +30,8 @@ void FaultyEndpoint::hold(std::deque<Delayed>& queue, Incoming message) {
   std::uniform_int_distribution<Duration::rep> jitter(0, faults_.jitter.count());
   TimePoint due = now_() + faults_.delay + Duration(jitter(random_));
   if (!queue.empty()) due = std::max(due, queue.back().due);
-  queue.push_back({due, message.from, std::move(message.message), std::move(message.sender)});
+  queue.push_back({due, message.from, std::move(message.message), std::move(message.sender),
+                   std::move(message.scope)});
 }
 
 void FaultyEndpoint::disconnect(PeerId peer) {
@@ -78,7 +79,8 @@ std::optional<Incoming> FaultyEndpoint::receive(Duration wait) {
     const TimePoint now = now_();
     if (!incoming_.empty() && incoming_.front().due <= now) {
       Delayed& first = incoming_.front();
-      Incoming due{first.peer, std::move(first.message), std::move(first.sender)};
+      Incoming due{first.peer, std::move(first.message), std::move(first.sender),
+                   std::move(first.scope)};
       incoming_.pop_front();
       return due;
     }

@@ -34,12 +34,15 @@ class FaultyEndpoint final : public Endpoint {
                  Now now = steady_now);
   ~FaultyEndpoint() override;
 
+  void use_token(const std::optional<DataToken>& own) override { inner_->use_token(own); }
   Result<std::string> bind(const std::string& address) override { return inner_->bind(address); }
   Result<PeerId> connect(const std::string& address) override { return inner_->connect(address); }
   void disconnect(PeerId peer) override;
   /// Errors    unavailable: the queue is full
   Result<void> send(PeerId to, Message message) override;
   std::uint64_t unread(PeerId peer) const override { return inner_->unread(peer); }
+  std::string key_of(PeerId peer) const override { return inner_->key_of(peer); }
+  std::uint64_t unadmitted() const override { return inner_->unadmitted(); }
   std::optional<Refusal> refusal(PeerId peer) const override { return inner_->refusal(peer); }
   std::optional<Incoming> receive(Duration wait) override;
   void wake() override;
@@ -50,6 +53,7 @@ class FaultyEndpoint final : public Endpoint {
     PeerId peer;
     Message message;
     std::shared_ptr<const Identity> sender = nullptr;
+    std::shared_ptr<const TokenScope> scope = nullptr;
   };
   [[nodiscard]] bool lost();
   void take(Incoming arrived);

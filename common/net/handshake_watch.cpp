@@ -4,8 +4,11 @@
 
 #include <atomic>
 #include <cstring>
+#include <functional>
 #include <string>
+#include <string_view>
 
+#include "common/net/data_token.hpp"
 #include "common/net/security.hpp"
 
 namespace taut {
@@ -62,13 +65,25 @@ void HandshakeWatch::note(const HandshakeEvents::Event& event) {
       refusal_.reset();
       break;
     case ZMQ_EVENT_HANDSHAKE_FAILED_AUTH:
+      if (proof_ == Proof::kSecret) {
+        refusal_ = {true,
+                    "does not accept this process's secret: its key was revoked, or that process "
+                    "belongs to another cluster"};
+        break;
+      }
       refusal_ = {true,
                   "does not know this key, or it was revoked: run \"tautline keys add NAME --role "
                   "ROLE\" where the cluster's keys are, and copy NAME.key to this machine"};
       break;
     case ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL:
       if (event.value != ZMQ_PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH) break;
-      refusal_ = {true, has_keys_
+      if (proof_ == Proof::kSecret) {
+        refusal_ = {true,
+                    "has no data_security: TOKEN, as the coordinator has: give all daemons of the "
+                    "cluster the same"};
+        break;
+      }
+      refusal_ = {true, proof_ == Proof::kKey
                             ? "has no keys, and this side demands them: if it really runs with "
                               "insecure: true, say so here too (commands: --insecure)"
                             : "demands a key, and this side has none: leave out insecure: true "
@@ -76,7 +91,7 @@ void HandshakeWatch::note(const HandshakeEvents::Event& event) {
       break;
     default:
       // A listener that cannot read the first message, since that is for another key, hangs up.
-      if (!has_keys_ || ++ended_early_ < kEarlyEnds) break;
+      if (proof_ != Proof::kKey || ++ended_early_ < kEarlyEnds) break;
       refusal_ = {
           false,
           "ends every handshake: it belongs to another cluster than this side's key, has no keys, "
@@ -85,15 +100,24 @@ void HandshakeWatch::note(const HandshakeEvents::Event& event) {
   }
 }
 
-Result<bool> admits_strangers(const std::string& place, const std::string& cluster_key,
-                              Duration wait) {
-  const KeyPair stranger = make_key_pair();
+void show_secret(zmq::socket_t& socket, const Frame& request) {
+  const std::string_view secret = request.text();
+  const bool is_set =
+      zmq_setsockopt(socket.handle(), ZMQ_PLAIN_USERNAME, kSecretUser, std::strlen(kSecretUser)) ==
+          0 &&
+      zmq_setsockopt(socket.handle(), ZMQ_PLAIN_PASSWORD, secret.data(), secret.size()) == 0;
+  if (!is_set) throw zmq::error_t();
+}
+
+namespace {
+
+/// prepare  gives the socket what it proves itself with
+Result<bool> gets_in(const std::string& place, Duration wait,
+                     const std::function<void(zmq::socket_t&)>& prepare) {
   zmq::context_t context(1);
   zmq::socket_t socket(context, zmq::socket_type::dealer);
   socket.set(zmq::sockopt::linger, 0);
-  socket.set(zmq::sockopt::curve_serverkey, cluster_key);
-  socket.set(zmq::sockopt::curve_publickey, stranger.public_key);
-  socket.set(zmq::sockopt::curve_secretkey, stranger.secret_key);
+  prepare(socket);
   HandshakeEvents events(context, socket);
   socket.connect(place);
   const TimePoint deadline = steady_now() + wait;
@@ -108,6 +132,27 @@ Result<bool> admits_strangers(const std::string& place, const std::string& clust
   }
   return make_error(ErrorCode::kTimeout,
                     fmt::format("a stranger's handshake was not decided in {:g} s", seconds(wait)));
+}
+
+}  // namespace
+
+Result<bool> admits_strangers(const std::string& place, const std::string& cluster_key,
+                              Duration wait) {
+  return gets_in(place, wait, [&cluster_key](zmq::socket_t& socket) {
+    const KeyPair stranger = make_key_pair();
+    socket.set(zmq::sockopt::curve_serverkey, cluster_key);
+    socket.set(zmq::sockopt::curve_publickey, stranger.public_key);
+    socket.set(zmq::sockopt::curve_secretkey, stranger.secret_key);
+  });
+}
+
+Result<bool> admits_strangers(const std::string& place, Duration wait) {
+  return gets_in(place, wait, [](zmq::socket_t& socket) {
+    // The scope of a server, under a secret of another cluster.
+    const KeyPair stranger = make_key_pair();
+    const TokenScope scope{.use = TokenUse::kServe, .public_key = stranger.public_key};
+    show_secret(socket, TokenKey(stranger.secret_key).make(scope).request());
+  });
 }
 
 }  // namespace taut

@@ -32,14 +32,16 @@ class HandshakeEvents {
   zmq::socket_t events_;
 };
 
+/// How a socket proves who it is: decides what a refusal advises.
+enum class Proof : std::uint8_t { kNone, kKey, kSecret };
+
 /// Observes the handshakes of one connecting socket, and says why none succeeds.
 /// Thread    the socket's
 class HandshakeWatch {
  public:
   /// socket   not connected yet; outlives this
-  /// has_keys whether it has keys: decides what a refusal advises
-  HandshakeWatch(zmq::context_t& context, zmq::socket_t& socket, bool has_keys)
-      : events_(context, socket), has_keys_(has_keys) {}
+  HandshakeWatch(zmq::context_t& context, zmq::socket_t& socket, Proof proof)
+      : events_(context, socket), proof_(proof) {}
 
   /// To be polled for input together with the socket.
   [[nodiscard]] void* handle() { return events_.handle(); }
@@ -51,7 +53,7 @@ class HandshakeWatch {
   void note(const HandshakeEvents::Event& event);
 
   HandshakeEvents events_;
-  bool has_keys_ = false;
+  Proof proof_ = Proof::kNone;
   int ended_early_ = 0;  // handshakes in a row
   std::optional<Refusal> refusal_;
 };
@@ -62,5 +64,16 @@ class HandshakeWatch {
 /// Errors  timeout: the listener does not decide in time
 [[nodiscard]] Result<bool> admits_strangers(const std::string& place,
                                             const std::string& cluster_key, Duration wait);
+
+/// Overload for a listening socket of a plain data plane: the same for a secret that was drawn.
+[[nodiscard]] Result<bool> admits_strangers(const std::string& place, Duration wait);
+
+/// The mechanism of ZeroMQ by which a connection of a plain data plane shows the secret that each
+/// of its messages then carries: a peer without one is cut off before it can send a message.
+/// request  DataToken::request()
+/// Throws   zmq::error_t
+void show_secret(zmq::socket_t& socket, const Frame& request);
+/// The user's name in that mechanism.
+inline constexpr const char* kSecretUser = "tautline";
 
 }  // namespace taut

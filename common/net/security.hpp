@@ -57,6 +57,7 @@ struct Security {
   std::string cluster_key;               // the public key of those that listen
   std::string cluster_secret;            // its secret; empty: this process cannot listen
   std::shared_ptr<Admission> admission;  // of those that connect; required to listen
+  bool plain_data = false;               // data_security: TOKEN. See Endpoint::use_token()
 
   [[nodiscard]] bool is_insecure() const { return own.public_key.empty(); }
 };

@@ -4,13 +4,16 @@
 #include <unistd.h>
 #include <zmq.h>
 
+#include <algorithm>
 #include <array>
 #include <exception>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "common/log.hpp"
+#include "common/net/handshake_watch.hpp"
 
 namespace taut {
 namespace {
@@ -25,6 +28,8 @@ constexpr std::size_t kNumber = 1;
 constexpr std::size_t kMechanism = 5;
 constexpr std::size_t kCurveKey = 6;
 constexpr std::size_t kCurveKeyBytes = 32;
+constexpr std::size_t kPlainUser = 6;
+constexpr std::size_t kPlainSecret = 7;
 
 /// The frames of the next request; a longer frame than any of a request's is cut.
 std::vector<std::string> receive(void* socket) {
@@ -43,8 +48,8 @@ std::vector<std::string> receive(void* socket) {
   return frames;
 }
 
-/// The key in a request as Z85; empty: it holds none.
-std::string key_in(const std::vector<std::string>& request) {
+/// The key that a request of CURVE's proves, as Z85; empty: it proves none.
+std::string curve_key_in(const std::vector<std::string>& request) {
   if (request.size() <= kCurveKey || request[kMechanism] != "CURVE" ||
       request[kCurveKey].size() != kCurveKeyBytes) {
     return {};
@@ -57,8 +62,11 @@ std::string key_in(const std::vector<std::string>& request) {
 
 }  // namespace
 
-ZapHandler::ZapHandler(void* context, std::shared_ptr<Admission> admission)
-    : admission_(std::move(admission)), wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+ZapHandler::ZapHandler(void* context, std::shared_ptr<Admission> admission,
+                       std::optional<TokenKey> tokens)
+    : admission_(std::move(admission)),
+      tokens_(std::move(tokens)),
+      wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   if (wake_ < 0) throw std::runtime_error("eventfd: no file descriptors left");
   socket_ = zmq_socket(context, ZMQ_REP);
   const int no_linger = 0;
@@ -94,6 +102,15 @@ void ZapHandler::run() {
     }
     if ((items[0].revents & ZMQ_POLLIN) != 0) answer_one();
   }
+}
+
+/// The key that a request proves, its own or that of the holder of its secret; empty: none.
+std::string ZapHandler::key_in(const std::vector<std::string>& request) const {
+  const bool has_secret = request.size() > kPlainSecret && request[kMechanism] == "PLAIN" &&
+                          request[kPlainUser] == kSecretUser;
+  if (!has_secret || !tokens_) return curve_key_in(request);
+  const auto scope = tokens_->check(std::as_bytes(std::span(request[kPlainSecret])));
+  return scope ? scope->public_key : std::string();
 }
 
 void ZapHandler::answer_one() {

@@ -2,21 +2,27 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
+#include <string>
 #include <thread>
+#include <vector>
 
+#include "common/net/data_token.hpp"
 #include "common/net/security.hpp"
 
 namespace taut {
 
-/// Answers ZeroMQ's question, for each handshake in one context, whether a key is admitted; its
-/// sockets then have the key in the property "User-Id" of each message. It must exist before a
+/// Answers ZeroMQ's question, for each handshake in one context, whether a key is admitted, or on a
+/// plain data plane the holder of a secret; its sockets then have the key in the property "User-Id"
+/// of each message. It must exist before a
 /// socket of the context listens: ZeroMQ's CURVE without a handler admits any key, where sockets do
 /// not insist on one as ours do.
 /// Source    https://rfc.zeromq.org/spec/27/
 class ZapHandler {
  public:
   /// context  ZeroMQ's; outlives this
-  ZapHandler(void* context, std::shared_ptr<Admission> admission);
+  /// tokens   of a plain data plane; nullopt: this cluster has none
+  ZapHandler(void* context, std::shared_ptr<Admission> admission, std::optional<TokenKey> tokens);
   /// Ends and joins the thread. From then on no handshake in the context succeeds.
   ~ZapHandler();
   ZapHandler(const ZapHandler&) = delete;
@@ -25,8 +31,10 @@ class ZapHandler {
  private:
   void run();
   void answer_one();
+  [[nodiscard]] std::string key_in(const std::vector<std::string>& request) const;
 
   const std::shared_ptr<Admission> admission_;
+  const std::optional<TokenKey> tokens_;
   const int wake_;  // an eventfd
   void* socket_ = nullptr;
   std::atomic<bool> stopping_ = false;

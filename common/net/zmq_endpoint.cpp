@@ -126,9 +126,12 @@ int to_milliseconds(Duration wait) {
 /// Everything received from one socket: a listening ROUTER, or one DEALER for each connection.
 class ZmqEndpoint final : public Endpoint {
  public:
-  ZmqEndpoint(zmq::context_t& context, const Security& security, EndpointLimits limits)
+  /// tokens  of a plain data plane, of a process that listens; outlives this
+  ZmqEndpoint(zmq::context_t& context, const Security& security,
+              const std::optional<TokenKey>& tokens, EndpointLimits limits)
       : context_(context),
         security_(security),
+        tokens_(tokens),
         limits_(limits),
         wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
     if (wake_ < 0) throw std::runtime_error("eventfd: no file descriptors left");
@@ -137,11 +140,14 @@ class ZmqEndpoint final : public Endpoint {
   ZmqEndpoint(const ZmqEndpoint&) = delete;
   ZmqEndpoint& operator=(const ZmqEndpoint&) = delete;
 
+  void use_token(const std::optional<DataToken>& own) override { token_ = own; }
   Result<std::string> bind(const std::string& address) override;
   Result<PeerId> connect(const std::string& address) override;
   void disconnect(PeerId peer) override;
   Result<void> send(PeerId to, Message message) override;
   std::uint64_t unread(PeerId peer) const override;
+  std::string key_of(PeerId peer) const override;
+  std::uint64_t unadmitted() const override { return unadmitted_; }
   std::optional<Refusal> refusal(PeerId peer) const override;
   std::optional<Incoming> receive(Duration wait) override;
   void wake() override {
@@ -152,11 +158,20 @@ class ZmqEndpoint final : public Endpoint {
 
  private:
   struct Dealer {
-    Dealer(zmq::context_t& context, bool has_keys)
-        : socket(context, zmq::socket_type::dealer), handshakes(context, socket, has_keys) {}
+    Dealer(zmq::context_t& context, Proof proof, std::optional<DataToken> its_token)
+        : socket(context, zmq::socket_type::dealer),
+          handshakes(context, socket, proof),
+          token(std::move(its_token)) {}
     PeerId peer;
     zmq::socket_t socket;
-    HandshakeWatch handshakes;  // ends first
+    HandshakeWatch handshakes;             // ends before the socket
+    const std::optional<DataToken> token;  // nullopt: this connection is none of a plain plane
+  };
+  /// What the secret of a caller's messages is, and what it was found to prove.
+  struct Proved {
+    Frame request;
+    std::shared_ptr<const TokenScope> scope;
+    Frame answer;
   };
   /// A connection to the ROUTER.
   struct Caller {
@@ -164,21 +179,28 @@ class ZmqEndpoint final : public Endpoint {
     std::string key;                    // that its handshake proved; empty: no keys here
     std::list<PeerId>::iterator place;  // in callers_by_silence_
     Unread unread;
+    std::optional<Proved> proved{};  // of a plain plane
   };
 
   void set_limits(zmq::socket_t& socket) const;
   [[nodiscard]] Result<void> open_router();
   [[nodiscard]] Result<void> probe(const std::string& place) const;
-  PeerId peer_of(const std::string& routing_id, const std::string& key);
+  PeerId peer_of(const std::string& routing_id, const std::string& key,
+                 std::optional<Proved> proved);
+  [[nodiscard]] std::optional<Proved> check(const std::string& routing_id, const std::string& key,
+                                            const Frame& request) const;
   void forget(PeerId peer);
   void forget_one();
   std::optional<Incoming> try_receive();
-  std::optional<Incoming> receive_from(zmq::socket_t& socket, std::optional<PeerId> dealer);
+  std::optional<Incoming> receive_from(zmq::socket_t& socket, const Dealer* dealer);
   [[nodiscard]] std::shared_ptr<const Identity> holder_of(const std::string& key) const;
   void note_unadmitted();
 
   zmq::context_t& context_;
   const Security& security_;
+  const std::optional<TokenKey>& tokens_;
+  std::optional<DataToken> token_;  // of connections that are made from now on
+  bool is_plain_ = false;           // the listening socket
   // Whoever this side connected to, in a cluster with keys.
   const std::shared_ptr<const Identity> cluster_ =
       std::make_shared<Identity>(Identity{"the cluster", KeyRole::kServer});
@@ -220,14 +242,20 @@ Result<void> ZmqEndpoint::open_router() {
   set_limits(router);
   router.set(zmq::sockopt::router_mandatory, 1);
   if (!security_.is_insecure()) {
-    if (security_.cluster_secret.empty() || !security_.admission) {
+    is_plain_ = token_.has_value();
+    const bool can_listen = security_.admission && !security_.cluster_secret.empty();
+    if (!can_listen || (is_plain_ && !tokens_)) {
       return invalid(
           "this process's key is none to listen with: make one with \"tautline keys add NAME "
           "--role "
           "server\"");
     }
-    router.set(zmq::sockopt::curve_server, 1);
-    router.set(zmq::sockopt::curve_secretkey, security_.cluster_secret);
+    if (is_plain_) {
+      router.set(zmq::sockopt::plain_server, 1);
+    } else {
+      router.set(zmq::sockopt::curve_server, 1);
+      router.set(zmq::sockopt::curve_secretkey, security_.cluster_secret);
+    }
     router.set(zmq::sockopt::zap_domain, kDomain);
     const int enforce = 1;
     if (zmq_setsockopt(router.handle(), kEnforceDomain, &enforce, sizeof enforce) != 0) {
@@ -238,15 +266,17 @@ Result<void> ZmqEndpoint::open_router() {
   return ok();
 }
 
-/// Tries to get in with a key that was not admitted.
+/// Tries to get in with a key that was not admitted, or with a secret of another cluster.
 Result<void> ZmqEndpoint::probe(const std::string& place) const {
   if (security_.is_insecure()) return ok();
-  TAUT_TRY(const bool is_open, admits_strangers(place, security_.cluster_key, kProbeWait));
+  TAUT_TRY(const bool is_open, is_plain_
+                                   ? admits_strangers(place, kProbeWait)
+                                   : admits_strangers(place, security_.cluster_key, kProbeWait));
   if (!is_open) return ok();
   return make_error(ErrorCode::kUnavailable,
-                    fmt::format("{}: a random key got in, so keys protect nothing here and nothing "
+                    fmt::format("{}: a random {} got in, so keys protect nothing here and nothing "
                                 "is served: this libzmq does not ask who is admitted",
-                                place));
+                                place, is_plain_ ? "secret" : "key"));
 }
 
 Result<std::string> ZmqEndpoint::bind(const std::string& address) {
@@ -274,10 +304,16 @@ Result<std::string> ZmqEndpoint::bind(const std::string& address) {
 
 Result<PeerId> ZmqEndpoint::connect(const std::string& address) {
   try {
-    auto dealer = std::make_unique<Dealer>(context_, !security_.is_insecure());
+    const std::optional<DataToken> token = security_.is_insecure() ? std::nullopt : token_;
+    const Proof proof = token                     ? Proof::kSecret
+                        : security_.is_insecure() ? Proof::kNone
+                                                  : Proof::kKey;
+    auto dealer = std::make_unique<Dealer>(context_, proof, token);
     zmq::socket_t& socket = dealer->socket;
     set_limits(socket);
-    if (!security_.is_insecure()) {
+    if (token) {
+      show_secret(socket, token->request());
+    } else if (!security_.is_insecure()) {
       socket.set(zmq::sockopt::curve_serverkey, security_.cluster_key);
       socket.set(zmq::sockopt::curve_publickey, security_.own.public_key);
       socket.set(zmq::sockopt::curve_secretkey, security_.own.secret_key);
@@ -298,6 +334,11 @@ std::uint64_t ZmqEndpoint::unread(PeerId peer) const {
   return caller == callers_.end() ? 0 : caller->second.unread.bytes();
 }
 
+std::string ZmqEndpoint::key_of(PeerId peer) const {
+  const auto caller = callers_.find(peer);
+  return caller == callers_.end() ? std::string() : caller->second.key;
+}
+
 std::optional<Refusal> ZmqEndpoint::refusal(PeerId peer) const {
   for (const auto& dealer : dealers_) {
     if (dealer->peer == peer) return dealer->handshakes.refusal();
@@ -309,14 +350,36 @@ void ZmqEndpoint::disconnect(PeerId peer) {
   std::erase_if(dealers_, [peer](const auto& dealer) { return dealer->peer == peer; });
 }
 
-/// A routing id belongs to the key that it was first seen with: what takes it over is another peer,
-/// and gets no answers that are meant for the one before.
-PeerId ZmqEndpoint::peer_of(const std::string& routing_id, const std::string& key) {
+/// What the first frame of a message proves; nullopt: nothing. Whose key the handshake proved has
+/// each of the connection's messages.
+std::optional<ZmqEndpoint::Proved> ZmqEndpoint::check(const std::string& routing_id,
+                                                      const std::string& key,
+                                                      const Frame& request) const {
+  // Most messages have the secret of the one before.
+  if (const auto known = peers_by_routing_id_.find(routing_id);
+      known != peers_by_routing_id_.end()) {
+    const Caller& caller = callers_.at(known->second);
+    if (caller.key == key && caller.proved && same_secret(caller.proved->request, request)) {
+      return caller.proved;
+    }
+  }
+  const auto scope = tokens_->check(request.bytes());
+  if (!scope || scope->public_key != key) return std::nullopt;
+  return Proved{Frame::copy_of(request.bytes()), std::make_shared<const TokenScope>(*scope),
+                tokens_->make(*scope).answer()};
+}
+
+/// A routing id belongs to the key and the secret that it was first seen with: what takes it over
+/// is another peer, and gets no answers that are meant for the one before.
+PeerId ZmqEndpoint::peer_of(const std::string& routing_id, const std::string& key,
+                            std::optional<Proved> proved) {
   const auto known = peers_by_routing_id_.find(routing_id);
   if (known != peers_by_routing_id_.end()) {
     const PeerId peer = known->second;
     const Caller& caller = callers_.at(peer);
-    if (caller.key == key) {
+    const bool has_same_scope =
+        !proved || (caller.proved && *caller.proved->scope == *proved->scope);
+    if (caller.key == key && has_same_scope) {
       callers_by_silence_.splice(callers_by_silence_.end(), callers_by_silence_, caller.place);
       return peer;
     }
@@ -330,9 +393,11 @@ PeerId ZmqEndpoint::peer_of(const std::string& routing_id, const std::string& ke
   ++use.callers;
   Unread unread;
   if (!key.empty()) unread.of_key = use.unread;
-  callers_.emplace(
-      peer,
-      Caller{.routing_id = routing_id, .key = key, .place = place, .unread = std::move(unread)});
+  callers_.emplace(peer, Caller{.routing_id = routing_id,
+                                .key = key,
+                                .place = place,
+                                .unread = std::move(unread),
+                                .proved = std::move(proved)});
   return peer;
 }
 
@@ -362,8 +427,10 @@ std::shared_ptr<const Identity> ZmqEndpoint::holder_of(const std::string& key) c
 /// The 1st, 2nd, 4th, 8th ...: a peer cannot fill the log.
 void ZmqEndpoint::note_unadmitted() {
   if (!std::has_single_bit(++unadmitted_)) return;
-  log::warn("dropped a message with a key that is not admitted, or not any more ({} so far)",
-            unadmitted_);
+  log::warn(
+      "dropped a message with a key or a secret that is not admitted, or not any more ({} "
+      "so far)",
+      unadmitted_);
 }
 
 Result<void> ZmqEndpoint::send(PeerId to, Message message) {
@@ -376,6 +443,15 @@ Result<void> ZmqEndpoint::send(PeerId to, Message message) {
     return make_error(ErrorCode::kUnavailable,
                       fmt::format("the queue to peer {} is full", to.value()));
   };
+  const auto dealer_to =
+      std::ranges::find_if(dealers_, [to](const auto& dealer) { return dealer->peer == to; });
+  const auto caller_to = callers_.find(to);
+  if (dealer_to != dealers_.end() && (*dealer_to)->token) {
+    message.frames.insert(message.frames.begin(), (*dealer_to)->token->request());
+  } else if (dealer_to == dealers_.end() && caller_to != callers_.end() &&
+             caller_to->second.proved) {
+    message.frames.insert(message.frames.begin(), caller_to->second.proved->answer);
+  }
   // A message is counted with its largest frame; a small one is bounded by the queue's length.
   std::uint64_t bytes = 0;
   for (const Frame& frame : message.frames) bytes += frame.size();
@@ -400,12 +476,9 @@ Result<void> ZmqEndpoint::send(PeerId to, Message message) {
   };
 
   try {
-    for (const auto& dealer : dealers_) {
-      if (dealer->peer == to) return send_frames(dealer->socket, nullptr);
-    }
-    const auto found = callers_.find(to);
-    if (found == callers_.end()) return refused(EHOSTUNREACH);
-    const Caller& caller = found->second;
+    if (dealer_to != dealers_.end()) return send_frames((*dealer_to)->socket, nullptr);
+    if (caller_to == callers_.end()) return refused(EHOSTUNREACH);
+    const Caller& caller = caller_to->second;
     // Nothing is sent to a key that was revoked meanwhile.
     if (!security_.is_insecure() && !holder_of(caller.key)) return refused(EHOSTUNREACH);
     const std::uint64_t waiting = caller.unread.bytes();
@@ -419,21 +492,32 @@ Result<void> ZmqEndpoint::send(PeerId to, Message message) {
   }
 }
 
-std::optional<Incoming> ZmqEndpoint::receive_from(zmq::socket_t& socket,
-                                                  std::optional<PeerId> dealer) {
+std::optional<Incoming> ZmqEndpoint::receive_from(zmq::socket_t& socket, const Dealer* dealer) {
   zmq::message_t part;
   if (!socket.recv(part, zmq::recv_flags::dontwait)) return std::nullopt;
   Incoming incoming;
   bool is_admitted = true;
-  if (dealer) {
-    incoming.from = *dealer;
-    // Only a process with the cluster's secret gets through this side's handshake.
+  bool has_parts = true;
+  /// The secret that is the first frame; what follows it is the message.
+  const auto take_secret = [&]() -> Frame {
+    has_parts = part.more();
+    Frame secret = from_zmq(std::move(part));
+    part = zmq::message_t();
+    if (has_parts && !socket.recv(part, zmq::recv_flags::none)) has_parts = false;
+    return secret;
+  };
+  if (dealer != nullptr) {
+    incoming.from = dealer->peer;
+    // Only a process with the cluster's secret gets through this side's handshake, or makes the
+    // secret of an answer.
     if (!security_.is_insecure()) incoming.sender = cluster_;
+    if (dealer->token) is_admitted = same_secret(take_secret(), dealer->token->answer());
   } else {
     const std::string routing_id = part.to_string();
     if (!part.more()) return std::nullopt;
     if (!socket.recv(part, zmq::recv_flags::none)) return std::nullopt;
     std::string key;
+    std::optional<Proved> proved;
     if (!security_.is_insecure()) {
       // The key that the handshake proved and the handler confirmed, a property of each frame but
       // the routing id. It is looked up for each message, since a connection that is open never
@@ -441,11 +525,17 @@ std::optional<Incoming> ZmqEndpoint::receive_from(zmq::socket_t& socket,
       key = property_of(part, "User-Id");
       incoming.sender = holder_of(key);
       is_admitted = incoming.sender != nullptr;
+      if (is_plain_) {
+        const Frame request = take_secret();
+        if (is_admitted) proved = check(routing_id, key, request);
+        is_admitted = proved.has_value();
+        if (proved) incoming.scope = proved->scope;
+      }
     }
-    if (is_admitted) incoming.from = peer_of(routing_id, key);
+    if (is_admitted) incoming.from = peer_of(routing_id, key, std::move(proved));
   }
   bool is_dropped = !is_admitted;
-  while (true) {
+  while (has_parts) {
     const bool more = part.more();
     if (incoming.message.frames.size() == limits_.frames) {
       // The rest is read and dropped, so that memory stays bounded.
@@ -469,9 +559,9 @@ std::optional<Incoming> ZmqEndpoint::try_receive() {
     std::optional<Incoming> incoming;
     try {
       if (which < dealers_.size()) {
-        incoming = receive_from(dealers_[which]->socket, dealers_[which]->peer);
+        incoming = receive_from(dealers_[which]->socket, dealers_[which].get());
       } else if (router_) {
-        incoming = receive_from(router_, std::nullopt);
+        incoming = receive_from(router_, nullptr);
       }
     } catch (const zmq::error_t& failure) {
       if (failure.num() != EINTR) throw;
@@ -516,9 +606,13 @@ struct ZmqContext::State {
   State(Security what, int io_threads) : security(std::move(what)), context(io_threads) {
     if (security.is_insecure() || !security.admission) return;
     security.admission->refresh();
-    handler = std::make_unique<ZapHandler>(context.handle(), security.admission);
+    if (security.plain_data && !security.cluster_secret.empty()) {
+      tokens.emplace(security.cluster_secret);
+    }
+    handler = std::make_unique<ZapHandler>(context.handle(), security.admission, tokens);
   }
   const Security security;
+  std::optional<TokenKey> tokens;
   zmq::context_t context;
   std::unique_ptr<ZapHandler> handler;  // its socket closes before the context
 };
@@ -528,7 +622,20 @@ ZmqContext::ZmqContext(Security security, int io_threads)
 ZmqContext::~ZmqContext() = default;
 
 std::unique_ptr<Endpoint> ZmqContext::make_endpoint(EndpointLimits limits) {
-  return std::make_unique<ZmqEndpoint>(state_->context, state_->security, limits);
+  return std::make_unique<ZmqEndpoint>(state_->context, state_->security, state_->tokens, limits);
+}
+
+std::unique_ptr<Endpoint> ZmqContext::make_data_endpoint(EndpointLimits limits) {
+  auto endpoint = make_endpoint(limits);
+  if (state_->tokens) {
+    endpoint->use_token(state_->tokens->make(
+        {.use = TokenUse::kServe, .public_key = state_->security.own.public_key}));
+  }
+  return endpoint;
+}
+
+const std::optional<TokenKey>& ZmqContext::tokens() const {
+  return state_->tokens;
 }
 
 void ZmqContext::end_admission() {

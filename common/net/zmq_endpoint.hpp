@@ -1,7 +1,9 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
+#include "common/net/data_token.hpp"
 #include "common/net/endpoint.hpp"
 #include "common/net/security.hpp"
 
@@ -19,6 +21,13 @@ class ZmqContext {
 
   /// Throws std::runtime_error when the process has no file descriptors left.
   [[nodiscard]] std::unique_ptr<Endpoint> make_endpoint(EndpointLimits limits = {});
+
+  /// An endpoint of a server for the data plane: where that is plain, with the server's own secret.
+  [[nodiscard]] std::unique_ptr<Endpoint> make_data_endpoint(EndpointLimits limits = {});
+
+  /// What makes the secrets of a plain data plane; nullopt: the data plane is not plain, or this
+  /// process is none that listens.
+  [[nodiscard]] const std::optional<TokenKey>& tokens() const;
 
   /// Ends the handler that admits keys, as a test of what holds without it: no peer gets in.
   void end_admission();

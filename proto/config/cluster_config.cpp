@@ -9,12 +9,16 @@
 #include <vector>
 
 #include "common/files/allowed_folders.hpp"
+#include "common/files/file.hpp"
 #include "proto/config/experiment_check.hpp"
-#include "proto/config/text.hpp"
+#include "proto/config/text_places.hpp"
 #include "proto/session/coordinator_addresses.hpp"
 
 namespace taut {
 namespace {
+
+constexpr std::uint32_t kMaxIoThreads = 64;
+constexpr Bytes kMaxText{16ULL << 20U};
 
 Result<void> check_range(const std::string& file, const char* field, double value, double low,
                          double high) {
@@ -74,6 +78,18 @@ Result<void> check_coordinators(const std::string& file, const pb::ClusterConfig
   return ok();
 }
 
+/// Errors    invalid: at the field's place
+Result<void> check_security(const PlacedText& text, const pb::ClusterConfig& config) {
+  if (config.data_security() == pb::ClusterConfig::TOKEN && config.insecure()) {
+    return text.error({{"data_security"}},
+                      "data_security: TOKEN has secrets, which insecure: true does without; remove "
+                      "one of the two");
+  }
+  if (config.io_threads() <= kMaxIoThreads) return ok();
+  return text.error({{"io_threads"}}, fmt::format("io_threads must be from 0 to {}, is {}",
+                                                  kMaxIoThreads, config.io_threads()));
+}
+
 /// Errors    invalid: a quota that limits nothing, or two for one user
 Result<void> check_quotas(const std::string& file, const pb::SchedulingConfig& scheduling) {
   constexpr const char* kField = "server.coordinator.scheduling.quota";
@@ -106,8 +122,11 @@ bool is_address(const std::string& address) {
 
 Result<pb::ClusterConfig> load_cluster_config(const std::filesystem::path& path) {
   pb::ClusterConfig config;
-  TAUT_TRY(read_text(path, config));
   const std::string file = path.string();
+  TAUT_TRY(const std::string text, read_file(path, kMaxText));
+  PlacedText placed;
+  TAUT_TRY(placed.read(text, file, config));
+  TAUT_TRY(check_security(placed, config));
   TAUT_TRY(check_coordinators(file, config));
   TAUT_TRY(check_address(file, "http.dashboard", config.http().dashboard()));
   TAUT_TRY(check_address(file, "http.metrics", config.http().metrics()));

@@ -1,12 +1,17 @@
 #include "proto/config/cluster_security.hpp"
 
+#include <algorithm>
 #include <filesystem>
+#include <thread>
 
 #include "common/keys/http_secret.hpp"
 #include "common/keys/key_folder.hpp"
 
 namespace taut {
 namespace {
+
+// More connections than this encrypt at once only where workers are many.
+constexpr unsigned kMaxDerived = 4;
 
 Result<std::filesystem::path> folder_of(const pb::ClusterConfig& config) {
   if (!config.keys().empty()) return std::filesystem::path(config.keys());
@@ -19,7 +24,20 @@ Result<Security> daemon_security(const pb::ClusterConfig& config, const std::str
                                  KeyRole role) {
   if (config.insecure()) return Security::insecure();
   TAUT_TRY(const auto folder, folder_of(config));
-  return daemon_security(folder, name, role);
+  TAUT_TRY(Security security, daemon_security(folder, name, role));
+  security.plain_data = config.data_security() == pb::ClusterConfig::TOKEN;
+  return security;
+}
+
+pb::DataSecurity data_security(const pb::ClusterConfig& config) {
+  if (config.insecure()) return pb::DATA_SECURITY_NONE;
+  return config.data_security() == pb::ClusterConfig::TOKEN ? pb::DATA_SECURITY_TOKEN
+                                                            : pb::DATA_SECURITY_CURVE;
+}
+
+int io_threads(const pb::ClusterConfig& config) {
+  if (config.io_threads() > 0) return static_cast<int>(config.io_threads());
+  return static_cast<int>(std::clamp(std::thread::hardware_concurrency() / 2, 1U, kMaxDerived));
 }
 
 Result<Security> user_security(const pb::ClusterConfig& config) {

@@ -5,6 +5,7 @@
 #include "common/net/security.hpp"
 #include "common/result.hpp"
 #include "proto/cluster.pb.h"
+#include "proto/control.pb.h"
 
 namespace taut {
 
@@ -14,6 +15,12 @@ namespace taut {
 /// Errors    no such key, or one that other users can read, with what to do
 [[nodiscard]] Result<Security> daemon_security(const pb::ClusterConfig& config,
                                                const std::string& name, KeyRole role);
+
+/// What a daemon says in its hello of the data plane of its config.
+[[nodiscard]] pb::DataSecurity data_security(const pb::ClusterConfig& config);
+
+/// Threads of ZeroMQ that send, receive and encrypt, as a daemon's config says.
+[[nodiscard]] int io_threads(const pb::ClusterConfig& config);
 
 /// What a command proves itself with, as a cluster's config says.
 [[nodiscard]] Result<Security> user_security(const pb::ClusterConfig& config);

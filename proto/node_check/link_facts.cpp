@@ -23,8 +23,11 @@ constexpr std::uint64_t kUnderWay = 8;
 /// One connection to a shard that says hello, as often as asked.
 class Greeter {
  public:
-  Greeter(ZmqContext& context, const std::atomic<bool>& given_up)
-      : endpoint_(context.make_endpoint()), given_up_(given_up) {}
+  Greeter(ZmqContext& context, const std::optional<DataToken>& secret,
+          const std::atomic<bool>& given_up)
+      : endpoint_(context.make_endpoint()), given_up_(given_up) {
+    endpoint_->use_token(secret);
+  }
 
   [[nodiscard]] Result<void> connect(const std::string& address) {
     TAUT_TRY(peer_, endpoint_->connect(address));
@@ -95,11 +98,11 @@ Result<void> transfer(Greeter& greeter, std::uint64_t bytes, pb::LinkFacts& fact
   return ok();
 }
 
-Result<void> examine(ZmqContext& context, std::uint64_t bytes, const std::atomic<bool>& given_up,
-                     pb::LinkFacts& facts) {
+Result<void> examine(ZmqContext& context, const std::optional<DataToken>& secret,
+                     std::uint64_t bytes, const std::atomic<bool>& given_up, pb::LinkFacts& facts) {
   TAUT_TRY(try_to_reach(facts.address(), kConnectWithin));
   facts.set_connects(true);
-  Greeter greeter(context, given_up);
+  Greeter greeter(context, secret, given_up);
   TAUT_TRY(greeter.connect(facts.address()));
   TAUT_TRY(const double took, round_trip(greeter));
   facts.set_answers(true);
@@ -110,6 +113,7 @@ Result<void> examine(ZmqContext& context, std::uint64_t bytes, const std::atomic
 }  // namespace
 
 std::vector<pb::LinkFacts> examine_links(ZmqContext& context,
+                                         const std::optional<DataToken>& secret,
                                          const std::vector<std::string>& shards,
                                          std::uint64_t bytes, TimePoint until,
                                          const std::atomic<bool>& given_up) {
@@ -121,7 +125,7 @@ std::vector<pb::LinkFacts> examine_links(ZmqContext& context,
       facts.set_error("was not reached in the time of the check");
       continue;
     }
-    const auto examined = examine(context, bytes, given_up, facts);
+    const auto examined = examine(context, secret, bytes, given_up, facts);
     if (!examined) facts.set_error(examined.error().message);
   }
   return links;

@@ -2,9 +2,11 @@
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "common/net/data_token.hpp"
 #include "common/net/zmq_endpoint.hpp"
 #include "common/time.hpp"
 #include "proto/node_check.pb.h"
@@ -13,11 +15,13 @@ namespace taut {
 
 /// Reaches shards as a worker does: over TCP, with this process's key, by a hello; then sends
 /// hellos with padding, and takes the time until they are answered.
+/// secret    to show there; nullopt: the data plane is not plain
 /// bytes     to send to each shard; it ends early after two seconds
 /// until     shards that are not reached by then are given up
 /// given_up  set by another thread: ends soon
 /// Thread    one
 [[nodiscard]] std::vector<pb::LinkFacts> examine_links(ZmqContext& context,
+                                                       const std::optional<DataToken>& secret,
                                                        const std::vector<std::string>& shards,
                                                        std::uint64_t bytes, TimePoint until,
                                                        const std::atomic<bool>& given_up);

@@ -56,10 +56,11 @@ NodeExaminer::~NodeExaminer() {
   if (thread_.joinable()) thread_.join();
 }
 
-void NodeExaminer::begin(const pb::NodeCheck& check) {
+void NodeExaminer::begin(const pb::NodeCheck& check, const std::optional<DataToken>& secret) {
   {
     const std::scoped_lock lock(mutex_);
     ordered_ = check;
+    secret_ = secret;
     facts_.reset();
     given_up_ = true;
   }
@@ -75,21 +76,24 @@ void NodeExaminer::add_facts(pb::Heartbeat& heartbeat) const {
 void NodeExaminer::run() {
   while (true) {
     pb::NodeCheck check;
+    std::optional<DataToken> secret;
     {
       std::unique_lock lock(mutex_);
       changed_.wait(lock, [this] { return stops_ || ordered_.has_value(); });
       if (stops_) return;
       check = std::move(*std::exchange(ordered_, std::nullopt));
+      secret = secret_;
       given_up_ = false;
     }
     log::info("examined, as tautline doctor --cluster ordered");
-    pb::NodeFacts facts = examine(check);
+    pb::NodeFacts facts = examine(check, secret);
     const std::scoped_lock lock(mutex_);
     if (!ordered_) facts_ = std::move(facts);
   }
 }
 
-pb::NodeFacts NodeExaminer::examine(const pb::NodeCheck& check) {
+pb::NodeFacts NodeExaminer::examine(const pb::NodeCheck& check,
+                                    const std::optional<DataToken>& secret) {
   pb::NodeFacts facts;
   facts.set_number(check.number());
   facts.set_is_server(self_.is_server);
@@ -101,7 +105,7 @@ pb::NodeFacts NodeExaminer::examine(const pb::NodeCheck& check) {
   look_at_keys(*facts.mutable_keys());
   for (const std::string& path : check.paths()) *facts.add_paths() = describe_path(path);
   for (pb::LinkFacts& link :
-       examine_links(context_, shards_to_reach(check, self_), check.transfer_bytes(),
+       examine_links(context_, secret, shards_to_reach(check, self_), check.transfer_bytes(),
                      steady_now() + kLinksWithin, given_up_)) {
     *facts.add_links() = std::move(link);
   }

@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "common/net/data_token.hpp"
 #include "common/net/zmq_endpoint.hpp"
 #include "proto/control.pb.h"
 #include "proto/node_check.pb.h"
@@ -38,13 +39,15 @@ class NodeExaminer {
   NodeExaminer& operator=(const NodeExaminer&) = delete;
 
   /// One that runs is given up.
-  void begin(const pb::NodeCheck& check);
+  /// secret  for hellos to shards; nullopt: the data plane is not plain
+  void begin(const pb::NodeCheck& check, const std::optional<DataToken>& secret);
   /// What the last check has found, if it has ended.
   void add_facts(pb::Heartbeat& heartbeat) const;
 
  private:
   void run();
-  [[nodiscard]] pb::NodeFacts examine(const pb::NodeCheck& check);
+  [[nodiscard]] pb::NodeFacts examine(const pb::NodeCheck& check,
+                                      const std::optional<DataToken>& secret);
   void read_clock(pb::NodeFacts& facts);
   void look_at_keys(pb::KeyFacts& facts) const;
 
@@ -53,6 +56,7 @@ class NodeExaminer {
   mutable std::mutex mutex_;  // guards ordered_, facts_ and stops_
   std::condition_variable changed_;
   std::optional<pb::NodeCheck> ordered_;
+  std::optional<DataToken> secret_;  // for it
   std::optional<pb::NodeFacts> facts_;
   bool stops_ = false;
   std::atomic<bool> given_up_ = false;

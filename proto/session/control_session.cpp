@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "proto/session/data_secret.hpp"
 #include "proto/wire_version.hpp"
 
 namespace taut {
@@ -39,6 +40,7 @@ pb::ControlMessage ControlSession::hello() {
   hello.set_memory_is_own(identity_.memory_is_own);
   hello.set_devices(identity_.devices);
   hello.set_table_limit_bytes(identity_.table_limit_bytes);
+  hello.set_data_security(identity_.data_security);
   return message;
 }
 
@@ -123,7 +125,8 @@ ControlOutput ControlSession::handle(const pb::ControlMessage& message, TimePoin
       }
       if (const pb::NodeCheck& check = message.heartbeat_reply().check();
           check.number() != 0 && std::exchange(check_, check.number()) != check.number()) {
-        out.events.emplace_back(control_event::Check{check});
+        out.events.emplace_back(
+            control_event::Check{check, to_token(message.heartbeat_reply().check_secret())});
       }
       if (leaves_ && message.heartbeat_reply().is_drained()) {
         out.events.emplace_back(control_event::Drained{});

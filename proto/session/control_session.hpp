@@ -2,11 +2,13 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
 #include <vector>
 
+#include "common/net/data_token.hpp"
 #include "common/time.hpp"
 #include "common/types.hpp"
 #include "proto/control.pb.h"
@@ -26,6 +28,7 @@ struct ControlIdentity {
   bool memory_is_own = false;                // otherwise other workers of the host share it
   std::uint32_t devices = 0;                 // workers: GPUs
   std::uint64_t table_limit_bytes = 0;       // servers: for tables; 0: not known
+  pb::DataSecurity data_security = pb::DATA_SECURITY_ANY;  // ANY: as the coordinator has it
 };
 
 struct ControlTimings {
@@ -69,6 +72,7 @@ struct Drained {};
 /// What the process is to find out about itself: each check once.
 struct Check {
   pb::NodeCheck check;
+  std::optional<DataToken> secret{};  // for hellos to shards, where the data plane is plain
 };
 /// How much of a job's records the coordinator has.
 struct Recorded {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include "proto/state_word.hpp"
@@ -21,6 +22,29 @@ constexpr double kSilenceLimits = 2;
 std::uint64_t first_incarnation(const pb::StoredCounters& stored, std::uint64_t session) {
   if (stored.next_incarnation() > 0) return stored.next_incarnation();
   return ((session & 0xffffffffU) << 20U) + 1;
+}
+
+std::string_view word_of(pb::DataSecurity security) {
+  switch (security) {
+    case pb::DATA_SECURITY_TOKEN:
+      return "data_security: TOKEN";
+    case pb::DATA_SECURITY_NONE:
+      return "insecure: true";
+    default:
+      return "data_security: CURVE";
+  }
+}
+
+/// Why a daemon's data plane is none of this cluster; empty: it is, or it takes what there is.
+std::string why_other_security(const pb::Hello& hello, pb::DataSecurity ours) {
+  const pb::DataSecurity theirs = hello.data_security();
+  const bool is_same = theirs == ours || theirs == pb::DATA_SECURITY_ANY;
+  if (is_same || ours == pb::DATA_SECURITY_ANY) return {};
+  return fmt::format(
+      "{} \"{}\" has {} and the coordinator has {}: give all daemons of the cluster the same in "
+      "their cluster files (the default is CURVE)",
+      hello.role() == pb::ROLE_SERVER ? "server" : "worker", hello.name(), word_of(theirs),
+      word_of(ours));
 }
 
 }  // namespace
@@ -182,6 +206,9 @@ void Coordinator::on_hello(PeerId from, const pb::ControlMessage& message) {
   } else if (hello.role() != pb::ROLE_SERVER && hello.role() != pb::ROLE_WORKER) {
     reply.set_reason(fmt::format("a hello of role {}, which this side does not know",
                                  static_cast<int>(hello.role())));
+  } else if (std::string reason = why_other_security(hello, options_.data_security);
+             !reason.empty()) {
+    reply.set_reason(std::move(reason));
   } else if (std::string reason = why_not_member(JobId(hello.job())); !reason.empty()) {
     reply.set_reason(std::move(reason));
   } else {

@@ -43,7 +43,8 @@ struct CoordinatorOptions {
   Duration backup_limit = std::chrono::seconds(30);  // how far a backup may be behind
   std::uint64_t kept_bytes = 0;  // of updates that a worker keeps for backups; 0: no limit
   std::uint64_t session = 0;     // different at every start
-  bool is_saved = true;          // false: nothing restarts it, and it names no changed jobs
+  pb::DataSecurity data_security = pb::DATA_SECURITY_ANY;  // that daemons must have too; ANY: any
+  bool is_saved = true;  // false: nothing restarts it, and it names no changed jobs
   pb::SchedulingConfig scheduling{};
 };
 

@@ -17,6 +17,7 @@
 #include "proto/session/record_sender.hpp"
 #include "proto/wire_version.hpp"
 #include "server/coordinator/checkpoint_orders.hpp"
+#include "server/coordinator/data_secrets.hpp"
 
 namespace taut {
 namespace {
@@ -256,6 +257,9 @@ void CoordinatorThread::carry_out(CoordinatorOutput output) {
       if (asking_) asking_->answer.set_value(std::move(outgoing.message));
       asking_.reset();
       continue;
+    }
+    if (const std::string key = endpoint_->key_of(outgoing.to); config_.tokens && !key.empty()) {
+      add_secret(outgoing.message, *config_.tokens, key);
     }
     Result<void> sent = endpoint_->send(outgoing.to, encode(outgoing.message));
     if (!sent) log::debug("not sent: {}", sent.error().message);

@@ -40,6 +40,8 @@ class CoordinatorThread {
     Duration tick = std::chrono::milliseconds(100);
     /// Reaches the servers' parts of coded checkpoints; empty: there are none.
     std::function<std::unique_ptr<server::PartClient>()> make_part_client = {};
+    /// Makes the secrets of a plain data plane; nullopt: it is not plain.
+    std::optional<TokenKey> tokens{};
   };
 
   /// Listens, and recovers the stored state; where it may have to stand by, once it leads.

@@ -152,6 +152,9 @@ void add_server(Scrape& scrape, const std::string& server, const ServerFigures& 
   each(&Scrape::counter, "shard_dropped_updates_total",
        "Updates that arrived after the end of their clock (backup workers).",
        {{"", done(&Load::dropped_updates)}});
+  each(&Scrape::counter, "shard_unproven_messages_total",
+       "Messages that were dropped, as their key or their secret did not allow them.",
+       {{"", done(&Load::unproven_messages)}});
   scrape.gauge("server_table_bytes",
                "Memory of the tables of a server's shards, with the states of the update rule.",
                static_cast<double>(figures.table_bytes), {{"server", server}});

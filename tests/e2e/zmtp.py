@@ -1,5 +1,5 @@
-"""As much of ZMTP 3.0 with the NULL mechanism as a test needs to send a daemon what it must
-survive. Source: https://rfc.zeromq.org/spec/23/"""
+"""As much of ZMTP 3.0 with the mechanisms NULL and PLAIN as a test needs to send a daemon what it
+must survive. Source: https://rfc.zeromq.org/spec/23/"""
 
 import socket
 import struct
@@ -72,6 +72,23 @@ class Dealer:
 
     def close(self):
         self.stream.close()
+
+
+def shows_secret(address, secret, user=b"tautline"):
+    """Whether a listener of a plain data plane lets a connection in that shows this secret."""
+    stream = connect(address)
+    try:
+        stream.sendall(GREETING.replace(b"NULL\0", b"PLAIN", 1))
+        receive_exactly(stream, len(GREETING))
+        hello = b"\x05HELLO" + bytes([len(user)]) + user + bytes([len(secret)]) + secret
+        stream.sendall(frame(hello, command=True))
+        receive_exactly(stream, 1)
+        answer = receive_exactly(stream, receive_exactly(stream, 1)[0])
+        return answer.startswith(b"\x07WELCOME")
+    except ConnectionError:
+        return False
+    finally:
+        stream.close()
 
 
 # Just enough protobuf to write a hello. Source: https://protobuf.dev/programming-guides/encoding/

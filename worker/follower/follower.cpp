@@ -12,6 +12,7 @@
 #include "common/net/reach.hpp"
 #include "common/system/host_name.hpp"
 #include "proto/control_message.hpp"
+#include "proto/session/data_secret.hpp"
 #include "proto/wire_version.hpp"
 
 namespace taut {
@@ -213,6 +214,7 @@ void Follower::take_control(const Incoming& incoming) {
   const std::scoped_lock lock(mutex_);
   if (message.value().has_follow_reply()) {
     was_answered_ = true;
+    if (auto secret = to_token(message.value().follow_reply().secret())) secret_ = secret;
     protocol_.handle(message.value().follow_reply(), *heard_);
   } else if (message.value().has_hello_reply()) {
     const pb::HelloReply& reply = message.value().hello_reply();
@@ -270,7 +272,10 @@ void Follower::connect(const FollowerProtocol::Connection& connection) {
     peer_of_.erase(known);
   }
   if (connection.address.empty()) return;
+  // Followers prove themselves to each other by their keys, whatever the shards want.
+  if (!is_source) endpoint_->use_token(secret_);
   const auto peer = endpoint_->connect(connection.address);
+  endpoint_->use_token(std::nullopt);
   if (!peer) {
     log::warn("{}", peer.error().message);
   } else if (is_source) {

@@ -81,6 +81,7 @@ class Follower {
   std::map<PeerId, ShardId> shard_of_;
   std::map<ShardId, PeerId> peer_of_;
   std::optional<PeerId> source_;
+  std::optional<DataToken> secret_;  // for shards, where the data plane is plain
   const std::string address_;
   BufferPool pool_;
 

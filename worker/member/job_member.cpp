@@ -17,6 +17,7 @@
 #include "proto/config/job_tables.hpp"
 #include "proto/config/settle_compression.hpp"
 #include "proto/config/settle_policies.hpp"
+#include "proto/session/data_secret.hpp"
 #include "worker/member/named_tables.hpp"
 #include "worker/member/rest_of_wait.hpp"
 
@@ -79,7 +80,9 @@ Result<void> JobMember::connect(const pb::WorkerJob& job) {
       log::warn("payloads are sent as bytes, even on one machine: {}", arena.error().message);
     }
   }
-  client_ = std::make_unique<Client>(context_->make_endpoint(), options);
+  auto endpoint = context_->make_endpoint();
+  endpoint->use_token(to_token(job.secret()));
+  client_ = std::make_unique<Client>(std::move(endpoint), options);
   control_->use(client_.get());
   return ok();
 }

@@ -252,6 +252,7 @@ pb::ServerJob JobRecord::server_job(int server) const {
   state.set_first_shard(stored_.servers(server).first_shard());
   state.set_replication_interval(stored_.replication_interval());
   state.set_epoch(stored_.epoch());
+  state.set_submission(stored_.token());
   state.set_finished(has_ended() && !stored_.lingers());
   for (const pb::StoredFollower& follower : stored_.followers()) {
     *state.add_followers() = follower.follower();
@@ -267,6 +268,8 @@ pb::ServerJob JobRecord::server_job(int server) const {
 
 void JobRecord::add_shards_to(pb::FollowReply& reply) const {
   add_shards(stored_, reply);
+  reply.set_job(stored_.job());
+  reply.set_submission(stored_.token());
 }
 
 pb::WorkerJob JobRecord::worker_job(int index) const {

@@ -186,7 +186,7 @@ TEST_CASE("garbage, empty and foreign frames do not stop the coordinator", "[coo
   const PeerId coordinator = endpoint->connect(thread->address()).value();
   std::string other_version;
   append_prefix(Plane::kControl, other_version);
-  other_version[6] = 9;
+  other_version[6] = 10;
   for (const std::string& bytes :
        {std::string(), std::string("x"), std::string(1000, '\xff'), other_version,
         other_version + "garbage", std::string("TAUTD\0\3\0", 8)}) {
@@ -200,7 +200,7 @@ TEST_CASE("garbage, empty and foreign frames do not stop the coordinator", "[coo
   const pb::ControlMessage refused = await_reply(*endpoint, 5);
   REQUIRE(refused.has_hello_reply());
   CHECK_FALSE(refused.hello_reply().accepted());
-  CHECK_THAT(refused.hello_reply().reason(), Contains("wire version 8"));
+  CHECK_THAT(refused.hello_reply().reason(), Contains("wire version 9"));
   REQUIRE(endpoint->send(coordinator, encode(hello(kWireVersion))).has_value());
   CHECK(await_reply(*endpoint, 5).hello_reply().accepted());
 }

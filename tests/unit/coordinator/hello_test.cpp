@@ -42,10 +42,39 @@ TEST_CASE("a hello of another wire version is refused with both sides' values", 
   message.mutable_hello()->set_wire_version(kWireVersion + 6);
   const pb::HelloReply reply = reply_to(coordinator, PeerId(1), message, kStart).hello_reply();
   CHECK_FALSE(reply.accepted());
-  CHECK(reply.reason().find("wire version 8 (" + build_name()) != std::string::npos);
+  CHECK(reply.reason().find("wire version 9 (" + build_name()) != std::string::npos);
   CHECK(reply.reason().find("wire version " + std::to_string(kWireVersion + 6) + " (test build)") !=
         std::string::npos);
   CHECK(reply.wire_version() == kWireVersion);
+}
+
+TEST_CASE("a daemon with another data_security is refused with both, one without takes what is",
+          "[coordinator]") {
+  for (const auto ours : {pb::DATA_SECURITY_CURVE, pb::DATA_SECURITY_TOKEN}) {
+    CoordinatorOptions options;
+    options.data_security = ours;
+    Coordinator coordinator(options, {}, kStart);
+    std::uint64_t peer = 1;
+    for (const auto theirs : {pb::DATA_SECURITY_ANY, pb::DATA_SECURITY_CURVE,
+                              pb::DATA_SECURITY_TOKEN, pb::DATA_SECURITY_NONE}) {
+      for (const auto role : {pb::ROLE_SERVER, pb::ROLE_WORKER}) {
+        pb::ControlMessage message = hello(role, "p" + std::to_string(peer), peer);
+        message.mutable_hello()->set_data_security(theirs);
+        const pb::HelloReply reply =
+            reply_to(coordinator, PeerId(peer++), message, kStart).hello_reply();
+        CAPTURE(reply.reason());
+        const bool fits = theirs == ours || theirs == pb::DATA_SECURITY_ANY;
+        CHECK(reply.accepted() == fits);
+        if (fits) continue;
+        CHECK(reply.reason().find("CURVE") != std::string::npos);
+        const char* const other = theirs == pb::DATA_SECURITY_NONE ? "insecure: true" : "TOKEN";
+        CHECK(reply.reason().find(other) != std::string::npos);
+      }
+    }
+    // Commands and readers connect to whatever there is.
+    pb::ControlMessage client = hello(pb::ROLE_CLIENT, "me", 99);
+    CHECK(reply_to(coordinator, PeerId(99), client, kStart).hello_reply().accepted());
+  }
 }
 
 TEST_CASE("a hello of no known role, or without a name or shards, is refused", "[coordinator]") {

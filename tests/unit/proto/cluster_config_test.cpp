@@ -44,6 +44,16 @@ TEST_CASE("a missing or misspelled cluster file is reported with its place", "[c
   CHECK_THAT(refusal_of("server {\n  shard: 2\n}"), Contains(":2:3:") && Contains("shards"));
 }
 
+TEST_CASE("settings of the data plane that cannot be are reported with their place",
+          "[cluster_config]") {
+  CHECK(load("data_security: TOKEN io_threads: 64").has_value());
+  CHECK(load("data_security: CURVE insecure: true").has_value());
+  CHECK_THAT(refusal_of("worker {}\n  data_security: TOKEN\ninsecure: true"),
+             Contains(":2:3: data_security: TOKEN") && Contains("insecure: true"));
+  CHECK_THAT(refusal_of("data_security: TOKENS"), Contains(":1:16:") && Contains("CURVE, TOKEN"));
+  CHECK_THAT(refusal_of("\n io_threads: 65"), Contains(":2:2: io_threads") && Contains("65"));
+}
+
 TEST_CASE("every number of a cluster file must be in its range", "[cluster_config]") {
   CHECK_THAT(refusal_of("server { shards: 0 }"), Contains("server.shards is 0"));
   CHECK_THAT(refusal_of("server { shards: 257 }"), Contains("257"));

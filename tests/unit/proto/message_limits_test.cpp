@@ -5,8 +5,11 @@
 #include <set>
 #include <string>
 
+#include "proto/checkpoint.pb.h"
+#include "proto/cluster.pb.h"
 #include "proto/control.pb.h"
 #include "proto/control_message.hpp"
+#include "proto/coordinator_state.pb.h"
 #include "proto/data.pb.h"
 #include "proto/limits.pb.h"
 #include "tests/support/catch.hpp"
@@ -37,7 +40,41 @@ void find_unlimited(const Descriptor& type, std::set<const Descriptor*>& seen,
   }
 }
 
+/// Whether a message has room for a secret of a plain data plane, at any depth.
+bool has_secret(const Descriptor& type, std::set<const Descriptor*>& seen) {
+  if (&type == pb::DataToken::descriptor()) return true;
+  if (!seen.insert(&type).second) return false;
+  for (int i = 0; i < type.field_count(); ++i) {
+    const Descriptor* const inner = type.field(i)->message_type();
+    if (inner != nullptr && has_secret(*inner, seen)) return true;
+  }
+  return false;
+}
+
+bool has_secret(const Descriptor& type) {
+  std::set<const Descriptor*> seen;
+  return has_secret(type, seen);
+}
+
 }  // namespace
+
+TEST_CASE("no message that is written to a file or a database has room for a secret", "[limits]") {
+  CHECK(has_secret(*pb::WorkerJob::descriptor()));
+  // Nor what servers send each other, or write in the folder of a run.
+  for (const Descriptor* const one :
+       {pb::StoredJob::descriptor(), pb::Job::descriptor(), pb::ClusterConfig::descriptor(),
+        pb::CheckpointManifest::descriptor(), pb::ServerJob::descriptor(),
+        pb::StatusReply::descriptor(), pb::DataHeader::descriptor()}) {
+    for (int i = 0; i < one->file()->message_type_count(); ++i) {
+      const Descriptor& type = *one->file()->message_type(i);
+      INFO(type.full_name());
+      const bool is_sent_alone = type.file() == pb::ControlMessage::descriptor()->file();
+      if (!is_sent_alone) CHECK_FALSE(has_secret(type));
+    }
+    INFO(one->full_name());
+    CHECK_FALSE(has_secret(*one));
+  }
+}
 
 TEST_CASE("every string and every list of both planes has a limit", "[limits]") {
   std::set<const Descriptor*> seen;

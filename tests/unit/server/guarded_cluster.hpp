@@ -23,8 +23,10 @@ namespace taut::test {
 /// shard has a job, 7, of the members worker0 and worker1.
 class GuardedCluster {
  public:
-  GuardedCluster() : context_(listener()) {
+  /// is_plain  with data_security: TOKEN
+  explicit GuardedCluster(bool is_plain = false) : context_(listener(is_plain)) {
     CoordinatorThread::Config config;
+    config.tokens = context_.tokens();
     config.address = "127.0.0.1:0";
     coordinator_ =
         CoordinatorThread::start(context_.make_endpoint(), make_memory_store(), config).value();
@@ -56,10 +58,35 @@ class GuardedCluster {
   void revoke(const Security& security) { keys_->revoke(security.own.public_key); }
   void end_admission() { context_.end_admission(); }
 
+  /// The secret that the coordinator of a plain data plane would hand out for this.
+  [[nodiscard]] DataToken secret(const TokenScope& scope) const {
+    return context_.tokens()->make(scope);
+  }
+  /// Of a member of the job, with this key.
+  [[nodiscard]] static TokenScope member(const Security& security, std::uint32_t worker) {
+    return {.use = TokenUse::kTrain,
+            .public_key = security.own.public_key,
+            .job = JobId(7),
+            .submission = kSubmission,
+            .worker = WorkerId(worker),
+            .incarnation = Incarnation(100 + worker)};
+  }
+  /// Hands a changed job to the shard, and waits until it has it.
+  void change(const pb::ServerJob& job) {
+    while (adopted_.pop(Duration::zero())) {
+    }
+    shard_->set_job(ShardId(0), server::make_job_view(job).value());
+    (void)adopted_.pop(std::chrono::seconds(20));
+  }
+  [[nodiscard]] std::uint64_t unproven() const { return shard_->load().unproven_messages(); }
+
+  static constexpr std::uint64_t kSubmission = 0xfeedULL;
+
   static pb::ServerJob job() {
     pb::ServerJob job;
     job.set_job(7);
     job.set_revision(1);
+    job.set_submission(kSubmission);
     pb::SolverParameter& solver = *job.mutable_definition()->mutable_solver_param();
     solver.set_base_lr(0.5F);
     solver.set_max_iter(1000);
@@ -78,8 +105,9 @@ class GuardedCluster {
   }
 
  private:
-  Security listener() {
+  Security listener(bool is_plain) {
     Security security = with(make_key_pair());
+    security.plain_data = is_plain;
     security.cluster_secret = pair_.secret_key;
     security.admission = keys_;
     return security;

@@ -142,13 +142,13 @@ TEST_CASE("a hello of another wire version is refused with both sides' versions 
           "[shard]") {
   Talk talk(JobMaker(1));
   pb::DataHello hello;
-  hello.set_wire_version(9);
+  hello.set_wire_version(10);
   hello.set_build("another build");
   hello.set_job_hash(talk.job.hash());
   const auto reply = talk.say_hello(kPeer, hello);
   CHECK_FALSE(reply.accepted());
   CHECK_FALSE(reply.greet_again());
-  CHECK_THAT(reply.reason(), Contains("wire version 8") && Contains("wire version 9") &&
+  CHECK_THAT(reply.reason(), Contains("wire version 9") && Contains("wire version 10") &&
                                  Contains(build_name()) && Contains("another build"));
 }
 

@@ -1,0 +1,84 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "common/net/message.hpp"
+#include "common/types.hpp"
+
+namespace taut {
+
+/// What the holder of a secret may use it for.
+enum class TokenUse : std::uint8_t {
+  kRead = 1,   // follows a job
+  kTrain = 2,  // is a member of a job, in one life
+  kServe = 3,  // is a server
+  kCheck = 4,  // says hello for no job, to measure a link
+};
+
+/// What a secret of a plain data plane is bound to. It is not good for anything else.
+struct TokenScope {
+  TokenUse use = TokenUse::kRead;
+  std::string public_key;        // of the holder, Z85: who is admitted, and revoked
+  JobId job{};                   // kRead, kTrain; otherwise 0
+  std::uint64_t submission = 0;  // as job: tells jobs of the same number apart
+  WorkerId worker{};             // kTrain; otherwise 0
+  Incarnation incarnation{};     // kTrain; otherwise 0
+
+  friend bool operator==(const TokenScope&, const TokenScope&) = default;
+};
+
+/// A scope with the secrets that prove it: the first frame of each message on a plain data plane.
+/// Who has one acts within its scope: it is not printed, logged or stored.
+class DataToken {
+ public:
+  /// Bytes of a request's frame: docs/WIRE.md, section 1.
+  static constexpr std::size_t kRequestBytes = 93;
+  static constexpr std::size_t kAnswerBytes = 32;
+
+  /// As the coordinator has sent it. nullopt: they have not the lengths of a token.
+  [[nodiscard]] static std::optional<DataToken> from(std::string_view request,
+                                                     std::string_view answer);
+
+  /// With each message of the holder.
+  [[nodiscard]] const Frame& request() const { return request_; }
+  /// With each message to the holder: a process that has taken a server's address, and is shown
+  /// the request, cannot make it.
+  [[nodiscard]] const Frame& answer() const { return answer_; }
+
+ private:
+  DataToken(Frame request, Frame answer)
+      : request_(std::move(request)), answer_(std::move(answer)) {}
+  Frame request_;
+  Frame answer_;
+};
+
+/// Whether two frames have the same bytes, in a time that depends on their lengths alone.
+[[nodiscard]] bool same_secret(const Frame& a, const Frame& b);
+
+/// Makes and checks the secrets of a cluster, by HMAC-SHA-256 with a key that is derived from the
+/// cluster's own secret, which libsodium drew from the system's generator. Servers and coordinators
+/// have that secret, so none of them has to be sent another one, and a coordinator that starts
+/// again makes the same.
+/// Thread    any
+class TokenKey {
+ public:
+  /// cluster_secret  Security::cluster_secret; not empty
+  explicit TokenKey(const std::string& cluster_secret);
+
+  [[nodiscard]] DataToken make(const TokenScope& scope) const;
+  /// What a request's frame proves; nullopt: it is no such frame, or its secret is wrong.
+  [[nodiscard]] std::optional<TokenScope> check(std::span<const std::byte> request) const;
+
+ private:
+  using Secret = std::array<std::byte, 32>;
+  [[nodiscard]] Secret secret_of(std::string_view purpose, std::span<const std::byte> scope) const;
+  std::string key_;
+};
+
+}  // namespace taut
