@@ -22,6 +22,10 @@ pb::ClusterConfig common_config(const std::string& coordinator,
   pb::ClusterConfig config;
   config.set_coordinator_address(coordinator);
   config.set_heartbeat_interval_s(0.2);
+  if (options.data_security != pb::ClusterConfig::CURVE) {
+    config.set_data_security(options.data_security);
+  }
+  if (options.io_threads > 0) config.set_io_threads(options.io_threads);
   *config.mutable_records() = options.records;
   config.mutable_records()->set_folder(options.folder.string());
   return config;

@@ -31,6 +31,8 @@ struct LocalClusterOptions {
   pb::RecordsConfig records;     // what the processes write down, in `folder`
   std::filesystem::path folder;  // receives every process's config and log
   bool insecure = false;         // without keys; to measure what they cost
+  pb::ClusterConfig::DataSecurity data_security = pb::ClusterConfig::CURVE;
+  std::uint32_t io_threads = 0;  // as ClusterConfig's
 };
 
 /// Servers and workers on this machine's loopback, each a process on ports that the system

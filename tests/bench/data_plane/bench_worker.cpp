@@ -14,6 +14,7 @@
 #include "common/net/zmq_endpoint.hpp"
 #include "proto/config/job_state.hpp"
 #include "proto/session/control_link.hpp"
+#include "proto/session/data_secret.hpp"
 #include "tests/bench/data_plane/memory_use.hpp"
 #include "worker/client/client.hpp"
 
@@ -231,7 +232,7 @@ Result<std::vector<Sample>> run_worker(const WorkerOptions& options) {
   if (!options.keys.empty()) {
     TAUT_TRY(security, daemon_security(options.keys, options.name, KeyRole::kWorker));
   }
-  ZmqContext context{security};
+  ZmqContext context{security, options.io_threads};
   Membership membership(context, options);
   TAUT_TRY(const pb::WorkerJob job, membership.wait_for_job());
   ClientOptions client_options;
@@ -246,7 +247,9 @@ Result<std::vector<Sample>> run_worker(const WorkerOptions& options) {
   if (options.shared_memory) {
     TAUT_TRY(client_options.shared_memory, SharedArena::create());
   }
-  Client client(context.make_endpoint(), client_options);
+  auto endpoint = context.make_endpoint();
+  endpoint->use_token(to_token(job.secret()));
+  Client client(std::move(endpoint), client_options);
   const auto tables = bench_tables(options.table_bytes);
   TAUT_TRY(client.open(tables, kWait));
   std::vector<Sample> samples;

@@ -12,6 +12,7 @@ namespace taut::bench {
 
 struct WorkerOptions {
   bool shared_memory = true;
+  int io_threads = 1;
   std::string coordinator;
   std::string name;
   std::string keys;  // the folder of its key; empty: without keys

@@ -30,7 +30,9 @@ struct Options {
   double seconds = 1;
   std::uint64_t window = SendPolicy{}.window.value();
   std::string json;
-  bool insecure = false;
+  std::vector<std::string> security = {"curve"};
+  int rounds = 1;
+  int io_threads = 1;
   std::vector<int> memory_workers = {1, 2, 4};
   fs::path folder;
 };
@@ -54,9 +56,15 @@ class Bench {
     for (const std::string& cluster : options_.clusters) {
       for (const std::string& transport : options_.transports) {
         transport_ = transport;
-        TAUT_TRY(measure_cluster(cluster[0] - '0', cluster[2] - '0'));
+        for (int i = 0; i < options_.rounds; ++i) {
+          for (const std::string& security : options_.security) {
+            security_ = security;
+            TAUT_TRY(measure_cluster(cluster[0] - '0', cluster[2] - '0'));
+          }
+        }
       }
     }
+    security_ = options_.security.front();
     for (const std::string& transport : options_.transports) {
       transport_ = transport;
       fmt::print("memory in training, 32 MiB of parameters, payloads {}\n", transport_name());
@@ -105,8 +113,8 @@ class Bench {
   }
 
   Result<void> measure_cluster(int servers, int workers) {
-    fmt::print("{} server{}, {} worker{}, payloads {}\n", servers, servers == 1 ? "" : "s", workers,
-               workers == 1 ? "" : "s", transport_name());
+    fmt::print("{} server{}, {} worker{}, payloads {}, {}\n", servers, servers == 1 ? "" : "s",
+               workers, workers == 1 ? "" : "s", transport_name(), security_);
     for (const std::uint64_t size : options_.sizes) {
       TAUT_TRY(measure_size(servers, workers, size));
     }
@@ -118,7 +126,7 @@ class Bench {
     cluster_options.servers = static_cast<std::uint32_t>(servers);
     cluster_options.workers = 0;
     cluster_options.folder = options_.folder;
-    cluster_options.insecure = options_.insecure;
+    set_security(cluster_options);
     TAUT_TRY(auto cluster, cli::LocalCluster::start(cluster_options));
     std::vector<cli::ChildProcess> children;
     for (int i = 0; i < workers; ++i) {
@@ -144,7 +152,7 @@ class Bench {
     cluster_options.servers = 1;
     cluster_options.workers = 0;
     cluster_options.folder = options_.folder;
-    cluster_options.insecure = options_.insecure;
+    set_security(cluster_options);
     TAUT_TRY(auto cluster, cli::LocalCluster::start(cluster_options));
     TAUT_TRY(const Security security, cluster.user_security());
     TAUT_TRY(auto control, connect_control(cluster.coordinator(), 10, security));
@@ -176,6 +184,12 @@ class Bench {
                  *std::ranges::max_element(worker_tables));
     cluster.stop(Duration(5'000'000));
     return ok();
+  }
+
+  void set_security(cli::LocalClusterOptions& cluster) const {
+    cluster.insecure = security_ == "insecure";
+    if (security_ == "token") cluster.data_security = pb::ClusterConfig::TOKEN;
+    cluster.io_threads = static_cast<std::uint32_t>(options_.io_threads);
   }
 
   /// server, worker  in sizes of the tables
@@ -215,8 +229,10 @@ class Bench {
         std::to_string(options_.seconds),
         "--window",
         std::to_string(options_.window),
+        "--io-threads",
+        std::to_string(options_.io_threads),
         transport_ == "tcp" ? "--no-shared-memory" : "--shared-memory"};
-    if (!options_.insecure) {
+    if (security_ != "insecure") {
       arguments.insert(arguments.end(), {"--keys", cluster.keys().string()});
     }
     arguments.insert(arguments.end(), more.begin(), more.end());
@@ -290,6 +306,7 @@ class Bench {
       row["what"] = what;
       row["cluster"] = cluster;
       row["transport"] = transport_;
+      row["security"] = security_;
       row["server_cpu_s"] = server_cpu;
       report_["rows"].push_back(std::move(row));
     }
@@ -299,6 +316,7 @@ class Bench {
   bool memory_kept_ = true;
   double memory_model_ = 0;  // GB/s of payload that memory allows an applied push
   std::string transport_ = "tcp";
+  std::string security_;
   std::map<std::uint64_t, std::vector<Sample>> raw_;
   nlohmann::json report_;
 };
@@ -332,7 +350,12 @@ int main(int argc, char** argv) {
                  "Numbers of workers whose memory is checked; 0: none")
       ->delimiter(',');
   app.add_flag("--memory", worker.memory, "")->group("");
-  app.add_flag("--insecure", options.insecure, "Without keys");
+  app.add_option("--security", options.security, "curve, token, insecure: they take turns")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"curve", "token", "insecure"}));
+  app.add_option("--rounds", options.rounds, "Turns of each")->check(CLI::Range(1, 1000));
+  app.add_option("--io-threads", options.io_threads, "Of each process, 1 to 64")
+      ->check(CLI::Range(1, 64));
   app.add_option("--keys", worker.keys, "")->group("");
   app.add_option("--json", options.json, "Writes every row there");
   app.add_option("--worker", worker.name, "")->group("");
@@ -353,6 +376,7 @@ int main(int argc, char** argv) {
   }
   worker.seconds = options.seconds;
   worker.window = options.window;
+  worker.io_threads = options.io_threads;
   if (!worker.name.empty()) {
     // As the worker daemon does; the raw ZeroMQ pair runs as it comes.
     keep_freed_memory();
