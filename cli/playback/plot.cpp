@@ -73,14 +73,15 @@ std::string time_axis(const PlotFrame& frame) {
   return svg + plot_text(frame.left + frame.width / 2, bottom + 36, "middle", "virtual time, s");
 }
 
-std::string value_axis(const PlotFrame& frame, const std::string& label, bool percent) {
+std::string value_axis(const PlotFrame& frame, const std::string& label, AxisValues values) {
   std::string svg;
   for (const double tick : ticks(0, frame.y_high, 5)) {
+    if (values == AxisValues::kWhole && tick != std::round(tick)) continue;
     svg += fmt::format(
         "<line x1=\"{0:.1f}\" x2=\"{1:.1f}\" y1=\"{2:.1f}\" y2=\"{2:.1f}\" stroke=\"#ddd\"/>",
         frame.left, frame.left + frame.width, frame.y(tick));
     svg += plot_text(frame.left - 6, frame.y(tick) + 4, "end",
-                     percent ? number(100 * tick) + " %" : number(tick));
+                     values == AxisValues::kPercent ? number(100 * tick) + " %" : number(tick));
   }
   return svg + fmt::format(
                    "<text text-anchor=\"middle\" transform=\"translate(14 {:.1f}) rotate(-90)\">{}"

@@ -36,9 +36,9 @@ struct PlotFrame {
                                     bool has_legend);
 [[nodiscard]] std::string close_plot();
 [[nodiscard]] std::string time_axis(const PlotFrame& frame);
-/// percent  the values are shares
+enum class AxisValues { kNumbers, kWhole, kPercent };
 [[nodiscard]] std::string value_axis(const PlotFrame& frame, const std::string& label,
-                                     bool percent);
+                                     AxisValues values);
 
 struct PlotLine {
   std::string name;

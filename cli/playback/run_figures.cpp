@@ -58,9 +58,10 @@ std::string clocks_svg(const PlayedRun& run, const std::string& title, bool from
     highest = std::max(highest, quantiles.back().back());
   }
   const PlotFrame frame = frame_of(run, highest);
-  std::string svg = open_plot(frame, title, true) +
-                    value_axis(frame, from_slowest ? "clocks ahead" : "clocks", false) +
-                    time_axis(frame);
+  std::string svg =
+      open_plot(frame, title, true) +
+      value_axis(frame, from_slowest ? "clocks ahead" : "clocks", AxisValues::kWhole) +
+      time_axis(frame);
   if (run.workers.size() > kLines) {
     constexpr std::array kFills = {"#cfe3f1", "#94c1de", "#4f98c6"};
     constexpr std::array kNames = {"all workers", "10 to 90 %", "25 to 75 %"};
@@ -100,17 +101,28 @@ std::string curve_svg(const PlayedRun& run, const std::string& title, const std:
     if (std::isfinite(y)) highest = std::max(highest, y);
   }
   const PlotFrame frame = frame_of(run, highest);
-  return open_plot(frame, title, false) + value_axis(frame, label, percent) + time_axis(frame) +
-         plot_line(frame, line, 0, has_dots) + close_plot();
+  return open_plot(frame, title, false) +
+         value_axis(frame, label, percent ? AxisValues::kPercent : AxisValues::kNumbers) +
+         time_axis(frame) + plot_line(frame, line, 0, has_dots) + close_plot();
 }
 
 /// A curve of what has a value in most bins.
-PlotLine line_of(const PlayedRun& run, const char* name, const PlayedRun::Figures& row) {
+/// reach  bins to both sides of which the mean is drawn
+PlotLine line_of(const PlayedRun& run, const char* name, const PlayedRun::Figures& row,
+                 std::size_t reach) {
   PlotLine line{name, {}, {}};
   for (std::size_t bin = 0; bin < row.size(); ++bin) {
-    if (!row[bin]) continue;
+    double sum = 0;
+    double count = 0;
+    for (std::size_t i = bin - std::min(bin, reach); i < std::min(row.size(), bin + reach + 1);
+         ++i) {
+      if (!row[i]) continue;
+      sum += *row[i];
+      ++count;
+    }
+    if (count == 0) continue;
     line.x.push_back(run.end_s(bin));
-    line.y.push_back(*row[bin]);
+    line.y.push_back(sum / count);
   }
   return line;
 }
@@ -147,8 +159,8 @@ std::string states_svg(const PlayedRun& run, const std::string& title) {
            legend_field(frame, place++, kStateFills[state], PlayedRun::kStateNames[state]);
     low = std::move(high);
   }
-  return svg + legend_field(frame, place, kIdle, "other") + value_axis(frame, "hosts", true) +
-         time_axis(frame) + close_plot();
+  return svg + legend_field(frame, place, kIdle, "other") +
+         value_axis(frame, "workers", AxisValues::kPercent) + time_axis(frame) + close_plot();
 }
 
 /// A row of cells; equal neighbours are one.
@@ -274,11 +286,13 @@ std::vector<Figure> figures_of(const PlayedRun& run) {
   const auto add = [&](const char* name, const char* title, auto draw) {
     figures.push_back({name, title, draw(title)});
   };
-  const auto curve = [&](const char* label, const PlayedRun::Figures& row) {
-    return [&run, label, &row](const char* title) {
-      return curve_svg(run, title, label, line_of(run, label, row), false, false);
+  const auto curve = [&](const char* label, const PlayedRun::Figures& row, std::size_t reach) {
+    return [&run, label, &row, reach](const char* title) {
+      return curve_svg(run, title, label, line_of(run, label, row, reach), false, false);
     };
   };
+  // A bin may have a clock's end or none: these are drawn as means over a sixtieth of the run.
+  const std::size_t smooth = run.bins / 120;
   add("clocks", "Clocks of the workers",
       [&](const char* title) { return clocks_svg(run, title, false); });
   add("lead", "How far workers are ahead of the slowest one",
@@ -290,10 +304,10 @@ std::vector<Figure> figures_of(const PlayedRun& run) {
   if (!run.links.empty()) {
     add("links", "Load of the links", [&](const char* title) { return links_svg(run, title); });
   }
-  add("rate", "Iterations of all workers", curve("iterations/s", run.iterations_per_s));
-  if (!run.loss.empty()) add("loss", "Training loss", curve("loss", run.loss));
+  add("rate", "Iterations of all workers", curve("iterations/s", run.iterations_per_s, smooth));
+  if (!run.loss.empty()) add("loss", "Training loss", curve("loss", run.loss, 0));
   if (!run.staleness.empty()) {
-    add("staleness", "Mean staleness of reads", curve("clocks", run.staleness));
+    add("staleness", "Mean staleness of reads", curve("clocks", run.staleness, smooth));
   }
   PlotLine tests{"accuracy", {}, {}};
   for (const PlayedRun::Test& test : run.tests) {

@@ -35,8 +35,6 @@ class Tutorial(ClusterTest):
                          ["my_job.textproto", "my_sweep.textproto", "my_cluster.textproto",
                           "my_lab_sweep.textproto", "my_job.textproto"])
         for name, text in files:
-            if name == "my_cluster.textproto":
-                continue
             # As typed: in the project's folder, from which its paths are looked up.
             path = self.file(name, text)
             answer = subprocess.run([BIN / "tautline", "validate", path], cwd=SOURCE, text=True,

@@ -1,7 +1,6 @@
 #include "lab/training/records/playback.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -13,7 +12,8 @@ constexpr Duration kFirstWidth{100};
 /// As many bins as keep all rows together to a few millions of numbers.
 std::size_t bins_for(std::size_t rows) {
   constexpr std::size_t kNumbers = 2'000'000;
-  return std::clamp(std::bit_floor(kNumbers / std::max<std::size_t>(rows, 1)), Playback::kMinBins,
+  // Even: two neighbours become one.
+  return std::clamp(kNumbers / std::max<std::size_t>(rows, 1) / 2 * 2, Playback::kMinBins,
                     Playback::kMaxBins);
 }
 

@@ -48,10 +48,12 @@
   }
 
   /** Numbers people count in, between 0 and high. */
-  function ticks(high, count) {
+  function ticks(high, count, whole) {
     const rough = high / count;
     const power = 10 ** Math.floor(Math.log10(rough));
-    const step = power * ([1, 2, 2.5, 5].find((factor) => factor * power >= rough) || 10);
+    const factors = whole ? [1, 2, 5] : [1, 2, 2.5, 5];
+    const round = power * (factors.find((factor) => factor * power >= rough) || 10);
+    const step = whole ? Math.max(1, round) : round;
     const all = [];
     for (let at = 0; at <= high * 1.0001; at += step) all.push(Number(at.toPrecision(9)));
     return all;
@@ -81,11 +83,11 @@
       g.fillText(name, Math.min(one.x(at), one.width - half - 1), bottom + 12);
     }
   }
-  function valueAxis(one, g, high, name) {
+  function valueAxis(one, g, high, name, whole) {
     const y = (value) => one.bottom - (value / high) * (one.bottom - one.top);
     g.textAlign = "right";
     g.lineWidth = 1;
-    for (const at of ticks(high, 4)) {
+    for (const at of ticks(high, 4, whole)) {
       g.strokeStyle = css("--line");
       g.beginPath();
       g.moveTo(one.left, y(at));
@@ -139,8 +141,8 @@
     if (one.head.textContent !== note) one.head.textContent = note;
   }
 
-  /** A line through the values of the bins; null interrupts nothing and is left out. */
-  function curve(one, g, y, values, colour, dash) {
+  /** A line through the values of the bins; null is left out, or interrupts it. */
+  function curve(one, g, y, values, colour, dash, interrupted) {
     g.strokeStyle = colour;
     g.lineWidth = 1.7;
     g.setLineDash(dash || []);
@@ -148,7 +150,10 @@
     let first = true;
     for (let bin = 0; bin < run.bins; bin++) {
       const value = values(bin);
-      if (value === null || value === undefined) continue;
+      if (value === null || value === undefined) {
+        first = first || Boolean(interrupted);
+        continue;
+      }
       const at = one.x(Played.endOf(run, bin));
       if (first) g.moveTo(at, y(value));
       else g.lineTo(at, y(value));
@@ -177,7 +182,7 @@
     return strip(id, {
       height: () => kHeight,
       draw: (one, g) => {
-        const y = valueAxis(one, g, high * 1.04, short);
+        const y = valueAxis(one, g, high * 1.04, short, true);
         if (run.workers.length > kLines) {
           for (const [low, opacity] of [[0, 0.25], [1, 0.35], [2, 0.5]]) {
             g.globalAlpha = opacity;
@@ -191,7 +196,7 @@
           run.workers.forEach((worker, i) => {
             curve(one, g, y, (bin) => (worker.clock[bin] >= 0
               ? worker.clock[bin] - base(bin) : null),
-                  css(colours[i % colours.length]), i < colours.length ? [] : [6, 3]);
+                  css(colours[i % colours.length]), i < colours.length ? [] : [6, 3], true);
           });
         }
         if (bound === null) return;
@@ -240,7 +245,17 @@
     });
   }
 
-  /** A curve of a figure of the run's; latest: a bin without a value shows the one before. */
+  /** The means of a figure over a sixtieth of the run: a bin may have a clock's end or none. */
+  function smooth(row) {
+    const reach = Math.floor(run.bins / 120);
+    return Array.from({ length: run.bins }, (_, bin) => {
+      const near = row.slice(Math.max(0, bin - reach), bin + reach + 1)
+        .filter((value) => value !== null);
+      return near.length ? near.reduce((a, b) => a + b, 0) / near.length : null;
+    });
+  }
+
+  /** A curve of a figure of the run's. A bin without a value shows the one before. */
   function figureStrip(id, values, name) {
     let high = 0;
     const known = [];
@@ -596,10 +611,12 @@
     $("stale").closest(".card").hidden = !hasReads;
     $("accuracy").closest(".card").hidden = !hasTests;
     $("links-card").hidden = !run.links.length;
+    const rate = smooth(run.iterations_per_s);
+    const staleness = smooth(run.staleness);
     strips = [
       clockStrip("course", false), clockStrip("lead", true), stateStrip(),
-      figureStrip("rate", (bin) => run.iterations_per_s[bin], short),
-      ...(hasReads ? [figureStrip("stale", (bin) => run.staleness[bin], short)] : []),
+      figureStrip("rate", (bin) => rate[bin], short),
+      ...(hasReads ? [figureStrip("stale", (bin) => staleness[bin], short)] : []),
       ...(hasLoss ? [figureStrip("loss", (bin) => run.loss[bin], short)] : []),
       ...(hasTests ? [testStrip()] : []),
       ...(run.links.length ? [linkStrip()] : []), hostStrip(),
