@@ -99,7 +99,12 @@ PlayedRun run_of(const Json& whole) {
   run.bin_s = whole.at("bin_s").get<double>();
   run.bins = whole.at("bins").get<std::size_t>();
   constexpr std::size_t kMaxBins = 1U << 20U;
-  if (!(run.bin_s > 0) || run.bins > kMaxBins) throw Mistake{"the bins of time cannot be"};
+  const double covered_s = run.bin_s * static_cast<double>(run.bins);
+  if (!(run.bin_s > 0) || run.bins > kMaxBins || run.virtual_s > covered_s * (1 + 1e-9) ||
+      run.virtual_s < covered_s - run.bin_s) {
+    throw Mistake{fmt::format("{} bins of {:g} s cannot be those of {:g} s", run.bins, run.bin_s,
+                              run.virtual_s)};
+  }
   run.iterations_per_s = figures_of(whole, "iterations_per_s", run.bins);
   run.loss = figures_of(whole, "loss", run.bins);
   run.staleness = figures_of(whole, "staleness", run.bins);

@@ -107,22 +107,23 @@ std::string curve_svg(const PlayedRun& run, const std::string& title, const std:
 }
 
 /// A curve of what has a value in most bins.
-/// reach  bins to both sides of which the mean is drawn
+/// reach  bins to both sides of which the mean is drawn, by their lengths: the last one is shorter
 PlotLine line_of(const PlayedRun& run, const char* name, const PlayedRun::Figures& row,
                  std::size_t reach) {
   PlotLine line{name, {}, {}};
   for (std::size_t bin = 0; bin < row.size(); ++bin) {
     double sum = 0;
-    double count = 0;
+    double weight = 0;
     for (std::size_t i = bin - std::min(bin, reach); i < std::min(row.size(), bin + reach + 1);
          ++i) {
       if (!row[i]) continue;
-      sum += *row[i];
-      ++count;
+      const double length_s = run.end_s(i) - run.bin_s * static_cast<double>(i);
+      sum += *row[i] * length_s;
+      weight += length_s;
     }
-    if (count == 0) continue;
+    if (weight <= 0) continue;
     line.x.push_back(run.end_s(bin));
-    line.y.push_back(sum / count);
+    line.y.push_back(sum / weight);
   }
   return line;
 }
@@ -292,7 +293,7 @@ std::vector<Figure> figures_of(const PlayedRun& run) {
     };
   };
   // A bin may have a clock's end or none: these are drawn as means over a sixtieth of the run.
-  const std::size_t smooth = run.bins / 120;
+  const std::size_t smooth = std::max<std::size_t>(1, run.bins / 120);
   add("clocks", "Clocks of the workers",
       [&](const char* title) { return clocks_svg(run, title, false); });
   add("lead", "How far workers are ahead of the slowest one",

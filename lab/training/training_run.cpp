@@ -50,6 +50,7 @@ class Training {
   Result<TrainingOutcome> run() {
     TAUT_TRY(start());
     TAUT_TRY(drive());
+    if (world_.playback != nullptr) world_.playback->close(world_.now());
     return outcome();
   }
 

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -66,6 +67,8 @@ class Playback {
   /// loss  of the newest; nullopt: unknown
   void finish(const Totals& before, const Totals& after, std::optional<double> loss, TimePoint now);
   void test(const Test& test);
+  /// The training ended. Called once, after the other methods.
+  void close(TimePoint end) { bins_->cover(end); }
 
   [[nodiscard]] const std::vector<Host>& hosts() const { return hosts_; }
   [[nodiscard]] const std::vector<Link>& links() const { return links_; }
@@ -73,6 +76,7 @@ class Playback {
   [[nodiscard]] std::uint32_t workers() const { return workers_; }
   [[nodiscard]] std::uint32_t shards() const { return shards_; }
   [[nodiscard]] Duration bin() const { return bins_->width(); }
+  /// Up to the end, or before.
   [[nodiscard]] std::size_t bins(TimePoint end) const { return bins_->count(end); }
 
   // In each bin; empty: never.

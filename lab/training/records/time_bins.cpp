@@ -17,7 +17,7 @@ TimeBins::TimeBins(std::size_t sums, std::size_t values, std::size_t bins, Durat
   TAUT_CHECK(width > Duration(0), "time grows");
 }
 
-/// Merges neighbours until there is a bin for this time.
+// Merges neighbours until there is a bin for this time.
 void TimeBins::cover(TimePoint time) {
   while (bin_of(time) >= bins_) {
     for (std::vector<double>& row : sums_) {
@@ -62,7 +62,8 @@ void TimeBins::set(std::size_t number, TimePoint now, std::int32_t value) {
 
 std::size_t TimeBins::count(TimePoint end) const {
   const auto whole = static_cast<std::size_t>((end.since_origin() + width_ - Duration(1)) / width_);
-  return std::min(whole, bins_);
+  TAUT_CHECK(whole <= bins_, "its bins are covered");
+  return whole;
 }
 
 std::vector<std::int32_t> TimeBins::values(std::size_t row, std::size_t count) const {

@@ -26,8 +26,11 @@ class TimeBins {
   /// A row of values has this value from `now` on. REQUIRES: value >= 0, or kNone
   void set(std::size_t row, TimePoint now, std::int32_t value);
 
+  /// Makes bins up to a time, in which nothing may happen.
+  void cover(TimePoint time);
+
   [[nodiscard]] Duration width() const { return width_; }
-  /// How many bins it takes up to `end`, at most as many as there are.
+  /// How many bins it takes up to `end`. REQUIRES: they are covered
   [[nodiscard]] std::size_t count(TimePoint end) const;
   /// The amounts in each bin; empty: nothing was added.
   [[nodiscard]] std::span<const double> sums(std::size_t row) const { return sums_[row]; }
@@ -35,7 +38,6 @@ class TimeBins {
   [[nodiscard]] std::vector<std::int32_t> values(std::size_t row, std::size_t count) const;
 
  private:
-  void cover(TimePoint time);
   [[nodiscard]] std::size_t bin_of(TimePoint time) const {
     return static_cast<std::size_t>(time.since_origin() / width_);
   }

@@ -12,7 +12,7 @@
   const kLines = 14; // of more workers there are bands
   const kLinks = 24;
   const kRow = 16;
-  const kMaxRows = 480; // pixels
+  const kMaxRows = 600; // pixels
   const kColours = ["--blue", "--orange", "--pink", "--green", "--text"]; // by state
   let run = null;
   let time = 0; // seconds of virtual time
@@ -245,13 +245,21 @@
     });
   }
 
-  /** The means of a figure over a sixtieth of the run: a bin may have a clock's end or none. */
+  /** The means of a figure over a sixtieth of the run: a bin may have a clock's end or none. Bins
+   *  count by their lengths, as the last one may be much shorter. */
   function smooth(row) {
-    const reach = Math.floor(run.bins / 120);
+    const reach = Math.max(1, Math.floor(run.bins / 120));
     return Array.from({ length: run.bins }, (_, bin) => {
-      const near = row.slice(Math.max(0, bin - reach), bin + reach + 1)
-        .filter((value) => value !== null);
-      return near.length ? near.reduce((a, b) => a + b, 0) / near.length : null;
+      let sum = 0;
+      let weight = 0;
+      for (let i = Math.max(0, bin - reach); i <= Math.min(run.bins - 1, bin + reach); i++) {
+        const value = row[i] ?? null;
+        if (value === null) continue;
+        const length = Played.endOf(run, i) - i * run.bin_s;
+        sum += value * length;
+        weight += length;
+      }
+      return weight > 0 ? sum / weight : null;
     });
   }
 
@@ -341,7 +349,7 @@
       g.stroke();
     });
   }
-  const rowHeight = (count) => 30 + Math.min(count * kRow, Math.max(kMaxRows, count / 4));
+  const rowHeight = (count) => 30 + Math.min(count * kRow, kMaxRows);
   const rowAt = (one, y, count) =>
     Math.max(0, Math.min(count - 1,
                          Math.floor(((y - one.top) / (one.bottom - one.top)) * count)));
@@ -399,10 +407,10 @@
     });
   }
 
+  const markColours = () => [...kColours, "--line"].map(css); // the last one is of idle hosts
   /** A host's mark: colour and shape say the same. */
-  function mark(g, state, x, y, size) {
-    const colour = css(kColours[state] || "--soft");
-    g.fillStyle = g.strokeStyle = colour;
+  function mark(g, state, x, y, size, colours) {
+    g.fillStyle = g.strokeStyle = colours[state] || colours[colours.length - 1];
     g.lineWidth = Math.max(1, size / 8);
     const half = g.lineWidth / 2;
     if (state === 0) g.fillRect(x, y, size, size);
@@ -426,7 +434,6 @@
       g.lineTo(x + half, y + size - half);
       g.stroke();
     } else {
-      g.strokeStyle = css("--line");
       g.strokeRect(x + half, y + half, size - 2 * half, size - 2 * half);
     }
   }
@@ -445,9 +452,10 @@
     const g = canvas.getContext("2d");
     g.setTransform(ratio, 0, 0, ratio, 0, 0);
     const bin = binOf(time);
+    const colours = markColours();
     run.hosts.forEach((host, i) => {
       mark(g, Played.stateOf(host, bin), (i % across) * cell,
-           Math.floor(i / across) * cell + 1, cell - Math.max(2, cell / 6));
+           Math.floor(i / across) * cell + 1, cell - Math.max(2, cell / 6), colours);
     });
     canvas.hostAt = (x, y) => {
       const column = Math.floor(x / cell);
@@ -455,13 +463,14 @@
     };
   }
   function showLegend() {
+    const colours = markColours();
     $("legend").replaceChildren(...[...kStates, "idle"].map((state) => {
       const item = document.createElement("li");
       const canvas = document.createElement("canvas");
       canvas.width = canvas.height = 32;
       const g = canvas.getContext("2d");
       g.scale(2, 2);
-      mark(g, kStates.indexOf(state), 1, 1, 14);
+      mark(g, kStates.indexOf(state), 1, 1, 14, colours);
       item.append(canvas, state);
       return item;
     }));

@@ -39,7 +39,10 @@ const Played = (() => {
     const all = [run.iterations_per_s, run.loss, run.staleness,
                  ...run.hosts.flatMap((host) => kStates.slice(0, 4).map((state) => host[state])),
                  ...run.links.map((link) => link.load), ...run.workers.map((one) => one.clock)];
-    if (!(run.bin_s > 0) || !all.every(fits)) throw new Error("a row does not fit its bins");
+    const covered = run.bin_s * run.bins;
+    const isCovered = run.bin_s > 0 && run.virtual_s > 0 &&
+      run.virtual_s <= covered * (1 + 1e-9) && run.virtual_s >= covered - run.bin_s;
+    if (!isCovered || !all.every(fits)) throw new Error("a row does not fit the bins of time");
     if (!run.workers.every((one) => run.hosts[one.host])) throw new Error("a worker has no host");
   }
 

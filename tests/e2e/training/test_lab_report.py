@@ -224,10 +224,11 @@ class Report(Recorded):
                             ("{}", "is no playback of a lab's run"),
                             (json.dumps(dict(playback, format=9)),
                              "format 9, this version reads 1; run the lab again"),
-                            (json.dumps(dict(playback, bins=3)), "entries, there are 3 bins"),
-                            (json.dumps(dict(playback, bins=0)), ": "),
+                            (json.dumps(dict(playback, bins=3)), "3 bins of"),
+                            (json.dumps(dict(playback, bins=0)), "0 bins of"),
+                            (json.dumps(dict(playback, virtual_s=-1)), "those of -1 s"),
                             (json.dumps(dict(playback, virtual_s="x")), "no playback"),
-                            (json.dumps(dict(playback, bin_s=0)), "bins of time cannot be")):
+                            (json.dumps(dict(playback, bin_s=0)), "bins of 0 s cannot be")):
             file.write_text(text)
             answer = self.tautline("lab", "report", self.folder / "run")
             self.assert_fails(answer, "playback.json: ", words)

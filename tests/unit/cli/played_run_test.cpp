@@ -112,6 +112,16 @@ TEST_CASE("few workers are lines with names, many are bands", "[lab]") {
   CHECK_THAT(many[3].svg, Contains("every 7th of 201"));
 }
 
+TEST_CASE("a last bin that is very short makes no peak of the rate", "[lab]") {
+  Json json = run_of(1);
+  json["virtual_s"] = 3.000001;
+  json["iterations_per_s"] = {1, 2, 2, 1e6};
+  const auto figures = figures_of(parsed(json));
+  CHECK(figures[5].name == "rate");
+  // The axis would have numbers of seven digits.
+  CHECK_THAT(figures[5].svg, !Contains("00000<") && !Contains("e+0"));
+}
+
 TEST_CASE("a run without workers' figures has fewer figures, and one without bins has none",
           "[lab]") {
   Json json = run_of(1);
@@ -123,7 +133,7 @@ TEST_CASE("a run without workers' figures has fewer figures, and one without bin
   CHECK(figures.size() == 5);
   CHECK_THAT(figures[1].svg, !Contains("bound"));
   json["bins"] = 0;
-  CHECK_THAT(error_of(json), Contains("there are 0 bins"));
+  CHECK_THAT(error_of(json), Contains("0 bins of 1 s cannot be those of 3.5 s"));
 }
 
 TEST_CASE("rows that fit no bins and hosts that are not there are refused", "[lab]") {

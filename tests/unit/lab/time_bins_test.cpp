@@ -39,6 +39,11 @@ TEST_CASE("neighbours become one where time grows beyond the bins, and amounts s
   CHECK(bins.count(at(0)) == 0);
   CHECK(bins.count(at(40)) == 1);
   CHECK(bins.count(at(96)) == 3);
+  // The end is later than all that happened.
+  bins.cover(at(400));
+  CHECK(bins.width() == Duration(160));
+  CHECK(bins.count(at(400)) == 3);
+  CHECK(bins.sums(0)[0] == Approx(15));
 }
 
 TEST_CASE("a bin keeps the value that a row has at its end", "[lab]") {
