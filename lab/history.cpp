@@ -4,6 +4,9 @@
 
 #include <array>
 #include <bit>
+#include <vector>
+
+#include "common/math/codec.hpp"
 
 namespace taut::sim {
 namespace {
@@ -96,8 +99,9 @@ void History::add_items(Event::Kind kind, TimePoint at, ShardId shard, PeerId pe
       add(event);
       continue;
     }
-    add(event, {reinterpret_cast<const float*>(item.payload.bytes().data()),
-                item.payload.size() / sizeof(float)});
+    std::vector<float> values(item.payload.empty() ? 0 : item.count);
+    math::decode(item.encoding, item.payload.bytes().data(), values.size(), 0, values);
+    add(event, values);
   }
 }
 

@@ -215,7 +215,7 @@ std::vector<SliceOracle::Pushed> SliceOracle::ready_of_buffer(const Contract& co
 }
 
 void SliceOracle::apply(const std::vector<Pushed>& updates, const Contract& contract) {
-  earlier_values_.push_back(values_);
+  earlier_.push_back({values_, applications_});
   if (contract.is_seed(updates.front().clock)) {
     seed(updates.front().worker);
   } else {
@@ -336,10 +336,10 @@ std::optional<Broken> SliceOracle::check_follow(const Event& item, std::span<con
     return broken("follow", fmt::format("values of V = {} are said to be of versions up to {}",
                                         version, item.done.value()));
   }
-  const bool known = same_bits(values, values_) ||
-                     std::ranges::any_of(earlier_values_, [&](const std::vector<float>& before) {
-                       return same_bits(values, before);
-                     });
+  const bool known =
+      same_bits(values, values_) || std::ranges::any_of(earlier_, [&](const Earlier& before) {
+        return same_bits(values, before.values);
+      });
   return known ? std::nullopt : std::optional(broken("bits", "a follower gets other values"));
 }
 
@@ -590,9 +590,13 @@ std::optional<Broken> SliceOracle::check_counts(std::uint32_t worker, const Wait
 std::optional<Broken> SliceOracle::check_bits(std::uint32_t worker, std::int64_t clock,
                                               std::span<const float> values,
                                               const Contract& contract) const {
-  const bool known = same_bits(values, values_) ||
-                     std::ranges::any_of(earlier_values_, [&](const std::vector<float>& before) {
-                       return same_bits(values, before);
+  const auto are_read_as = [&](std::vector<float> from, std::int64_t applications) {
+    encode_for_members(contract.compression, contract.seed, table_, slice_, applications, from);
+    return same_bits(values, from);
+  };
+  const bool known = are_read_as(values_, applications_) ||
+                     std::ranges::any_of(earlier_, [&](const Earlier& before) {
+                       return are_read_as(before.values, before.applications);
                      });
   if (known) return std::nullopt;
   for (const auto& [other, member] : contract.members) {
@@ -648,7 +652,7 @@ std::optional<Broken> SliceOracle::end_step() {
   overtaken_.clear();
   unacknowledged_.clear();
   refusals_.clear();
-  earlier_values_.clear();
+  earlier_.clear();
   earliest_version_ = version_;
   return std::nullopt;
 }

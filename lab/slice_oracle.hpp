@@ -134,7 +134,11 @@ class SliceOracle {
   std::map<std::uint32_t, std::int64_t> applied_;  // the next clock that is not in the values
   Aside aside_;
   // Within a step.
-  std::vector<std::vector<float>> earlier_values_;
+  struct Earlier {
+    std::vector<float> values;
+    std::int64_t applications = 0;  // that had made them
+  };
+  std::vector<Earlier> earlier_;
   std::int64_t earliest_version_ = 0;
   // Reads whose place another of the same worker has, since this step.
   std::vector<std::pair<std::uint32_t, Waiting>> overtaken_;

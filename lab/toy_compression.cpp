@@ -41,6 +41,10 @@ void step_by_step(const math::Draw& draw, std::span<float> values) {
     const auto block = values.subspan(begin, std::min<std::size_t>(256, values.size() - begin));
     float largest = 0;
     for (const float value : block) largest = std::max(largest, std::abs(value));
+    if (largest < 0x1p-100F) {
+      std::ranges::fill(block, 0.0F);
+      continue;
+    }
     const float step = largest / 127.0F;
     const float inverse = 127.0F / largest;
     for (std::size_t i = 0; i < block.size(); ++i) {
@@ -118,6 +122,14 @@ pb::PushCompression push_of(const pb::Compression& compression) {
   return newest;
 }
 
+pb::PullCompression pull_of(const pb::Compression& compression) {
+  pb::PullCompression newest;
+  for (const pb::PullCompression& pull : compression.pull()) {
+    if (pull.min_values() < 1000) newest = pull;
+  }
+  return newest;
+}
+
 Result<Scheme> find_scheme(const std::string& name) {
   Scheme scheme{};
   if (pb::PushCompression::Scheme_Parse(name, &scheme)) return scheme;
@@ -127,19 +139,20 @@ Result<Scheme> find_scheme(const std::string& name) {
                   name));
 }
 
-pb::Compression draw_compression(Random& random, const pb::Consistency& policies,
-                                 const std::optional<Scheme>& fixed) {
+namespace {
+
+void draw_pushes(Random& random, const pb::Consistency& policies,
+                 const std::optional<Scheme>& fixed, pb::Compression& compression) {
   constexpr Scheme kLast = pb::PushCompression::Scheme_MAX;
-  pb::Compression compression;
   const bool is_on = fixed.has_value() || random.chance(0.3);
   const auto drawn = static_cast<Scheme>(1 + random.below(kLast));
   // One more step below it and one above, now and then: neither is for the toy job's tables.
   const bool has_lower = random.chance(0.3);
   const bool has_upper = random.chance(0.3);
-  const bool averages = policies.has_elastic_averaging() || policies.has_periodic_averaging();
   const Scheme scheme = fixed.value_or(drawn);
-  const bool loses_parts = policies.backup_workers() > 0 || policies.has_delay_compensation();
-  if (!is_on || averages || (loses_parts && has_feedback(scheme))) return compression;
+  const bool loses_parts = policies.backup_workers() > 0 || policies.has_delay_compensation() ||
+                           policies.has_periodic_averaging();
+  if (!is_on || policies.has_elastic_averaging() || (loses_parts && has_feedback(scheme))) return;
   if (has_lower) {
     pb::PushCompression& lower = *compression.add_push();
     lower.set_scheme(pb::PushCompression::FP16);
@@ -156,20 +169,52 @@ pb::Compression draw_compression(Random& random, const pb::Consistency& policies
     upper.set_scheme(pb::PushCompression::BF16);
     upper.set_min_values(1000);
   }
+}
+
+void draw_pulls(Random& random, const pb::Consistency& policies, pb::Compression& compression) {
+  constexpr auto kLast = pb::PullCompression::Scheme_MAX;
+  const bool is_on = random.chance(0.3);
+  const auto scheme = static_cast<pb::PullCompression::Scheme>(1 + random.below(kLast));
+  const bool has_upper = random.chance(0.3);
+  if (!is_on || policies.has_elastic_averaging() || policies.has_delay_compensation()) return;
+  pb::PullCompression& pull = *compression.add_pull();
+  pull.set_scheme(scheme);
+  pull.set_min_values(2);
+  if (!has_upper) return;
+  pb::PullCompression& upper = *compression.add_pull();
+  upper.set_scheme(pb::PullCompression::FLOAT32);
+  upper.set_min_values(1000);
+}
+
+/// The largest whole number up to which numbers in this scheme hold each one; 0: they do not.
+template <typename Compressed>
+std::int64_t largest_count(const Compressed& way) {
+  switch (way.scheme()) {
+    case Compressed::FLOAT32:
+      return std::int64_t{1} << 24;
+    case Compressed::FP16:
+      return std::int64_t{1} << 11;
+    case Compressed::BF16:
+      return std::int64_t{1} << 8;
+    default:
+      return 0;
+  }
+}
+
+}  // namespace
+
+pb::Compression draw_compression(Random& random, const pb::Consistency& policies,
+                                 const std::optional<Scheme>& fixed) {
+  pb::Compression compression;
+  draw_pushes(random, policies, fixed, compression);
+  draw_pulls(random, policies, compression);
   return compression;
 }
 
 bool keeps_counts(const pb::Compression& compression, std::int64_t clocks) {
-  switch (push_of(compression).scheme()) {
-    case pb::PushCompression::FLOAT32:
-      return true;
-    case pb::PushCompression::FP16:
-      return clocks <= 2048;
-    case pb::PushCompression::BF16:
-      return clocks <= 256;
-    default:
-      return false;
-  }
+  // An update has its clock, and values have the sum of all of them.
+  return clocks <= largest_count(push_of(compression)) &&
+         clocks * (clocks + 1) / 2 <= largest_count(pull_of(compression));
 }
 
 void arrive(const pb::Compression& compression, const Sender& sender, std::vector<float>& update,
@@ -210,6 +255,26 @@ void arrive(const pb::Compression& compression, const Sender& sender, std::vecto
       return;
   }
   for (std::size_t i = 0; i < update.size(); ++i) residual[i] -= update[i];
+}
+
+void encode_for_members(const pb::Compression& compression, std::uint64_t seed, TableId table,
+                        SliceId slice, std::int64_t applications, std::vector<float>& values) {
+  // No member has this slot.
+  constexpr std::uint32_t kShard = 65535;
+  switch (pull_of(compression).scheme()) {
+    case pb::PullCompression::FP16:
+      for (float& value : values) value = round_to(value, 11, -24);
+      return;
+    case pb::PullCompression::BF16:
+      for (float& value : values) value = round_to(value, 8, -133);
+      return;
+    case pb::PullCompression::INT8:
+      return step_by_step(math::draw_of(seed, static_cast<std::uint64_t>(applications), kShard,
+                                        table.value(), slice.value()),
+                          values);
+    default:
+      return;
+  }
 }
 
 }  // namespace taut::sim

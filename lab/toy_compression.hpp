@@ -17,16 +17,18 @@ using Scheme = pb::PushCompression::Scheme;
 
 /// How the updates of toy tables are encoded, which are of fewer than 1000 values.
 [[nodiscard]] pb::PushCompression push_of(const pb::Compression& compression);
+/// How their values are where members read them.
+[[nodiscard]] pb::PullCompression pull_of(const pb::Compression& compression);
 
 /// Draws a compression; the job's policies are drawn already.
-/// fixed  the scheme; nothing: drawn, and in most runs none
+/// fixed  the scheme of updates; nothing: drawn, and in most runs none
 [[nodiscard]] pb::Compression draw_compression(Random& random, const pb::Consistency& policies,
                                                const std::optional<Scheme>& fixed);
 /// Errors    invalid: an unknown name
 [[nodiscard]] Result<Scheme> find_scheme(const std::string& name);
 
-/// Whether updates arrive with the numbers by which a slice's values say how many of whose they
-/// hold.
+/// Whether updates and values arrive with the numbers by which a slice's values say how many of
+/// whose updates they hold.
 /// clocks  of the job
 [[nodiscard]] bool keeps_counts(const pb::Compression& compression, std::int64_t clocks);
 
@@ -45,5 +47,10 @@ struct Sender {
 /// residual  what the member's earlier updates of the slice have left out; empty: nothing
 void arrive(const pb::Compression& compression, const Sender& sender, std::vector<float>& update,
             std::vector<float>& residual);
+
+/// Makes of a slice's values what a member must read of them.
+/// applications  of updates, that have made the values
+void encode_for_members(const pb::Compression& compression, std::uint64_t seed, TableId table,
+                        SliceId slice, std::int64_t applications, std::vector<float>& values);
 
 }  // namespace taut::sim

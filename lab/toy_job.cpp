@@ -68,7 +68,9 @@ pb::Job toy_definition(const ToyJob& toy) {
   if (toy.follower_slack >= 0) {
     job.mutable_followers()->set_slack(static_cast<std::uint32_t>(toy.follower_slack));
   }
-  if (toy.compression.push_size() > 0) *job.mutable_compression() = toy.compression;
+  if (toy.compression.push_size() + toy.compression.pull_size() > 0) {
+    *job.mutable_compression() = toy.compression;
+  }
   pb::Consistency& consistency = *job.mutable_consistency();
   consistency = toy.policies;
   if (toy.slack.is_unbounded()) {

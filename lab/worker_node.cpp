@@ -116,10 +116,11 @@ void WorkerNode::begin(const pb::WorkerJob& job, TimePoint now) {
     (void)protocol_->move(ShardId(shard.shard()), shard.term(), now);
   }
   const auto tables = toy_tables(world_.plan.job);
-  encoder_ = std::make_unique<UpdateEncoder>(UpdateEncoding{
-      to_compression(job.definition()).value(), job.definition().seed(), job.slot()});
+  const Compression compression = to_compression(job.definition()).value();
+  encoder_ = std::make_unique<UpdateEncoder>(
+      UpdateEncoding{compression, job.definition().seed(), job.slot()});
   encoder_->open(tables, SliceLayout(tables, shards, kSliceElements));
-  protocol_->open(tables);
+  protocol_->open(tables, compression);
   computing_until_.reset();
   order_.Clear();
   part_.Clear();

@@ -61,8 +61,10 @@ Result<math::Encoding> encoding_of(const pb::DataItem& wire) {
                                encoding.every, math::to_string(encoding.codec), limits.first,
                                limits.second));
   }
-  if (encoding.codec != math::Codec::kFloat32 && !is_push(wire.kind())) {
-    return invalid(fmt::format("a data item of kind {} is encoded as {}; only pushes may be",
+  const bool may_be =
+      is_push(wire.kind()) || (wire.kind() == pb::DataItem::VALUE && !encoding.has_residual());
+  if (encoding.codec != math::Codec::kFloat32 && !may_be) {
+    return invalid(fmt::format("a data item of kind {} is encoded as {}, which it must not be",
                                pb::DataItem::Kind_Name(wire.kind()),
                                math::to_string(encoding.codec)));
   }

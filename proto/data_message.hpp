@@ -35,7 +35,7 @@ struct DataItem {
   WorkerId waits_for;         // in PARKED: whose next update the read waits for
   FollowerId follower;        // in PARKED: whose confirmation the read waits for; 0: of none
   bool payload_lost = false;  // it is in shared memory that no handshake covers
-  math::Encoding encoding{};  // of the payload; float32 but in pushes
+  math::Encoding encoding{};  // of the payload; float32 but in pushes and VALUE
   Frame payload;              // [count] encoded so; PUSH, PUSH_READ and VALUE carry one
 };
 

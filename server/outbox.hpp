@@ -44,6 +44,7 @@ class Outbox {
     item.done = answer.done;
     item.stable = stable;
     if (answer.follows && answer.values.empty()) item.count = 0;
+    item.encoding = answer.encoding;
     item.payload = answer.values;
     add(answer.reader.peer, std::move(item));
   }

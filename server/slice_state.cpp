@@ -34,6 +34,7 @@ SliceState::SliceState(const TableSpec& table, const Slice& slice, const JobView
       keeps_(kept_for(table, job)),
       rule_states_(rule_states(table, job)),
       memory_(slice.count, rule_states_ + keeps_.states, pool, states == nullptr ? pool : *states),
+      pulled_(job.compression.of_pull(table), job.seed, slice, pool),
       clock_(job.policies.backup_workers(), schedule) {
   if (begin != nullptr) {
     start_from(*begin, job);
@@ -228,7 +229,12 @@ Answer SliceState::answer(const Reader& reader) {
       base = {reader.clock, applications_, keeps_.values ? memory_.values() : Buffer()};
     }
   }
-  return {reader, clock_.version(), clock_.done(reader.worker), Frame(memory_.values())};
+  return {reader,
+          clock_.version(),
+          clock_.done(reader.worker),
+          pulled_.of(memory_.values(), applications_),
+          false,
+          pulled_.encoding()};
 }
 
 Answer SliceState::snapshot(PeerId peer) const {

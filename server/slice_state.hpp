@@ -19,6 +19,7 @@
 #include "server/job_view.hpp"
 #include "server/parked_follows.hpp"
 #include "server/parked_reads.hpp"
+#include "server/pulled_values.hpp"
 #include "server/replication/replay_gate.hpp"
 #include "server/replication/slice_image.hpp"
 #include "server/slice_memory.hpp"
@@ -29,9 +30,10 @@ namespace taut::server {
 struct Answer {
   Reader reader;
   Clock version;
-  Clock done;            // of the reader; for a follower, the last version of the values
-  Frame values;          // [count] float32; shared by every reader until the slice is written again
-  bool follows = false;  // a follower's; without values: V has passed its version
+  Clock done;    // of the reader; for a follower, the last version of the values
+  Frame values;  // [count] encoded as below; shared by readers until the slice is written again
+  bool follows = false;       // a follower's; without values: V has passed its version
+  math::Encoding encoding{};  // of the values: the job's for members, float32 for all others
 };
 
 /// One slice of a table at its shard: values, clocks, updates that wait to be applied and reads
@@ -180,6 +182,7 @@ class SliceState {
   const Policies::Keeps keeps_;
   const std::size_t rule_states_;  // of the states, the first so many are the rule's
   SliceMemory memory_;
+  PulledValues pulled_;
   SliceClock clock_;
   std::int64_t applications_ = 0;
   HeldUpdates waiting_;

@@ -15,6 +15,14 @@ std::uint64_t bytes_of(std::uint64_t elements, std::uint64_t copies) {
   return each > 0 && elements > kMaxBytes / each ? kMaxBytes : elements * each;
 }
 
+/// What members get of a table in place of its values.
+std::uint64_t encoded_bytes_of(const TableSpec& table, std::uint64_t elements, const JobView& job) {
+  const math::Encoding encoding = job.compression.of_pull(table);
+  // Beyond 2^40 the values alone are refused.
+  const bool is_encoded = encoding != math::Encoding() && elements <= 1ULL << 40U;
+  return is_encoded ? math::encoded_bytes(encoding, elements) : 0;
+}
+
 TableNeed need_of(const TableSpec& table, std::uint64_t elements, std::uint64_t slices,
                   const JobView& job) {
   std::uint64_t copies = 1;
@@ -27,7 +35,8 @@ TableNeed need_of(const TableSpec& table, std::uint64_t elements, std::uint64_t 
     const Policies::Keeps keeps = job.policies.keeps();
     compensation = keeps.states + (keeps.values ? job.membership.members().size() : 0);
   }
-  const std::uint64_t bytes = bytes_of(elements, copies + compensation) + slices * kSliceBytes;
+  const std::uint64_t bytes = bytes_of(elements, copies + compensation) +
+                              encoded_bytes_of(table, elements, job) + slices * kSliceBytes;
   return {table.name, std::min(bytes, kMaxBytes), bytes_of(elements, compensation)};
 }
 

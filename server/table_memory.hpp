@@ -28,9 +28,10 @@ inline constexpr std::uint64_t kMaxBytes = 1ULL << 62U;
 inline constexpr std::uint64_t kSliceBytes = 4096;
 
 /// What a shard needs of each table if slices are spread evenly: right to within a slice, and known
-/// before any is cut. It is the values, what the update rule remembers, the updates that a buffer
-/// holds, kSliceBytes for each slice, and for delay compensation what each member of the job has
-/// read, of those that are known when the tables are opened.
+/// before any is cut. It is the values, and as members get them if those are encoded, what the rule
+/// remembers, the updates that a buffer holds, kSliceBytes for each slice, and for delay
+/// compensation what each member of the job has read, of those that are known when the tables are
+/// opened.
 [[nodiscard]] std::vector<TableNeed> even_needs(std::span<const TableSpec> tables,
                                                 const JobView& job);
 /// The same, to the byte.

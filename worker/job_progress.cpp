@@ -47,6 +47,7 @@ pb::Progress progress_of(const pb::WorkerJob& job, TimePoint begun, const Progre
   progress.set_pushed_bytes(report.traffic.pushed);
   progress.set_read_bytes(report.traffic.read);
   progress.set_saved_bytes(report.traffic.saved);
+  progress.set_read_saved_bytes(report.traffic.read_saved);
   fill_evaluations(report, progress);
   if (report.first_iteration) {
     progress.set_seconds_to_first_iteration(seconds(*report.first_iteration - begun));

@@ -43,7 +43,8 @@ Result<void> check_fits_one_process(const pb::Job& job) {
   TAUT_TRY(const Compression compression, to_compression(job));
   if (!compression.is_off()) {
     log::warn(
-        "compression is for updates on their way to a server; without one nothing is encoded");
+        "compression is for updates and values on their way to and from a server; without one "
+        "nothing is encoded");
   }
   return ok();
 }

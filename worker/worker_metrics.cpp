@@ -44,6 +44,9 @@ void add_progress(metrics::Scrape& scrape, const std::string& worker,
   scrape.counter("worker_saved_bytes_total",
                  "Payload bytes that compression has spared this worker's updates.",
                  static_cast<double>(progress.saved_bytes()), labels);
+  scrape.counter("worker_read_saved_bytes_total",
+                 "Payload bytes that compression has spared the values that this worker read.",
+                 static_cast<double>(progress.read_saved_bytes()), labels);
   std::map<std::int64_t, std::uint64_t> reads;
   for (const pb::StalenessBin& bin : progress.staleness()) reads[bin.staleness()] += bin.reads();
   scrape.histogram("worker_read_staleness_clocks",

@@ -139,6 +139,7 @@ std::string summary_json(const RunSummary& run, JsonLayout layout) {
                        {"pushed_bytes", own.pushed_bytes()},
                        {"read_bytes", own.read_bytes()},
                        {"saved_bytes", own.saved_bytes()},
+                       {"read_saved_bytes", own.read_saved_bytes()},
                        {"seconds_to_first_iteration", own.seconds_to_first_iteration()}});
   }
   Json staleness = Json::array();

@@ -22,7 +22,8 @@ struct PlacedMisfit {
 
 std::optional<PlacedMisfit> misfit_of(const pb::Job& job) {
   if (const auto misfit = misfit_of_compression(job)) {
-    return PlacedMisfit{{{"compression"}, {"push", misfit->push}, {misfit->field}}, misfit->what};
+    return PlacedMisfit{{{"compression"}, {misfit->list, misfit->index}, {misfit->field}},
+                        misfit->what};
   }
   if (const auto misfit = misfit_of_tables(job)) {
     return PlacedMisfit{{{"tables", misfit->table}, {misfit->field}}, misfit->what};

@@ -12,6 +12,7 @@
 namespace taut {
 namespace {
 
+using pb::PullCompression;
 using pb::PushCompression;
 
 constexpr float kMinKeep = 0.0001F;
@@ -37,6 +38,19 @@ math::Encoding encoding_of(const PushCompression& push) {
   }
 }
 
+math::Encoding encoding_of(const PullCompression& pull) {
+  switch (pull.scheme()) {
+    case PullCompression::FP16:
+      return {math::Codec::kFloat16};
+    case PullCompression::BF16:
+      return {math::Codec::kBfloat16};
+    case PullCompression::INT8:
+      return {math::Codec::kInt8};
+    default:
+      return {};
+  }
+}
+
 bool is_sparse(const PushCompression& push) {
   return push.scheme() == PushCompression::TOP_K || push.scheme() == PushCompression::RANDOM_K;
 }
@@ -45,22 +59,53 @@ bool has_feedback(const PushCompression& push) {
   return is_sparse(push) || push.scheme() == PushCompression::ONE_BIT;
 }
 
+constexpr const char* kPush = "push";
+constexpr const char* kPull = "pull";
+
+Misfit misfit(const char* list, int index, const char* field, const std::string& what) {
+  return {list, index, field, fmt::format("compression.{}[{}].{}: {}", list, index, field, what)};
+}
 Misfit misfit(int push, const char* field, const std::string& what) {
-  return {push, field, fmt::format("compression.push[{}].{}: {}", push, field, what)};
+  return misfit(kPush, push, field, what);
 }
 
-/// Workers that average send differences of parameters.
-std::optional<Misfit> misfit_with_averaging(const pb::Job& job, int index) {
-  const pb::Consistency& consistency = job.consistency();
-  const char* averaging = consistency.has_periodic_averaging()  ? "periodic_averaging"
-                          : consistency.has_elastic_averaging() ? "elastic_averaging"
-                                                                : nullptr;
-  if (averaging == nullptr) return std::nullopt;
-  return misfit(
-      index, "scheme",
-      fmt::format("{} does not go with consistency {{ {} }}, whose workers send differences of "
-                  "parameters and no gradients; omit one",
-                  PushCompression::Scheme_Name(job.compression().push(index).scheme()), averaging));
+/// A worker and the shards move towards each other by the same difference, each in its own values.
+std::optional<Misfit> misfit_with_elastic(const pb::Job& job, const char* list, int index,
+                                          const std::string& scheme) {
+  if (!job.consistency().has_elastic_averaging()) return std::nullopt;
+  return misfit(list, index, "scheme",
+                fmt::format("{} does not go with consistency {{ elastic_averaging }}, in which "
+                            "workers and servers move by one and the same difference; omit one",
+                            scheme));
+}
+
+/// min_values of a list ascend.
+template <typename List>
+std::optional<Misfit> misfit_of_sizes(const List& list, const char* name) {
+  std::uint64_t before = 0;
+  for (int i = 0; i < list.size(); ++i) {
+    const std::uint64_t values = list.Get(i).min_values();
+    if (values < 1) return misfit(name, i, "min_values", "must be at least 1, is 0");
+    if (values <= before) {
+      return misfit(name, i, "min_values",
+                    fmt::format("must be greater than {}, that of the {} before it, is {}", before,
+                                name, values));
+    }
+    before = values;
+  }
+  return std::nullopt;
+}
+
+std::optional<Misfit> misfit_of_pull(const pb::Job& job, int index) {
+  const PullCompression& pull = job.compression().pull(index);
+  if (pull.scheme() == PullCompression::FLOAT32) return std::nullopt;
+  const std::string& scheme = PullCompression::Scheme_Name(pull.scheme());
+  if (auto found = misfit_with_elastic(job, kPull, index, scheme)) return found;
+  if (!job.consistency().has_delay_compensation()) return std::nullopt;
+  return misfit(kPull, index, "scheme",
+                fmt::format("{} does not go with consistency {{ delay_compensation }}, which "
+                            "compares what a worker has read with the servers' values; omit one",
+                            scheme));
 }
 
 std::optional<Misfit> misfit_of_keep(const PushCompression& push, int index) {
@@ -84,6 +129,10 @@ std::optional<Misfit> misfit_of_feedback(const pb::Job& job, int index) {
     other =
         "consistency { backup_workers }, which drops updates, and with them what earlier ones "
         "have left out";
+  } else if (job.consistency().has_periodic_averaging()) {
+    other =
+        "consistency { periodic_averaging }, whose updates begin anew where the last meeting has "
+        "ended";
   } else if (job.consistency().has_delay_compensation()) {
     other =
         "consistency { delay_compensation }, which multiplies values of an update by each "
@@ -105,23 +154,20 @@ std::optional<Misfit> misfit_of_feedback(const pb::Job& job, int index) {
 }  // namespace
 
 std::optional<Misfit> misfit_of_compression(const pb::Job& job) {
-  std::uint64_t before = 0;
-  for (int i = 0; i < job.compression().push_size(); ++i) {
-    const PushCompression& push = job.compression().push(i);
-    if (push.min_values() < 1) {
-      return misfit(i, "min_values", "must be at least 1, is 0");
-    }
-    if (push.min_values() <= before) {
-      return misfit(i, "min_values",
-                    fmt::format("must be greater than {}, that of the push before it, is {}",
-                                before, push.min_values()));
-    }
-    before = push.min_values();
+  const pb::Compression& compression = job.compression();
+  if (auto found = misfit_of_sizes(compression.push(), kPush)) return found;
+  if (auto found = misfit_of_sizes(compression.pull(), kPull)) return found;
+  for (int i = 0; i < compression.push_size(); ++i) {
+    const PushCompression& push = compression.push(i);
     if (auto found = misfit_of_keep(push, i)) return found;
     if (push.scheme() == PushCompression::FLOAT32) continue;
-    if (auto found = misfit_with_averaging(job, i)) return found;
+    const std::string& scheme = PushCompression::Scheme_Name(push.scheme());
+    if (auto found = misfit_with_elastic(job, kPush, i, scheme)) return found;
     if (!has_feedback(push)) continue;
     if (auto found = misfit_of_feedback(job, i)) return found;
+  }
+  for (int i = 0; i < compression.pull_size(); ++i) {
+    if (auto found = misfit_of_pull(job, i)) return found;
   }
   return std::nullopt;
 }
@@ -135,7 +181,10 @@ Result<Compression> to_compression(const pb::Job& job) {
   Compression compression;
   if (is_seeded(job)) compression.expect_seeds();
   for (const PushCompression& push : job.compression().push()) {
-    compression.add(push.min_values(), encoding_of(push));
+    compression.add_push(push.min_values(), encoding_of(push));
+  }
+  for (const PullCompression& pull : job.compression().pull()) {
+    compression.add_pull(pull.min_values(), encoding_of(pull));
   }
   return compression;
 }

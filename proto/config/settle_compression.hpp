@@ -11,7 +11,8 @@ namespace taut {
 
 /// What is wrong with a field of a job's compression.
 struct Misfit {
-  int push = 0;       // the field is in so many's push, from 0
+  const char* list;   // of the compression: "push" or "pull"
+  int index = 0;      // the field is in so many's of that list, from 0
   const char* field;  // its name
   std::string what;   // with its path
 };
@@ -23,7 +24,7 @@ struct Misfit {
 /// Whether workers may keep a part of their updates for later ones.
 [[nodiscard]] bool keeps_residuals(const pb::Job& job);
 
-/// How the job's updates are encoded. Errors: invalid, "field: what" of the misfit.
+/// How the job's updates and values are encoded. Errors: invalid, "field: what" of the misfit.
 [[nodiscard]] Result<Compression> to_compression(const pb::Job& job);
 
 }  // namespace taut

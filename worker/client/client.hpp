@@ -56,7 +56,7 @@ struct ClientOptions {
   /// What was not answered is sent again after the time that answers take, within these bounds.
   ResendPolicy resend{Duration(1'000'000), Duration(200'000), Duration(10'000'000)};
   SendPolicy send;
-  UpdateEncoding encoding{};  // of updates; as the job's compression says, or shards refuse them
+  UpdateEncoding encoding{};  // as the job's compression says, or what is sent does not fit
   std::shared_ptr<ClientLoad> load = std::make_shared<ClientLoad>();  // kept up to date
   /// Without a thread of its own bytes move while the caller waits, and in Client::work().
   bool own_thread = true;
@@ -134,7 +134,8 @@ class Client {
   void on_read(OnRead notify);
 
   /// Called with the values that a read has got for a part of its memory, instead of copying them
-  /// there; by whichever thread works for the client, as on_read()'s. Snapshots are always copied.
+  /// there; by whichever thread works for the client, as on_read()'s. Snapshots are always copied,
+  /// and values that are encoded are decoded into their place.
   using OnValues = std::function<void(std::span<float> into, const Frame& values)>;
   void on_values(OnValues take);
 
@@ -161,7 +162,8 @@ class Client {
   struct Traffic {
     std::uint64_t pushed = 0;  // as they were encoded
     std::uint64_t read = 0;
-    std::uint64_t saved = 0;  // that the pushed ones would have had in addition as float32
+    std::uint64_t saved = 0;       // that the pushed ones would have had in addition as float32
+    std::uint64_t read_saved = 0;  // that those read would have had in addition
   };
   [[nodiscard]] Traffic traffic() const;
 

@@ -203,7 +203,7 @@ void ClientDriver::obey(Request& request) {
       snapshots_.assign(request.tables.size(),
                         CompletedRead{TableId(), Clock(-1), Clock(-1), true, true});
       snapshot_memory_.assign(request.tables.size(), Buffer());
-      protocol_.open(std::move(request.tables));
+      protocol_.open(std::move(request.tables), encoder_.compression());
       break;
     case Request::Kind::kPush:
       protocol_.push(table, std::move(request.updates));
@@ -453,7 +453,11 @@ void ClientDriver::take(const Incoming& incoming) {
     shares_memory_ = true;
   }
   if (const auto* batch = std::get_if<DataItems>(&message.body)) {
-    for (const DataItem& item : batch->items) received_ += item.payload.size();
+    for (const DataItem& item : batch->items) {
+      received_ += item.payload.size();
+      if (item.encoding == math::Encoding()) continue;
+      received_saved_ += item.count * sizeof(float) - item.payload.size();
+    }
   }
   const timeline::Span span(timeline::Row::kCopy, "receive");
   hand_over(shard, std::move(message));

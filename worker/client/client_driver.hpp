@@ -66,7 +66,9 @@ class ClientDriver {
   [[nodiscard]] BufferPool& pool() { return *pool_; }
   [[nodiscard]] UpdateEncoder& encoder() { return encoder_; }
   [[nodiscard]] bool shares_memory() const { return shares_memory_; }
-  [[nodiscard]] Client::Traffic traffic() const { return {pushed_, received_, saved_}; }
+  [[nodiscard]] Client::Traffic traffic() const {
+    return {pushed_, received_, saved_, received_saved_};
+  }
 
   /// As Client::work.
   void work();
@@ -133,6 +135,7 @@ class ClientDriver {
   std::atomic<std::uint64_t> pushed_ = 0;
   std::atomic<std::uint64_t> received_ = 0;
   std::atomic<std::uint64_t> saved_ = 0;
+  std::atomic<std::uint64_t> received_saved_ = 0;
   // The caller's bounded waits that it has not ended yet.
   std::optional<Waiting> open_wait_;
   std::optional<Waiting> read_wait_;

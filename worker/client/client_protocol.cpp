@@ -40,9 +40,10 @@ ClientProtocol::ClientProtocol(ClientIdentity identity, std::vector<ShardId> sha
   }
 }
 
-void ClientProtocol::open(std::vector<TableSpec> tables) {
+void ClientProtocol::open(std::vector<TableSpec> tables, const Compression& compression) {
   TAUT_CHECK(tables_.empty() && !tables.empty(), "tables are opened once");
   tables_ = std::move(tables);
+  for (const TableSpec& table : tables_) pulls_.push_back(compression.of_pull(table));
   layout_ = SliceLayout(tables_, shards_, slice_elements_);
   for (const Slice& place : layout_.slices())
     slices_.push_back(SliceLink{place, {}, {}, {}, {}, {}, {}, {}, {}, false});
@@ -328,13 +329,18 @@ void ClientProtocol::receive_value(SliceLink& slice, const DataItem& item) {
   auto& read = snapshot ? slice.snapshot : slice.read;
   // A late or repeated answer to a read that is over.
   if (!read || (!snapshot && read->clock != item.clock)) return;
-  if (item.payload.size() != read->into.size_bytes()) {
+  const math::Encoding expected = snapshot ? math::Encoding() : pulls_[item.table.value()];
+  const std::uint64_t bytes = math::encoded_bytes(expected, read->into.size());
+  if (item.encoding != expected || item.payload.size() != bytes) {
     fail(ErrorCode::kMismatch,
-         fmt::format("table {} slice {}: {} bytes arrived, {} were expected", item.table.value(),
-                     item.slice.value(), item.payload.size(), read->into.size_bytes()));
+         fmt::format("table {} slice {}: {} bytes of {} arrived, {} of {} were expected",
+                     item.table.value(), item.slice.value(), item.payload.size(),
+                     math::to_string(item.encoding.codec), bytes, math::to_string(expected.codec)));
     return;
   }
-  if (take_values_ && !snapshot) {
+  if (expected != math::Encoding()) {
+    math::decode(expected, item.payload.bytes().data(), read->into.size(), 0, read->into);
+  } else if (take_values_ && !snapshot) {
     take_values_(read->into, item.payload);
   } else {
     std::memcpy(read->into.data(), item.payload.bytes().data(), item.payload.size());

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/result.hpp"
+#include "common/ssp/compression.hpp"
 #include "common/ssp/slice_layout.hpp"
 #include "common/time.hpp"
 #include "common/types.hpp"
@@ -56,7 +57,8 @@ class ClientProtocol {
                  SendPolicy send = {}, std::uint64_t slice_elements = SliceLayout::kSliceElements);
 
   /// Names the job's tables; the same list at every worker. Once.
-  void open(std::vector<TableSpec> tables);
+  /// compression  the job's: how shards encode what is read
+  void open(std::vector<TableSpec> tables, const Compression& compression = {});
   /// True once every shard has opened the tables.
   [[nodiscard]] bool ready() const;
 
@@ -69,7 +71,7 @@ class ClientProtocol {
   /// A newer read of the table takes its place.
   void read(TableId table, Clock clock, std::span<float> into);
   /// Called with the values of a slice and where they are to be read into, instead of copying them
-  /// there; not for snapshots.
+  /// there; not for snapshots, nor for values that are encoded.
   using OnValues = std::function<void(std::span<float> into, const Frame& values)>;
   void on_values(OnValues take) { take_values_ = std::move(take); }
   /// Reads the newest whole table; waits for no other worker.
@@ -190,6 +192,7 @@ class ClientProtocol {
   OnValues take_values_;  // empty: values are copied
   std::map<ShardId, Link> links_;
   std::vector<TableSpec> tables_;
+  std::vector<math::Encoding> pulls_;  // by table
   SliceLayout layout_;
   std::vector<SliceLink> slices_;  // by SliceLayout::index_of
   std::vector<std::size_t> dirty_;

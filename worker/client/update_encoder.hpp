@@ -25,6 +25,9 @@ class UpdateEncoder {
  public:
   explicit UpdateEncoder(UpdateEncoding encoding) : encoding_(std::move(encoding)) {}
 
+  /// How the job's updates and values are encoded. Thread: any.
+  [[nodiscard]] const Compression& compression() const { return encoding_.compression; }
+
   /// Names the job's tables, and how they are cut; before anything is encoded. Residuals are zeros.
   void open(const std::vector<TableSpec>& tables, const SliceLayout& layout);
 

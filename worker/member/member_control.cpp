@@ -241,6 +241,8 @@ pb::Progress MemberControl::progress() {
   }
   progress.set_pushed_bytes(figures_.traffic.pushed);
   progress.set_read_bytes(figures_.traffic.read);
+  progress.set_saved_bytes(figures_.traffic.saved);
+  progress.set_read_saved_bytes(figures_.traffic.read_saved);
   progress.set_finished(has_finished_ || orders_.stop);
   progress.set_left(has_left_);
   progress.set_error(error_);

@@ -32,6 +32,7 @@ Json worker_json(const pb::StoredMember& member) {
           {"pushed_bytes", own.pushed_bytes()},
           {"read_bytes", own.read_bytes()},
           {"saved_bytes", own.saved_bytes()},
+          {"read_saved_bytes", own.read_saved_bytes()},
           {"seconds_to_first_iteration", own.seconds_to_first_iteration()}};
 }
 

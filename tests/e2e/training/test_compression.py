@@ -11,11 +11,13 @@ from cluster import *
 TABLES = (64 * 16, 16, 16 * 10, 10)  # values of the tiny net's
 VALUES = sum(TABLES)
 FEEDBACK = ("ONE_BIT", "TOP_K", "RANDOM_K")
-SCHEMES = ("FP16", "BF16", "INT8", *FEEDBACK)
+PULLED = ("FP16", "BF16", "INT8")
+SCHEMES = (*PULLED, *FEEDBACK)
 
 
-def compression(scheme, values=1):
-    return f"compression {{ push {{ scheme: {scheme} min_values: {values} }} }}\n"
+def compression(scheme, values=1, pull="FLOAT32"):
+    return (f"compression {{ push {{ scheme: {scheme} min_values: {values} }} "
+            f"pull {{ scheme: {pull} min_values: {values} }} }}\n")
 
 
 def encoded_bytes(scheme):
@@ -131,11 +133,45 @@ class Compression(ClusterTest):
                 self.assertEqual(worker["pushed_bytes"], 30 * encoded_bytes(scheme), scheme)
                 self.assertEqual(worker["pushed_bytes"] + worker["saved_bytes"], 30 * 4 * VALUES)
 
+    def test_bsp_ends_in_the_same_bits_each_time_with_each_scheme_of_values(self):
+        bits = {self.train(self.job(workers=2))["parameters_sha256"]}
+        for scheme in PULLED:
+            job = self.job(workers=2, extra=compression("INT8", pull=scheme))
+            once, again = (self.train(job, "--servers", servers) for servers in (1, 2))
+            self.assertEqual(once["parameters_sha256"], again["parameters_sha256"], scheme)
+            self.assertGreater(once["evaluations"][-1]["accuracy"], 0.5, scheme)
+            bits.add(once["parameters_sha256"])
+            for worker in once["workers"]:
+                # What is read at clock 0 is encoded too, and the last clock's values are not read.
+                self.assertEqual(worker["read_saved_bytes"],
+                                 30 * (4 * VALUES - encoded_bytes(scheme)), scheme)
+        self.assertEqual(len(bits), 1 + len(PULLED))
+
+    def test_meetings_are_compressed_and_resumed_to_the_bit(self):
+        meetings = ("consistency { mode: BSP periodic_averaging { interval: 5 outer { "
+                    "type: \"Nesterov\" lr: 0.7 momentum: 0.5 } } } "
+                    "checkpoint { every: 15 keep: 0 }\n")
+        exact = self.train(self.job(workers=2, extra=meetings))
+        for scheme in PULLED:
+            job = self.job(workers=2, extra=meetings + compression(scheme, pull=scheme))
+            whole = self.train(job)
+            self.assertNotEqual(whole["parameters_sha256"], exact["parameters_sha256"])
+            self.assertAlmostEqual(whole["evaluations"][-1]["loss"],
+                                   exact["evaluations"][-1]["loss"], delta=0.05)
+            for worker in whole["workers"]:
+                self.assertEqual(worker["pushed_bytes"], 6 * encoded_bytes(scheme), scheme)
+            kept = self.folder / f"kept_{scheme}"
+            (self.folder / "run/checkpoints/tiny_iter_15").rename(kept)
+            resumed = self.train(job, "--resume", kept)
+            self.assertEqual(resumed["parameters_sha256"], whole["parameters_sha256"], scheme)
+
     def test_a_compression_that_cannot_work_is_refused_with_line_and_column(self):
         for extra, column, what in (
                 (compression("INT8", 0), 35, "compression.push[0].min_values: must be at least 1"),
-                ("consistency { mode: BSP periodic_averaging {} } " + compression("FP16"), 70,
+                ("consistency { elastic_averaging {} } " + compression("FP16"), 59,
                  "compression.push[0].scheme: FP16 does not go with consistency"),
+                ("compression { pull { scheme: BF16 } pull { scheme: INT8 } }\n", 37,
+                 "compression.pull[1].min_values: must be greater than 4096"),
                 (compression("TOP_K"), 22,
                  "compression.push[0].scheme: TOP_K adds what an update leaves out to the next")):
             job = self.job(workers=2, extra=extra)

@@ -19,9 +19,9 @@ std::vector<TableSpec> one_table() {
 
 /// A client of one shard, which the test plays.
 struct Played {
-  explicit Played(std::vector<TableSpec> tables = one_table())
+  explicit Played(std::vector<TableSpec> tables = one_table(), const Compression& compression = {})
       : client({JobId(7), WorkerId(0), Incarnation(100), "hash"}, {kShard}, kResend) {
-    client.open(std::move(tables));
+    client.open(std::move(tables), compression);
   }
   void handle(decltype(DataMessage::body) body) {
     client.handle(kShard, {JobId(7), {}, {}, std::move(body)}, now);
@@ -474,6 +474,46 @@ TEST_CASE("a stale incarnation ends the client as stale; other refusals as a mis
     CHECK(other.client.failure()->code == ErrorCode::kMismatch);
     CHECK_THAT(other.client.failure()->message, Contains("the reason"));
   }
+}
+
+TEST_CASE("values are read as the job's compression says, and snapshots as they are",
+          "[client][compression]") {
+  Compression compression;
+  const math::Encoding half{math::Codec::kFloat16};
+  compression.add_pull(1, half);
+  const auto answer = [](Played& played, DataItem::Kind kind, const math::Encoding& encoding) {
+    DataItem item;
+    item.kind = kind;
+    item.count = 4;
+    item.encoding = encoding;
+    std::string bytes(math::encoded_bytes(encoding, 4), '\0');
+    math::encode(encoding, std::vector<float>{1, -2.5F, 1024.3F, 0}, {},
+                 std::as_writable_bytes(std::span(bytes)).data());
+    item.payload = Frame::copy_of(bytes);
+    played.handle(DataItems{{item}});
+  };
+  Played played(one_table(), compression);
+  played.start();
+  played.read(0);
+  answer(played, pb::DataItem::VALUE, half);
+  CHECK(played.client.take_completed().size() == 1);
+  CHECK(played.into == std::vector<float>{1, -2.5F, 1024, 0});
+  played.client.snapshot(TableId(0), played.into);
+  answer(played, pb::DataItem::SNAPSHOT_VALUE, {});
+  CHECK(played.client.take_completed().size() == 1);
+  CHECK(played.into == std::vector<float>{1, -2.5F, 1024.3F, 0});
+  CHECK_FALSE(played.client.failure());
+  // A shard that encodes as another job would.
+  played.read(1);
+  answer(played, pb::DataItem::VALUE, {math::Codec::kBfloat16});
+  CHECK_FALSE(played.client.failure());  // of clock 0: late
+  Played other(one_table(), compression);
+  other.start();
+  other.read(0);
+  answer(other, pb::DataItem::VALUE, {math::Codec::kBfloat16});
+  REQUIRE(other.client.failure());
+  CHECK_THAT(other.client.failure()->message,
+             Contains("8 bytes of BF16 arrived, 8 of FP16 were expected"));
 }
 
 TEST_CASE("answers that no shard should give are ignored or end the client, never more",

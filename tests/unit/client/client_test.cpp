@@ -544,6 +544,47 @@ TEST_CASE("a snapshot that arrived too late is not taken for a later one", "[cli
   CHECK(values == std::vector<float>(4, 2.0F));
 }
 
+TEST_CASE("values are read as the job's compression says, as bytes and in shared memory",
+          "[client]") {
+  constexpr std::size_t kCount = 6000;
+  for (const auto scheme :
+       {pb::PullCompression::FP16, pb::PullCompression::BF16, pb::PullCompression::INT8}) {
+    for (const bool shares : {false, true}) {
+      JobMaker maker(1);
+      auto& pull = *maker.state.mutable_definition()->mutable_compression()->add_pull();
+      pull.set_scheme(scheme);
+      pull.set_min_values(100);
+      ServedJob served(std::move(maker));
+      const Compression compression = to_compression(served.job.state.definition()).value();
+      const std::vector<TableSpec> tables = {test::make_table(0, {kCount}),
+                                             test::make_table(1, {50})};
+      const math::Encoding encoding = compression.of_pull(tables[0]);
+      ClientOptions options = served.options(WorkerId(0));
+      options.encoding = {compression, 42, 0};
+      if (shares) options.shared_memory = SharedArena::create().value();
+      Client client(served.context.make_endpoint(), options);
+      REQUIRE(client.open(tables, kDeadline).has_value());
+      std::vector<float> values(kCount);
+      std::vector<float> small(50);
+      client.read(kTable, Clock(0), values);
+      client.read(TableId(1), Clock(0), small);
+      REQUIRE(client.wait(kTable, Clock(0), kDeadline).has_value());
+      REQUIRE(client.wait(TableId(1), Clock(0), kDeadline).has_value());
+      std::vector<float> exact(kCount);
+      REQUIRE(client.snapshot(kTable, exact, kDeadline).has_value());
+      std::vector<std::byte> bytes(math::encoded_bytes(encoding, kCount));
+      math::encode(encoding, exact, math::draw_of(42, 0, 65535, 0, 0), bytes.data());
+      std::vector<float> expected(kCount);
+      math::decode(encoding, bytes.data(), kCount, 0, expected);
+      CHECK(same_bits(values, expected));
+      CHECK_FALSE(same_bits(values, exact));
+      const Client::Traffic traffic = client.traffic();
+      CHECK(traffic.read == bytes.size() + (kCount + 50) * sizeof(float));
+      CHECK(traffic.read_saved == kCount * sizeof(float) - bytes.size());
+    }
+  }
+}
+
 TEST_CASE("updates arrive as the job's compression says, as bytes and in shared memory",
           "[client]") {
   constexpr std::size_t kCount = 6000;

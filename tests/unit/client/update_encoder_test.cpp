@@ -18,7 +18,7 @@ const std::array kSchemes{math::Encoding{math::Codec::kOneBit},
 
 UpdateEncoding encoding_of(const math::Encoding& encoding) {
   UpdateEncoding settings;
-  settings.compression.add(100, encoding);
+  settings.compression.add_push(100, encoding);
   settings.seed = 5;
   return settings;
 }

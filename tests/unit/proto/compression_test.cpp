@@ -64,11 +64,63 @@ TEST_CASE("a compression that cannot work is refused with its field", "[compress
   CHECK(error_of("compression { push { scheme: FP16 min_values: 9 } "
                  "push { scheme: INT8 min_values: 9 } }") ==
         "compression.push[1].min_values: must be greater than 9, that of the push before it, is 9");
-  for (const std::string averaging : {"periodic_averaging", "elastic_averaging"}) {
-    CHECK(error_of("consistency { " + averaging + " {} } compression { push { scheme: INT8 } }") ==
-          "compression.push[0].scheme: INT8 does not go with consistency { " + averaging +
-              " }, whose workers send differences of parameters and no gradients; omit one");
+  for (const std::string list : {"push", "pull"}) {
+    CHECK(error_of("consistency { elastic_averaging {} } compression { " + list +
+                   " { scheme: INT8 } }") ==
+          "compression." + list +
+              "[0].scheme: INT8 does not go with consistency { elastic_averaging }, in which "
+              "workers and servers move by one and the same difference; omit one");
   }
+}
+
+TEST_CASE("values have the scheme of their table's size where members read them",
+          "[compression][pull]") {
+  const auto chosen = to_compression(
+      job_of("compression { pull { scheme: FP16 min_values: 100 } pull { scheme: BF16 } "
+             "pull { scheme: INT8 min_values: 5000 } pull { min_values: 9000 } }"));
+  REQUIRE(chosen.has_value());
+  CHECK_FALSE(chosen.value().is_off());
+  const auto codec_of = [&](std::int64_t count, TableKind kind = TableKind::kTrained) {
+    TableSpec table;
+    table.shape = {count};
+    table.kind = kind;
+    CHECK(chosen.value().of_push(table) == math::Encoding());
+    return chosen.value().of_pull(table).codec;
+  };
+  CHECK(codec_of(99) == math::Codec::kFloat32);
+  CHECK(codec_of(100) == math::Codec::kFloat16);
+  CHECK(codec_of(4096) == math::Codec::kBfloat16);
+  CHECK(codec_of(5000) == math::Codec::kInt8);
+  CHECK(codec_of(9000) == math::Codec::kFloat32);
+  CHECK(codec_of(5000, TableKind::kAveraged) == math::Codec::kFloat32);
+  CHECK(codec_of(5000, TableKind::kFrozen) == math::Codec::kFloat32);
+}
+
+TEST_CASE("a compression of values that cannot work is refused with its field",
+          "[compression][pull]") {
+  CHECK(error_of("compression { push { scheme: FP16 } pull { scheme: FP16 min_values: 0 } }") ==
+        "compression.pull[0].min_values: must be at least 1, is 0");
+  CHECK(error_of("compression { pull { scheme: FP16 } pull { scheme: INT8 } }") ==
+        "compression.pull[1].min_values: must be greater than 4096, that of the pull before it, is "
+        "4096");
+  CHECK(error_of("consistency { mode: ASYNC delay_compensation { strength: 1 } } "
+                 "compression { pull { scheme: BF16 } }") ==
+        "compression.pull[0].scheme: BF16 does not go with consistency { delay_compensation }, "
+        "which compares what a worker has read with the servers' values; omit one");
+}
+
+TEST_CASE("meetings are compressed by what carries nothing to the next one",
+          "[compression][averaging]") {
+  const std::string meetings = "consistency { mode: BSP periodic_averaging { interval: 8 } } ";
+  for (const std::string scheme : {"FP16", "BF16", "INT8"}) {
+    CHECK(to_compression(job_of(meetings + "compression { push { scheme: " + scheme +
+                                " } pull { scheme: " + scheme + " } }"))
+              .has_value());
+  }
+  CHECK(error_of(meetings + "compression { push { scheme: TOP_K } }") ==
+        "compression.push[0].scheme: TOP_K adds what an update leaves out to the next one, which "
+        "does not go with consistency { periodic_averaging }, whose updates begin anew where the "
+        "last meeting has ended; omit one, or choose FP16, BF16 or INT8");
 }
 
 TEST_CASE("how much a sparse scheme keeps is rounded to one of a whole number", "[compression]") {

@@ -146,7 +146,27 @@ TEST_CASE("a push names its encoding, which says how long its payload is", "[cod
   }
 }
 
-TEST_CASE("an encoding that is unknown, or of what is no push, is refused", "[codec]") {
+TEST_CASE("a value names its encoding, which leaves nothing out", "[codec]") {
+  using math::Codec;
+  for (const Codec codec : {Codec::kFloat32, Codec::kFloat16, Codec::kBfloat16, Codec::kInt8}) {
+    DataItem value = item(pb::DataItem::VALUE);
+    value.count = 300;
+    value.encoding = {codec};
+    std::string bytes(math::encoded_bytes(value.encoding, value.count), '\0');
+    math::encode(value.encoding, std::vector<float>(300, 0.5F), {},
+                 std::as_writable_bytes(std::span(bytes)).data());
+    value.payload = Frame::copy_of(bytes);
+    DataMessage message = sample();
+    message.body = DataItems{{value}};
+    const auto decoded = decode_data(encode(message));
+    REQUIRE(decoded.has_value());
+    const DataItem& read = std::get<DataItems>(decoded.value().body).items[0];
+    CHECK(read.encoding == value.encoding);
+    CHECK(read.payload.text() == bytes);
+  }
+}
+
+TEST_CASE("an encoding that is unknown, or that an item must not have, is refused", "[codec]") {
   const std::vector<Frame> payload{Frame::copy_of(std::string(8, '\x11'))};
   const auto set_type = [](int type) {
     return [type](pb::DataHeader& header) {
@@ -158,8 +178,10 @@ TEST_CASE("an encoding that is unknown, or of what is no push, is refused", "[co
              Contains("element type 99 in layout 0 is unknown"));
   CHECK_THAT(refusal_of(changed(item(pb::DataItem::PUSH, 2), set_type(-1), payload)),
              Contains("element type -1"));
-  CHECK_THAT(refusal_of(changed(item(pb::DataItem::VALUE, 4), set_type(1), payload)),
-             Contains("a data item of kind VALUE is encoded as FP16; only pushes may be"));
+  CHECK_THAT(refusal_of(changed(item(pb::DataItem::VALUE, 4), set_type(4), payload)),
+             Contains("a data item of kind VALUE is encoded as ONE_BIT, which it must not be"));
+  CHECK_THAT(refusal_of(changed(item(pb::DataItem::SNAPSHOT_VALUE, 4), set_type(1), payload)),
+             Contains("a data item of kind SNAPSHOT_VALUE is encoded as FP16"));
   const auto too_many = [](pb::DataHeader& header) {
     pb::DataItem& one = *header.mutable_items()->mutable_items(0);
     one.set_element_type(pb::DataItem::INT8);

@@ -249,6 +249,42 @@ TEST_CASE("an answer carries V and done(reader)", "[slice]") {
   CHECK(answer->reader.clock == Clock(2));
 }
 
+TEST_CASE("members read values as the job's compression says, encoded once for each application",
+          "[slice][compression]") {
+  for (const auto scheme :
+       {pb::PullCompression::FP16, pb::PullCompression::BF16, pb::PullCompression::INT8}) {
+    JobMaker maker(2);
+    auto& pull = *maker.state.mutable_definition()->mutable_compression()->add_pull();
+    pull.set_scheme(scheme);
+    pull.set_min_values(1);
+    OneSlice one(std::move(maker));
+    for (std::int64_t clock = 0; clock < 3; ++clock) {
+      // In BSP there is one application a clock.
+      const math::Encoding encoding = one.view->compression.of_pull(test::make_table(0, {kCount}));
+      std::vector<std::byte> expected(math::encoded_bytes(encoding, kCount));
+      math::encode(encoding, one.values(),
+                   math::draw_of(42, static_cast<std::uint64_t>(clock), 65535, 0, 0),
+                   expected.data());
+      const auto first = one.read(0, clock);
+      const auto second = one.read(1, clock);
+      REQUIRE(first.has_value());
+      REQUIRE(second.has_value());
+      CHECK(first->encoding == encoding);
+      CHECK(std::ranges::equal(first->values.bytes(), expected));
+      CHECK(first->values.bytes().data() == second->values.bytes().data());
+      // Whoever is no member gets them as they are.
+      const Answer snapshot = one.slice->snapshot(PeerId(9));
+      CHECK(snapshot.encoding == math::Encoding());
+      CHECK(snapshot.values.size() == kCount * sizeof(float));
+      const auto followed = one.slice->follow(PeerId(9), Clock(clock));
+      REQUIRE(followed.has_value());
+      CHECK(followed->encoding == math::Encoding());
+      one.push(0, clock);
+      one.push(1, clock);
+    }
+  }
+}
+
 TEST_CASE("every parked read that a rise of V satisfies is released, never only an exact match",
           "[slice]") {
   // Worker 4's loss makes V jump from 0 to 2: reads that need V >= 1 and V >= 2 are both released.
