@@ -45,7 +45,8 @@ bool is_records_folder(const std::string& name) {
 
 bool is_run_file(const std::string& name) {
   static const std::vector<std::string_view> known{
-      "job.textproto", "run.json", "summary.json", "cluster.textproto", "lab.log", "timeline.json"};
+      "job.textproto", "run.json",      "summary.json",  "cluster.textproto",
+      "lab.log",       "timeline.json", "playback.json", "report.html"};
   return std::ranges::find(known, name) != known.end() || is_process_file(name) ||
          name.starts_with("vocabulary_");
 }

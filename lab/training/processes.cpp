@@ -96,6 +96,9 @@ void Processes::give_notice(std::size_t host) {
 
 void Processes::stop(std::size_t host) {
   for (const sim::NodeId number : on_host(host)) {
+    if (world_.playback != nullptr && number >= first_worker()) {
+      world_.playback->leave(number - first_worker(), world_.now());
+    }
     // What it would still send in its end gets nowhere.
     world_.network->end(number);
     places_[number].node.reset();

@@ -194,7 +194,7 @@ TimePoint Topology::arrival(sim::NodeId from, sim::NodeId to, std::uint64_t byte
     pipe.bytes += bytes;
     ++pipe.messages;
     pipe.busy_us += takes;
-    if (notify_) notify_(path[i], from, to, from_us(start), pipe.free_at);
+    if (notify_) notify_({path[i], from, to, from_us(start), pipe.free_at, takes});
     double later = pipe.latency_us;
     if (pipe.jitter_us > 0) {
       later += pipe.jitter_us * draw();

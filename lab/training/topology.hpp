@@ -40,9 +40,17 @@ class Topology final : public sim::Journey {
   static constexpr sim::NodeId kCoordinator = 0;
   static constexpr sim::NodeId kUser = 1;
 
-  /// Called for each message on each pipe that it passes, with when it was on it; may be empty.
-  using OnPass = std::function<void(std::size_t pipe, sim::NodeId from, sim::NodeId to,
-                                    TimePoint begin, TimePoint end)>;
+  /// A message on a pipe: it was on it from `begin` to `end`, and took as much of it as `busy_us`.
+  struct Passage {
+    std::size_t pipe = 0;
+    sim::NodeId from = 0;
+    sim::NodeId to = 0;
+    TimePoint begin;
+    TimePoint end;
+    double busy_us = 0;
+  };
+  /// Called for each message on each pipe that it passes; may be empty.
+  using OnPass = std::function<void(const Passage& passage)>;
   void on_pass(OnPass notify) { notify_ = std::move(notify); }
 
   /// Errors    invalid: more processes than the cluster's hosts have places for

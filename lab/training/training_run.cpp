@@ -50,6 +50,7 @@ class Training {
   Result<TrainingOutcome> run() {
     TAUT_TRY(start());
     TAUT_TRY(drive());
+    if (world_.playback != nullptr) world_.playback->close(world_.now());
     return outcome();
   }
 
@@ -89,7 +90,7 @@ class Training {
     settle_worker_config();
     TAUT_TRY(ProcessOptions processes, process_options(job));
     processes_.emplace(world_, std::move(processes));
-    set_timeline();
+    set_listeners();
     outages_.emplace(world_, *processes_, options_.cluster, options_.seed);
     processes_->start();
     return ok();
@@ -186,10 +187,22 @@ class Training {
     return invalid(user.refusal());
   }
 
-  void set_timeline() {
+  void set_listeners() {
     world_.timeline = options_.timeline;
-    if (world_.timeline == nullptr) return;
-    VirtualTimeline& timeline = *world_.timeline;
+    world_.playback = options_.playback;
+    if (world_.timeline != nullptr) name_rows(*world_.timeline);
+    if (world_.playback != nullptr) {
+      world_.playback->open(*world_.topology, options_.servers, options_.shards,
+                            options_.job.workers());
+    }
+    if (world_.timeline == nullptr && world_.playback == nullptr) return;
+    world_.topology->on_pass([this](const Topology::Passage& passage) {
+      if (world_.playback != nullptr) world_.playback->pass(passage);
+      if (world_.timeline != nullptr) show(passage, *world_.timeline);
+    });
+  }
+
+  void name_rows(VirtualTimeline& timeline) const {
     const Topology& topology = *world_.topology;
     const auto name = [&](sim::NodeId node, const std::string& process) {
       timeline.name_process(
@@ -206,19 +219,19 @@ class Training {
     for (std::size_t i = 0; i < topology.pipes().size(); ++i) {
       timeline.name_link(static_cast<std::uint32_t>(i), topology.pipes()[i].name);
     }
-    world_.topology->on_pass([&timeline](std::size_t pipe, sim::NodeId from, sim::NodeId to,
-                                         TimePoint begin, TimePoint end) {
-      const auto short_name = [&](sim::NodeId node) {
-        const std::string whole =
-            timeline.name_of({.process = node, .kind = VirtualTimeline::Kind::kCompute});
-        return whole.empty() ? std::string("control") : whole.substr(0, whole.find(' '));
-      };
-      timeline.add({.process = VirtualTimeline::kLinks,
-                    .kind = VirtualTimeline::Kind::kLink,
-                    .lane = static_cast<std::uint32_t>(pipe)},
-                   fmt::format("{} to {}", short_name(from), short_name(to)), Clock(-1), begin,
-                   end);
-    });
+  }
+
+  static void show(const Topology::Passage& passage, VirtualTimeline& timeline) {
+    const auto short_name = [&](sim::NodeId node) {
+      const std::string whole =
+          timeline.name_of({.process = node, .kind = VirtualTimeline::Kind::kCompute});
+      return whole.empty() ? std::string("control") : whole.substr(0, whole.find(' '));
+    };
+    timeline.add({.process = VirtualTimeline::kLinks,
+                  .kind = VirtualTimeline::Kind::kLink,
+                  .lane = static_cast<std::uint32_t>(passage.pipe)},
+                 fmt::format("{} to {}", short_name(passage.from), short_name(passage.to)),
+                 Clock(-1), passage.begin, passage.end);
   }
 
   /// What the workers' gradients alone take of memory, once all are on their way.
@@ -261,6 +274,7 @@ class Training {
     outcome.virtual_s = seconds(world_.now().since_origin());
     outcome.events = world_.agenda.taken() + world_.network->delivered();
     const double submitted_s = seconds(processes_->user().submitted_at().since_origin());
+    outcome.submitted_s = submitted_s;
     for (const pb::WorkerStatus& worker : outcome.job.workers()) {
       const double since = worker.progress().seconds_to_first_iteration();
       if (since <= 0) continue;

@@ -8,7 +8,8 @@
 #include "common/result.hpp"
 #include "lab/training/meter.hpp"
 #include "lab/training/outages.hpp"
-#include "lab/training/virtual_timeline.hpp"
+#include "lab/training/records/playback.hpp"
+#include "lab/training/records/virtual_timeline.hpp"
 #include "proto/cluster.pb.h"
 #include "proto/control.pb.h"
 #include "proto/job.pb.h"
@@ -29,6 +30,7 @@ struct TrainingOptions {
   double limit_s = 1e9;       // of virtual time
   Meter* meter = nullptr;     // gets what messages take; nullptr: nothing is measured
   VirtualTimeline* timeline = nullptr;  // gets what is done when; nullptr: none is kept
+  Playback* playback = nullptr;         // gets it in bins; a new one; nullptr: none is kept
   Bytes memory{0};                      // that this process may take; 0: no limit
   /// Called now and then with the job's newest status; may be empty. Returns whether to continue.
   std::function<bool(const pb::JobStatus&)> show;
@@ -44,6 +46,7 @@ struct LinkUse {
 struct TrainingOutcome {
   pb::JobStatus job;
   double virtual_s = 0;          // from the cluster's start to the job's end
+  double submitted_s = 0;        // from the start to the job's submission
   double first_iteration_s = 0;  // from the start to the first worker's first clock
   std::uint64_t events = 0;
   std::vector<LinkUse> links;    // those that carried something

@@ -99,6 +99,10 @@ void TrainingServer::send_next(OneShard& one, PeerId to, const Message& message)
 }
 
 void TrainingServer::show(const OneShard& one, std::string_view name, TimePoint begin) const {
+  if (world_.playback != nullptr) {
+    world_.playback->spend(world_.topology->host_of(node_), Playback::State::kServing, begin,
+                           world_.now());
+  }
   if (world_.timeline == nullptr) return;
   world_.timeline->add(
       {.process = node_, .kind = VirtualTimeline::Kind::kServe, .lane = one.number}, name,

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <exception>
 #include <utility>
 
@@ -24,6 +25,24 @@ ControlIdentity identity_of(const World& world, std::uint32_t number, std::uint6
   identity.device = world.backend->description();
   identity.host = host.name;
   return identity;
+}
+
+std::size_t first_with_parameters(const model::Graph& graph) {
+  const auto found = std::ranges::find_if(
+      graph.nodes, [](const model::Node& node) { return !node.parameters.empty(); });
+  return static_cast<std::size_t>(found - graph.nodes.begin());
+}
+
+/// What a worker does, as a playback has it.
+Playback::State state_of(VirtualTimeline::Kind kind) {
+  switch (kind) {
+    case VirtualTimeline::Kind::kCompute:
+      return Playback::State::kComputing;
+    case VirtualTimeline::Kind::kPause:
+      return Playback::State::kPaused;
+    default:
+      return Playback::State::kWaiting;
+  }
 }
 
 pb::ClusterConfig config_of(const World& world, std::uint32_t number) {
@@ -49,16 +68,18 @@ class TrainingWorker::VirtualPace final : public worker::Pace {
   void computed(Pass pass, std::size_t layer, Clock clock) override {
     const TimePoint begin = now();
     if (worker_.world_.meter != nullptr) worker_.note_layer(pass, layer);
+    if (pass == Pass::kForward) worker_.play_forward(layer, clock);
     const double feed = worker_.world_.times->feed();
     if (feed > 0 && pass == Pass::kForward && layer == 0) {
       worker_.world_.machine_of(worker_.node_).run(feed, [] {});
     }
     worker_.compute(worker_.world_.times->layer(pass, layer, worker_.number_, clock));
-    if (worker_.world_.timeline != nullptr) worker_.show_layer(pass, layer, clock, begin);
+    worker_.show_layer(pass, layer, clock, begin);
   }
   void tested(std::int64_t records) override {
     const TimePoint begin = now();
     worker_.compute(worker_.world_.times->test(records));
+    worker_.run_->last_tested = now();
     worker_.show(VirtualTimeline::Kind::kCompute, "test", Clock(-1), begin);
   }
 
@@ -73,6 +94,7 @@ TrainingWorker::TrainingWorker(World& world, std::uint32_t number, std::uint64_t
       world_(world),
       number_(number),
       config_(config_of(world, number)),
+      reading_layer_(first_with_parameters(world.assets->train_graph())),
       lane_(world.machine_of(node_)),
       pace_(std::make_unique<VirtualPace>(*this)) {}
 
@@ -198,16 +220,51 @@ void TrainingWorker::pass(Duration at_most) {
 
 void TrainingWorker::show(VirtualTimeline::Kind kind, std::string_view name, Clock clock,
                           TimePoint begin) const {
+  if (world_.playback != nullptr) {
+    world_.playback->spend(world_.topology->host_of(node_), state_of(kind), begin, world_.now());
+  }
   if (world_.timeline == nullptr) return;
   world_.timeline->add({.process = node_, .kind = kind}, name, clock, begin, world_.now());
 }
 
 void TrainingWorker::show_layer(worker::Pace::Pass pass, std::size_t layer, Clock clock,
                                 TimePoint begin) const {
+  if (world_.timeline == nullptr) return show(VirtualTimeline::Kind::kCompute, "", clock, begin);
   const std::string& name = world_.assets->train_graph().nodes[layer].definition.name();
   const bool is_forward = pass == worker::Pace::Pass::kForward;
   show(VirtualTimeline::Kind::kCompute, name + (is_forward ? " forward" : " backward"), clock,
        begin);
+}
+
+void TrainingWorker::play_forward(std::size_t layer, Clock clock) {
+  if (world_.playback == nullptr) return;
+  if (layer == 0) {
+    play(*run_);
+    world_.playback->reach(number_, clock, world_.now());
+  }
+  if (layer == reading_layer_) world_.playback->compute(number_, clock, world_.now());
+}
+
+void TrainingWorker::play(Run& run) const {
+  if (world_.playback == nullptr) return;
+  const worker::ProgressReport report = run.board.read();
+  Playback::Totals totals{.clocks = report.clock.value()};
+  for (const auto& [staleness, reads] : report.staleness) {
+    totals.reads += reads;
+    totals.staleness += static_cast<double>(staleness) * static_cast<double>(reads);
+  }
+  if (totals.clocks > run.played.clocks) {
+    const auto loss = learns() ? std::optional(report.loss) : std::nullopt;
+    world_.playback->finish(run.played, totals, loss, world_.now());
+    run.played = totals;
+  }
+  for (; run.tests < report.tests.size(); ++run.tests) {
+    const worker::TestResult& test = report.tests[run.tests];
+    world_.playback->test({.clock = test.clock,
+                           .at_s = seconds(run.last_tested.since_origin()),
+                           .accuracy = test.accuracy,
+                           .loss = test.loss});
+  }
 }
 
 void TrainingWorker::compute(double microseconds) {
@@ -279,6 +336,7 @@ void TrainingWorker::take_job(const pb::WorkerJob& job) {
   run_->orders.evaluates = job.evaluates();
   run_->orders.leave = leaves_ || job.leaves();
   run_->begun = world_.now();
+  run_->played.clocks = job.start_clock();
   reported_end_ = false;
   run_->fiber = std::make_unique<Fiber>([this, one = run_.get()] { run(*one); });
   at(world_.now(), [this] { resume(); });
@@ -299,6 +357,14 @@ void TrainingWorker::run(Run& run) {
     run.end.error = failure.what();
   }
   if (!run.end.error.empty()) log::error("worker{}: {}", number_, run.end.error);
+  play(run);
+  if (world_.playback != nullptr) {
+    if (run.orders.stop || run.end.outcome.left || !run.end.error.empty()) {
+      world_.playback->leave(number_, world_.now());
+    } else {
+      world_.playback->reach(number_, Clock(run.played.clocks), world_.now());
+    }
+  }
   run.end.finished = true;
 }
 

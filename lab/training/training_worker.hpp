@@ -39,6 +39,9 @@ class TrainingWorker final : public sim::ControlNode, private worker::RunPlace {
     worker::StateSaver saver;
     RecentRate rate;
     worker::RunEnd end;
+    Playback::Totals played;       // what the playback knows of it
+    std::size_t tests = 0;         // that the playback knows
+    TimePoint last_tested;         // when the newest batch of a test was computed
     std::unique_ptr<Fiber> fiber;  // last: its stack uses the others
   };
 
@@ -62,7 +65,11 @@ class TrainingWorker final : public sim::ControlNode, private worker::RunPlace {
   /// Enters something in the agenda, which is left out if this process has ended by then.
   void at(TimePoint time, Agenda::Action action);
   void note_layer(worker::Pace::Pass pass, std::size_t layer);
-  /// Enters what was done from `begin` until now in the timeline.
+  /// Tells the playback that a layer is computed forward.
+  void play_forward(std::size_t layer, Clock clock);
+  /// Tells the playback what is new in the run's figures.
+  void play(Run& run) const;
+  /// Enters what was done from `begin` until now in the timeline and the playback.
   void show(VirtualTimeline::Kind kind, std::string_view name, Clock clock, TimePoint begin) const;
   void show_layer(worker::Pace::Pass pass, std::size_t layer, Clock clock, TimePoint begin) const;
   /// Leaves the fiber until resume(), at most so long.
@@ -80,7 +87,8 @@ class TrainingWorker final : public sim::ControlNode, private worker::RunPlace {
   World& world_;
   const std::uint32_t number_;
   const pb::ClusterConfig config_;
-  Lane lane_;  // the client's thread
+  const std::size_t reading_layer_;  // the first that has parameters
+  Lane lane_;                        // the client's thread
   std::unique_ptr<VirtualPace> pace_;
   const std::shared_ptr<int> life_ = std::make_shared<int>();  // ends with the process
   std::unique_ptr<Run> run_;

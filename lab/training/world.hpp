@@ -12,9 +12,10 @@
 #include "lab/training/host_cores.hpp"
 #include "lab/training/meter.hpp"
 #include "lab/training/page_allocator.hpp"
+#include "lab/training/records/playback.hpp"
+#include "lab/training/records/virtual_timeline.hpp"
 #include "lab/training/shared_values.hpp"
 #include "lab/training/topology.hpp"
-#include "lab/training/virtual_timeline.hpp"
 #include "proto/cluster.pb.h"
 #include "proto/lab.pb.h"
 #include "worker/engine/backend.hpp"
@@ -45,6 +46,7 @@ struct World {
   std::shared_ptr<BufferPool> updates =
       std::make_shared<BufferPool>(kFreeUpdates, page_allocator());
   VirtualTimeline* timeline = nullptr;  // nullptr: none is kept
+  Playback* playback = nullptr;         // nullptr: none is kept
   Meter* meter = nullptr;               // nullptr: nothing is measured
 
   [[nodiscard]] TimePoint now() const { return network->now(); }

@@ -6,11 +6,15 @@
 namespace taut::dashboard {
 
 const Asset* asset(std::string_view path) {
-  static const std::array<std::pair<std::string_view, Asset>, 6> kAssets{{
+  static const std::array<std::pair<std::string_view, Asset>, 10> kAssets{{
       {"/", {"text/html; charset=utf-8", embedded::index_html}},
       {"/app.js", {"text/javascript; charset=utf-8", embedded::app_js}},
       {"/draw.js", {"text/javascript; charset=utf-8", embedded::draw_js}},
       {"/app.css", {"text/css; charset=utf-8", embedded::app_css}},
+      {"/lab", {"text/html; charset=utf-8", embedded::lab_html}},
+      {"/lab.js", {"text/javascript; charset=utf-8", embedded::lab_js}},
+      {"/played.js", {"text/javascript; charset=utf-8", embedded::played_js}},
+      {"/lab.css", {"text/css; charset=utf-8", embedded::lab_css}},
       {"/uplot.js", {"text/javascript; charset=utf-8", embedded::uPlot_iife_min_js}},
       {"/uplot.css", {"text/css; charset=utf-8", embedded::uPlot_min_css}},
   }};

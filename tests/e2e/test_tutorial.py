@@ -35,8 +35,6 @@ class Tutorial(ClusterTest):
                          ["my_job.textproto", "my_sweep.textproto", "my_cluster.textproto",
                           "my_lab_sweep.textproto", "my_job.textproto"])
         for name, text in files:
-            if name == "my_cluster.textproto":
-                continue
             # As typed: in the project's folder, from which its paths are looked up.
             path = self.file(name, text)
             answer = subprocess.run([BIN / "tautline", "validate", path], cwd=SOURCE, text=True,
@@ -72,7 +70,8 @@ class Tutorial(ClusterTest):
                 if not words or not words[0].startswith("tautline"):
                     continue
                 program = words[1:2] if words[0] == "tautline" else []
-                if program in (["trace"], ["runs"], ["keys"]) or words[1:3] == ["lab", "plan"]:
+                if program in (["trace"], ["runs"], ["keys"]) or words[1:3] in (
+                        ["lab", "plan"], ["lab", "report"]):
                     program = words[1:3]
                 answer = self.run_program(words[0], *program, "--help")
                 self.assertEqual(answer.returncode, 0, answer.stderr)

@@ -19,6 +19,7 @@
 #include "cli/views/net_view.hpp"
 #include "common/files/file.hpp"
 #include "proto/cluster.pb.h"
+#include "proto/config/lab/lab_cluster.hpp"
 #include "proto/config/text.hpp"
 #include "worker/model/job/file_kind.hpp"
 #include "worker/model/job/job.hpp"
@@ -118,6 +119,40 @@ Result<Findings> check_cluster(const fs::path& path) {
   return found;
 }
 
+/// How many processes a lab's cluster has places for, host by host, and what its links carry.
+Result<Findings> check_lab_cluster(const fs::path& path) {
+  TAUT_TRY(const pb::LabCluster cluster, read_lab_cluster(path));
+  Findings found;
+  std::int64_t workers = 0;
+  std::int64_t servers = 0;
+  for (const pb::LabHost& host : cluster.host()) {
+    workers += std::int64_t{host.count()} * host.workers();
+    servers += std::int64_t{host.count()} * host.servers();
+    std::string line =
+        fmt::format("  {} {}: {} each, places for {} and {}", counted(host.count(), "host"),
+                    host.name(), counted(host.cores(), "core"), counted(host.workers(), "worker"),
+                    counted(host.servers(), "server"));
+    if (host.devices() > 0) line += ", " + counted(host.devices(), "device");
+    if (host.has_link()) line += ", link " + host.link();
+    if (!host.rack().empty()) line += ", rack " + host.rack();
+    found.lines.push_back(std::move(line));
+  }
+  for (const pb::LabLink& link : cluster.link()) {
+    found.lines.push_back(fmt::format("  link {}: {:g} Gbit/s, {:g} us", link.name(),
+                                      link.gbit_per_s(), link.latency_us()));
+  }
+  found.lines.push_back(fmt::format("  at most {} and {}, {}", counted(workers, "worker"),
+                                    counted(servers, "server"),
+                                    counted(cluster.outage_size(), "outage")));
+  const pb::LabCompute& compute = cluster.compute();
+  if (compute.layer_size() == 0 && !compute.has_clock_ms() && compute.time_ms_size() == 0) {
+    found.warnings.emplace_back(
+        "compute has neither layer nor clock_ms nor times: no job can run on it; "
+        "tautline lab calibrate JOB measures this machine");
+  }
+  return found;
+}
+
 Result<Findings> check_net(const fs::path& path) {
   pb::Job job;
   TAUT_TRY(read_text(path, *job.mutable_net_param()));
@@ -206,6 +241,8 @@ Result<Findings> check(const fs::path& path, FileKind kind) {
       return check_net(path);
     case FileKind::kSweep:
       return check_sweep(path);
+    case FileKind::kLabCluster:
+      return check_lab_cluster(path);
     case FileKind::kSolver:
     case FileKind::kJob:
       break;

@@ -61,6 +61,7 @@ void add_lab(Command& lab, int& status) {
   });
   add_lab_calibrate(lab, status);
   add_lab_plan(lab, status);
+  add_lab_report(lab, status);
   add_lab_schedule(lab, status);
 }
 

@@ -22,6 +22,8 @@ int run_lab(const LabOptions& options);
 
 /// Adds `tautline lab calibrate`, which writes a cluster file of this machine.
 void add_lab_calibrate(Command& lab, int& status);
+/// Adds `tautline lab report`, which writes a page that plays a run.
+void add_lab_report(Command& lab, int& status);
 /// Adds `tautline lab plan`, which estimates how a job scales on a cluster.
 void add_lab_plan(Command& lab, int& status);
 

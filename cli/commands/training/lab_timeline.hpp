@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "lab/training/virtual_timeline.hpp"
+#include "lab/training/records/virtual_timeline.hpp"
 
 namespace taut::cli {
 

@@ -13,6 +13,7 @@
 #include "cli/commands/shared_options.hpp"
 #include "cli/commands/training/lab.hpp"
 #include "cli/commands/training/lab_timeline.hpp"
+#include "cli/playback/playback_json.hpp"
 #include "cli/run_folder.hpp"
 #include "cli/views/draw.hpp"
 #include "cli/views/job_text.hpp"
@@ -207,6 +208,8 @@ Result<int> train_in_lab(const LabOptions& options) {
   training.memory = Bytes(options.memory_limit);
   TAUT_TRY(const auto timeline, open_timeline(options, job, folder));
   training.timeline = timeline.get();
+  lab::Playback playback;
+  training.playback = &playback;
   training.show = [watch = std::make_shared<Watch>(job, options.train.json)](
                       const pb::JobStatus& status) { return (*watch)(status); };
   TAUT_TRY(const lab::TrainingOutcome outcome, lab::run_training(training));
@@ -230,6 +233,9 @@ Result<int> train_in_lab(const LabOptions& options) {
   }
   TAUT_TRY(write_file_atomically(folder / "summary.json",
                                  lab_json(summary, outcome, figures, JsonLayout::kIndented)));
+  TAUT_TRY(write_file_atomically(
+      folder / kPlaybackFile,
+      playback_json(summary, outcome, playback, {figures.waiting, figures.mean_staleness})));
   if (outcome.job.state() == pb::DONE) return kFine;
   return make_error(ErrorCode::kClosed, fmt::format("job {}: {}", state_word(outcome.job.state()),
                                                     outcome.job.message()));

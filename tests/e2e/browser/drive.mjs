@@ -1,7 +1,8 @@
 // Drives one page as told on standard input, one JSON object a line, and answers each with one:
 // drive.mjs CHROMIUM. {"do": "open", "url"}, {"do": "size", "width", "height"}, {"do": "run",
 // "js"}, {"do": "await", "js"}, {"do": "click"|"press"|"focus", "at", "key"}, {"do": "hover", "at",
-// "x", "y"}, {"do": "scheme", "dark"}, {"do": "vision", "type"}, {"do": "shot", "file"}.
+// "x", "y"}, {"do": "files", "at", "file"}, {"do": "scheme", "dark"}, {"do": "vision", "type"},
+// {"do": "shot", "file"}.
 import { createInterface } from "node:readline";
 import { chromium } from "playwright-core";
 
@@ -34,6 +35,7 @@ const acts = {
   click: ({ at }) => page.click(at, { timeout: 5000 }),
   press: ({ at, key }) => (at ? page.press(at, key) : page.keyboard.press(key)),
   shot: ({ file }) => page.screenshot({ path: file, fullPage: true }).then(() => true),
+  files: ({ at, file }) => page.setInputFiles(at, file),
   hover: ({ at, x, y }) => page.hover(at, { position: { x, y }, timeout: 5000 }),
   scheme: ({ dark }) => page.emulateMedia({ colorScheme: dark ? "dark" : "light" }),
   // "deuteranopia", "none" and what else the browser simulates.

@@ -102,6 +102,38 @@ compute { clock_ms: 5 }
         self.assert_fails(answer, "cluster.textproto:4:21: gbit_per_s must be greater than 0")
         self.assertFalse((self.folder / "none").exists())
 
+    def test_validate_says_what_a_labs_cluster_has_and_where_it_cannot_be(self):
+        path = self.folder / "cluster.textproto"
+        path.write_text(CLUSTER)
+        answer = self.tautline("validate", path)
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+        self.assertIn("cluster.textproto: a lab cluster file, fine\n", answer.stdout)
+        for line in ("8 hosts node: 1 core each, places for 1 worker and 0 servers, link card",
+                     "link card: 1 Gbit/s, 50 us", "at most 8 workers and 2 servers, 0 outages"):
+            self.assertIn(f"  {line}\n", answer.stdout)
+        shipped = sorted((SOURCE / "configs/lab").glob("*.textproto"))
+        self.assertGreater(len(shipped), 3)
+        answer = self.tautline("validate", *shipped)
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+        self.assertEqual(answer.stderr, "")
+        for old, new, error in (
+                ('workers: 0 servers: 2 link: "card"', 'workers: 0 servers: 2 link: "cart"',
+                 '2:54: no link "cart"; did you mean "card"?'),
+                ("gbit_per_s: 1 ", "gbit_per_s: 0 ", "4:21: gbit_per_s must be greater than 0"),
+                ("jitter_us: 400", "jiter_us: 400", '4:50: '),
+                ("compute {", 'outage { host: "node9" at_s: 1 }\ncompute {',
+                 '5:10: no host "node9"; did you mean "node"?')):
+            self.assertIn(old, CLUSTER)
+            path.write_text(CLUSTER.replace(old, new))
+            self.assert_fails(self.tautline("validate", path), f"cluster.textproto:{error}")
+            answer = self.tautline("validate", "--json", path)
+            self.assertEqual((answer.returncode, json.loads(answer.stdout)["kind"]),
+                             (1, "lab cluster"))
+        path.write_text(CLUSTER.split("compute")[0])
+        answer = self.tautline("validate", path)
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+        self.assertIn("warning: compute has neither", answer.stderr)
+
     def test_more_workers_than_places_are_refused(self):
         path = self.folder / "cluster.textproto"
         path.write_text(CLUSTER)

@@ -121,9 +121,10 @@ TEST_CASE("a file's kind is seen from its fields, mistakes or not", "[job]") {
   CHECK(file_kind("net: 'x' base_lr: 1", "f").value() == FileKind::kSolver);
   CHECK(file_kind(kNet, "f").value() == FileKind::kNet);
   CHECK(file_kind("# c\nworker { name: 'job' }", "f").value() == FileKind::kCluster);
+  CHECK(file_kind("host { name: 'a' } link { name: 'b' }", "f").value() == FileKind::kLabCluster);
   CHECK(file_kind("net: 'x' base_lrr: 1 max_iter: 3 }} {", "f").value() == FileKind::kSolver);
   CHECK(file_kind("stuff: 1", "f").error().message ==
-        "f: has no field of a job, a net, a solver, a cluster or a sweep");
+        "f: has no field of a job, a net, a solver, a cluster, a sweep or a lab's cluster");
   CHECK(file_kind("wrkers: 3", "f").error().message ==
         "f: has no field of a job, a net, a solver, a cluster or a sweep: no field \"wrkers\"; did "
         "you mean \"workers\"?");

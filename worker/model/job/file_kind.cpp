@@ -12,6 +12,7 @@
 #include "common/files/file.hpp"
 #include "proto/cluster.pb.h"
 #include "proto/job.pb.h"
+#include "proto/lab.pb.h"
 #include "proto/net.pb.h"
 #include "proto/solver.pb.h"
 #include "proto/sweep.pb.h"
@@ -85,6 +86,8 @@ std::string to_string(FileKind kind) {
       return "cluster";
     case FileKind::kSweep:
       return "sweep";
+    case FileKind::kLabCluster:
+      return "lab cluster";
   }
   return "unknown";
 }
@@ -99,7 +102,8 @@ Result<FileKind> file_kind(std::string_view text, const std::string& name) {
                            std::pair(FileKind::kNet, pb::NetParameter::descriptor()),
                            std::pair(FileKind::kSolver, pb::SolverParameter::descriptor()),
                            std::pair(FileKind::kCluster, pb::ClusterConfig::descriptor()),
-                           std::pair(FileKind::kSweep, pb::Sweep::descriptor())};
+                           std::pair(FileKind::kSweep, pb::Sweep::descriptor()),
+                           std::pair(FileKind::kLabCluster, pb::LabCluster::descriptor())};
   int most = 0;
   FileKind best = FileKind::kJob;
   for (const auto& [kind, schema] : schemas) {
@@ -110,8 +114,10 @@ Result<FileKind> file_kind(std::string_view text, const std::string& name) {
     }
   }
   if (most > 0) return best;
-  return invalid(fmt::format("{}: has no field of a job, a net, a solver, a cluster or a sweep{}",
-                             name, nearest_field(names, schemas)));
+  return invalid(
+      fmt::format("{}: has no field of a job, a net, a solver, a cluster, a sweep or a "
+                  "lab's cluster{}",
+                  name, nearest_field(names, schemas)));
 }
 
 Result<FileKind> file_kind(const std::filesystem::path& path) {

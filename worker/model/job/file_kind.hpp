@@ -10,9 +10,9 @@
 namespace taut::model {
 
 /// What a text file describes.
-enum class FileKind : std::uint8_t { kJob, kNet, kSolver, kCluster, kSweep };
+enum class FileKind : std::uint8_t { kJob, kNet, kSolver, kCluster, kSweep, kLabCluster };
 
-/// "job", "net", "solver", "cluster" or "sweep".
+/// "job", "net", "solver", "cluster", "sweep" or "lab cluster".
 [[nodiscard]] std::string to_string(FileKind kind);
 
 /// The kind whose schema knows most of the text's outermost field names, so that a file with a

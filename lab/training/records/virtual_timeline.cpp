@@ -1,4 +1,4 @@
-#include "lab/training/virtual_timeline.hpp"
+#include "lab/training/records/virtual_timeline.hpp"
 
 #include <fmt/format.h>
 

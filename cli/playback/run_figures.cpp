@@ -1,0 +1,327 @@
+#include "cli/playback/run_figures.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numeric>
+#include <utility>
+
+#include "cli/playback/plot.hpp"
+
+namespace taut::cli {
+namespace {
+
+// More workers than this are shown as quantiles, not as lines.
+constexpr std::size_t kLines = 14;
+// Rows with a name; of more hosts some are left out, and of more links those with the least load.
+constexpr std::size_t kRows = 32;
+// Columns of pictures whose cells are rectangles.
+constexpr std::size_t kColumns = 256;
+constexpr double kRowHeight = 15;
+// By state of a host: computing, waiting, paused, serving, away.
+constexpr std::array kStateFills = {kOkabeIto[0], kOkabeIto[4], kOkabeIto[3], kOkabeIto[2],
+                                    kOkabeIto[6]};
+constexpr const char* kIdle = "#e6e6e6";
+
+PlotFrame frame_of(const PlayedRun& run, double highest) {
+  PlotFrame frame;
+  frame.x_high = run.virtual_s;
+  frame.y_high = highest > 0 ? 1.05 * highest : 1;
+  return frame;
+}
+
+std::vector<double> times_of(const PlayedRun& run) {
+  std::vector<double> times(run.bins);
+  for (std::size_t bin = 0; bin < run.bins; ++bin) times[bin] = run.end_s(bin);
+  return times;
+}
+
+/// The clocks of all workers over time: of each, or where they are many their quantiles.
+/// from_slowest  counted from the slowest worker's
+std::string clocks_svg(const PlayedRun& run, const std::string& title, bool from_slowest) {
+  const std::vector<double> times = times_of(run);
+  constexpr std::array kQuantiles = {0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0};
+  std::array<std::vector<double>, kQuantiles.size()> quantiles;
+  std::vector<double> slowest(run.bins);
+  double highest = from_slowest && run.slack ? static_cast<double>(*run.slack) : 0;
+  for (std::size_t bin = 0; bin < run.bins; ++bin) {
+    std::vector<std::int32_t> clocks = clocks_at(run, bin);
+    if (clocks.empty()) clocks.push_back(bin > 0 ? static_cast<std::int32_t>(slowest[bin - 1]) : 0);
+    slowest[bin] = clocks.front();
+    const double base = from_slowest ? slowest[bin] : 0;
+    for (std::size_t i = 0; i < kQuantiles.size(); ++i) {
+      const double at = kQuantiles[i] * static_cast<double>(clocks.size() - 1);
+      quantiles[i].push_back(clocks[static_cast<std::size_t>(std::lround(at))] - base);
+    }
+    highest = std::max(highest, quantiles.back().back());
+  }
+  const PlotFrame frame = frame_of(run, highest);
+  std::string svg =
+      open_plot(frame, title, true) +
+      value_axis(frame, from_slowest ? "clocks ahead" : "clocks", AxisValues::kWhole) +
+      time_axis(frame);
+  if (run.workers.size() > kLines) {
+    constexpr std::array kFills = {"#cfe3f1", "#94c1de", "#4f98c6"};
+    constexpr std::array kNames = {"all workers", "10 to 90 %", "25 to 75 %"};
+    for (std::size_t i = 0; i < kFills.size(); ++i) {
+      svg += plot_band(frame, times, quantiles[i], quantiles[quantiles.size() - 1 - i], kFills[i]);
+      svg += legend_field(frame, i, kFills[i], kNames[i]);
+    }
+    constexpr std::size_t kBlack = 6;
+    svg += plot_line(frame, {"median", times, quantiles[3]}, kBlack) +
+           legend_line(frame, kFills.size(), kBlack, "median");
+  } else {
+    for (std::size_t i = 0; i < run.workers.size(); ++i) {
+      const PlayedRun::Worker& worker = run.workers[i];
+      PlotLine line{worker.name, times, std::vector<double>(run.bins, NAN)};
+      for (std::size_t bin = 0; bin < run.bins; ++bin) {
+        if (worker.clock[bin] < 0) continue;
+        line.y[bin] = worker.clock[bin] - (from_slowest ? slowest[bin] : 0);
+      }
+      svg += plot_line(frame, line, i) + legend_line(frame, i, i, worker.name);
+    }
+  }
+  if (from_slowest && run.slack) {
+    const double y = frame.y(static_cast<double>(*run.slack));
+    svg += fmt::format(
+        "<line x1=\"{0:.1f}\" x2=\"{1:.1f}\" y1=\"{2:.1f}\" y2=\"{2:.1f}\" stroke=\"#000\" "
+        "stroke-dasharray=\"6 4\"/>\n",
+        frame.left, frame.left + frame.width, y);
+    svg += plot_text(frame.left + 4, y - 4, "start", fmt::format("bound: slack {}", *run.slack));
+  }
+  return svg + close_plot();
+}
+
+std::string curve_svg(const PlayedRun& run, const std::string& title, const std::string& label,
+                      const PlotLine& line, bool percent, bool has_dots) {
+  double highest = 0;
+  for (const double y : line.y) {
+    if (std::isfinite(y)) highest = std::max(highest, y);
+  }
+  const PlotFrame frame = frame_of(run, highest);
+  return open_plot(frame, title, false) +
+         value_axis(frame, label, percent ? AxisValues::kPercent : AxisValues::kNumbers) +
+         time_axis(frame) + plot_line(frame, line, 0, has_dots) + close_plot();
+}
+
+/// A curve of what has a value in most bins.
+/// reach  bins to both sides of which the mean is drawn, by their lengths: the last one is shorter
+PlotLine line_of(const PlayedRun& run, const char* name, const PlayedRun::Figures& row,
+                 std::size_t reach) {
+  PlotLine line{name, {}, {}};
+  for (std::size_t bin = 0; bin < row.size(); ++bin) {
+    double sum = 0;
+    double weight = 0;
+    for (std::size_t i = bin - std::min(bin, reach); i < std::min(row.size(), bin + reach + 1);
+         ++i) {
+      if (!row[i]) continue;
+      const double length_s = run.end_s(i) - run.bin_s * static_cast<double>(i);
+      sum += *row[i] * length_s;
+      weight += length_s;
+    }
+    if (weight <= 0) continue;
+    line.x.push_back(run.end_s(bin));
+    line.y.push_back(sum / weight);
+  }
+  return line;
+}
+
+/// What the workers' hosts do, as parts of all of them.
+std::string states_svg(const PlayedRun& run, const std::string& title) {
+  const std::vector<double> times = times_of(run);
+  const PlotFrame frame = [&] {
+    PlotFrame whole = frame_of(run, 1);
+    whole.y_high = 1;
+    return whole;
+  }();
+  std::string svg = open_plot(frame, title, true) +
+                    plot_cell(frame.left, frame.y(1), frame.width, frame.height, kIdle);
+  double workers = 0;
+  for (const PlayedRun::Host& host : run.hosts) workers += static_cast<double>(host.workers);
+  std::vector<double> low(run.bins);
+  std::size_t place = 0;
+  for (const std::size_t state :
+       {PlayedRun::kComputing, PlayedRun::kPaused, PlayedRun::kWaiting, PlayedRun::kAway}) {
+    std::vector<double> high = low;
+    bool is_used = false;
+    for (const PlayedRun::Host& host : run.hosts) {
+      if (host.workers == 0 || host.shares[state].empty()) continue;
+      is_used = true;
+      const double weight = static_cast<double>(host.workers) / workers;
+      for (std::size_t bin = 0; bin < run.bins; ++bin) {
+        high[bin] += weight * PlayedRun::share(host.shares[state], bin);
+      }
+    }
+    if (!is_used) continue;
+    for (double& one : high) one = std::min(one, 1.0);
+    svg += plot_band(frame, times, low, high, kStateFills[state]) +
+           legend_field(frame, place++, kStateFills[state], PlayedRun::kStateNames[state]);
+    low = std::move(high);
+  }
+  return svg + legend_field(frame, place, kIdle, "other") +
+         value_axis(frame, "workers", AxisValues::kPercent) + time_axis(frame) + close_plot();
+}
+
+/// A row of cells; equal neighbours are one.
+/// fill_of  the colour of the bins from one to another
+template <class FillOf>
+std::string cells_of(const PlayedRun& run, const PlotFrame& frame, double y, FillOf fill_of) {
+  const std::size_t step = std::max<std::size_t>(1, (run.bins + kColumns - 1) / kColumns);
+  std::string svg;
+  std::string last;
+  double from = 0;
+  const auto draw = [&](double to) {
+    if (!last.empty() && to > from) {
+      svg += plot_cell(frame.x(from), y, frame.x(to) - frame.x(from), kRowHeight - 1, last);
+    }
+    from = to;
+  };
+  for (std::size_t bin = 0; bin < run.bins; bin += step) {
+    const std::string fill = fill_of(bin, std::min(run.bins, bin + step));
+    if (fill == last) continue;
+    draw(run.bin_s * static_cast<double>(bin));
+    last = fill;
+  }
+  draw(run.virtual_s);
+  return svg + "\n";
+}
+
+PlotFrame rows_frame(const PlayedRun& run, std::size_t rows) {
+  PlotFrame frame = frame_of(run, 1);
+  frame.left = 130;
+  frame.height = kRowHeight * static_cast<double>(rows);
+  return frame;
+}
+
+/// A name that fits before a row.
+std::string row_name(const PlotFrame& frame, double y, const std::string& name) {
+  constexpr std::size_t kLongest = 18;
+  return plot_text(frame.left - 6, y + 11, "end",
+                   name.size() > kLongest ? name.substr(0, kLongest - 1) + "…" : name);
+}
+
+double mean_share(const PlayedRun::Shares& row, std::size_t from, std::size_t to) {
+  double sum = 0;
+  for (std::size_t bin = from; bin < to; ++bin) sum += PlayedRun::share(row, bin);
+  return sum / static_cast<double>(to - from);
+}
+
+/// Each host's state over time: what it does most.
+std::string hosts_svg(const PlayedRun& run, const std::string& title) {
+  const std::size_t step = (run.hosts.size() + kRows - 1) / kRows;
+  const std::size_t rows = (run.hosts.size() + step - 1) / step;
+  const PlotFrame frame = rows_frame(run, std::max<std::size_t>(rows, 7));
+  std::string svg = open_plot(
+      frame, step == 1 ? title : fmt::format("{}: every {}th of {}", title, step, run.hosts.size()),
+      true);
+  std::array<bool, PlayedRun::kStates> is_used{};
+  for (std::size_t row = 0; row < rows; ++row) {
+    const PlayedRun::Host& host = run.hosts[row * step];
+    const double y = frame.y(1) + kRowHeight * static_cast<double>(row);
+    svg += row_name(frame, y, host.name);
+    svg += cells_of(run, frame, y, [&](std::size_t from, std::size_t to) -> std::string {
+      std::array<double, PlayedRun::kStates> shares{};
+      double used = 0;
+      for (std::size_t state = 0; state < shares.size(); ++state) {
+        shares[state] = mean_share(host.shares[state], from, to);
+        used += shares[state];
+      }
+      const auto most = std::ranges::max_element(shares);
+      // Of time in which it does nothing it is idle.
+      if (*most <= 0 || *most < 1 - used) return kIdle;
+      const auto state = static_cast<std::size_t>(most - shares.begin());
+      is_used[state] = true;
+      return kStateFills[state];
+    });
+  }
+  std::size_t place = 0;
+  for (std::size_t state = 0; state < is_used.size(); ++state) {
+    if (!is_used[state]) continue;
+    svg += legend_field(frame, place++, kStateFills[state], PlayedRun::kStateNames[state]);
+  }
+  return svg + legend_field(frame, place, kIdle, "idle") + time_axis(frame) + close_plot();
+}
+
+/// The load of the busiest links over time.
+std::string links_svg(const PlayedRun& run, const std::string& title) {
+  std::vector<std::size_t> order(run.links.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_sort(order, std::ranges::greater(),
+                           [&](std::size_t i) { return run.links[i].busy_share; });
+  order.resize(std::min(order.size(), kRows));
+  const PlotFrame frame = rows_frame(run, std::max<std::size_t>(order.size(), 7));
+  std::string svg = open_plot(
+      frame,
+      order.size() == run.links.size()
+          ? title
+          : fmt::format("{}: the busiest {} of {}", title, order.size(), run.links.size()),
+      true);
+  double top = 0;  // the highest load
+  for (const std::size_t link : order) {
+    for (const std::int32_t load : run.links[link].load) top = std::max(top, load / 1000.0);
+  }
+  if (top <= 0) top = 1;
+  constexpr int kShades = 20;
+  for (std::size_t row = 0; row < order.size(); ++row) {
+    const PlayedRun::Link& link = run.links[order[row]];
+    const double y = frame.y(1) + kRowHeight * static_cast<double>(row);
+    svg += row_name(frame, y, link.name);
+    svg += cells_of(run, frame, y, [&](std::size_t from, std::size_t to) {
+      return cividis(std::round(mean_share(link.load, from, to) / top * kShades) / kShades);
+    });
+  }
+  for (std::size_t i = 0; i < 6; ++i) {
+    const double part = 1 - 0.2 * static_cast<double>(i);
+    svg += legend_field(frame, i, cividis(part), fmt::format("{:.3g} % load", 100 * part * top));
+  }
+  return svg + time_axis(frame) + close_plot();
+}
+
+}  // namespace
+
+std::vector<Figure> figures_of(const PlayedRun& run) {
+  std::vector<Figure> figures;
+  if (run.bins == 0) return figures;
+  const auto add = [&](const char* name, const char* title, auto draw) {
+    figures.push_back({name, title, draw(title)});
+  };
+  const auto curve = [&](const char* label, const PlayedRun::Figures& row, std::size_t reach) {
+    return [&run, label, &row, reach](const char* title) {
+      return curve_svg(run, title, label, line_of(run, label, row, reach), false, false);
+    };
+  };
+  // A bin may have a clock's end or none: these are drawn as means over a sixtieth of the run.
+  const std::size_t smooth = std::max<std::size_t>(1, run.bins / 120);
+  add("clocks", "Clocks of the workers",
+      [&](const char* title) { return clocks_svg(run, title, false); });
+  add("lead", "How far workers are ahead of the slowest one",
+      [&](const char* title) { return clocks_svg(run, title, true); });
+  add("states", "What the workers' hosts do",
+      [&](const char* title) { return states_svg(run, title); });
+  add("hosts", "Hosts by what they do most",
+      [&](const char* title) { return hosts_svg(run, title); });
+  if (!run.links.empty()) {
+    add("links", "Load of the links", [&](const char* title) { return links_svg(run, title); });
+  }
+  add("rate", "Iterations of all workers", curve("iterations/s", run.iterations_per_s, smooth));
+  if (!run.loss.empty()) add("loss", "Training loss", curve("loss", run.loss, 0));
+  if (!run.staleness.empty()) {
+    add("staleness", "Mean staleness of reads", curve("clocks", run.staleness, smooth));
+  }
+  PlotLine tests{"accuracy", {}, {}};
+  for (const PlayedRun::Test& test : run.tests) {
+    if (!test.accuracy) continue;
+    tests.x.push_back(test.at_s);
+    tests.y.push_back(*test.accuracy);
+  }
+  if (!tests.x.empty()) {
+    add("accuracy", "Test accuracy", [&](const char* title) {
+      return curve_svg(run, title, "test accuracy", tests, true, true);
+    });
+  }
+  return figures;
+}
+
+}  // namespace taut::cli
