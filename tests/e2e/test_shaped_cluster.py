@@ -56,6 +56,10 @@ class ShapedCluster(ClusterTest):
         self.assertIn("job 1 done", answer.stdout)
         self.assertRegex(answer.stdout, r"parameters sha256: [0-9a-f]{64}\n")
         self.assertIn("10.77.0.1:7600", (self.folder / "run/worker1.textproto").read_text())
+        # What the daemons save is theirs, and not in the folder that this was started from.
+        self.assertTrue((self.folder / "run/tautline-state").exists())
+        self.assertFalse((self.folder / "tautline-state").exists())
+        self.assertFalse((self.folder / "records").exists())
 
     def test_a_card_is_as_slow_as_configured(self):
         self.require_namespaces()
