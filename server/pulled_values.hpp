@@ -29,6 +29,8 @@ class PulledValues {
   [[nodiscard]] Frame of(const Buffer& values, std::int64_t applications) {
     if (encoding_ == math::Encoding()) return Frame(values);
     if (applications_ != applications) {
+      encoded_ = {};  // where no reader has it any more its memory is taken again
+      applications_.reset();
       Buffer encoded = pool_.acquire(math::encoded_bytes(encoding_, place_.count));
       const math::Draw draw = math::draw_of(seed_, static_cast<std::uint64_t>(applications), kSlot,
                                             place_.table.value(), place_.slice.value());

@@ -79,7 +79,7 @@ void add_hosts(PlayedRun& run, const Json& whole) {
     one.name = worker.at("name").get<std::string>();
     one.host = worker.at("host").get<std::size_t>();
     one.clock = row_of<std::int32_t>(worker, "clock", run.bins);
-    one.clock.resize(run.bins);
+    one.clock.resize(run.bins, -1);
     if (one.host >= run.hosts.size()) throw Mistake{"a worker is on no host"};
   }
 }
@@ -100,8 +100,8 @@ PlayedRun run_of(const Json& whole) {
   run.bins = whole.at("bins").get<std::size_t>();
   constexpr std::size_t kMaxBins = 1U << 20U;
   const double covered_s = run.bin_s * static_cast<double>(run.bins);
-  if (!(run.bin_s > 0) || run.bins > kMaxBins || run.virtual_s > covered_s * (1 + 1e-9) ||
-      run.virtual_s < covered_s - run.bin_s) {
+  if (!(run.bin_s > 0) || !(run.virtual_s > 0) || run.bins > kMaxBins ||
+      run.virtual_s > covered_s * (1 + 1e-9) || run.virtual_s < covered_s - run.bin_s) {
     throw Mistake{fmt::format("{} bins of {:g} s cannot be those of {:g} s", run.bins, run.bin_s,
                               run.virtual_s)};
   }

@@ -198,8 +198,10 @@ PlotFrame rows_frame(const PlayedRun& run, std::size_t rows) {
 /// A name that fits before a row.
 std::string row_name(const PlotFrame& frame, double y, const std::string& name) {
   constexpr std::size_t kLongest = 18;
-  return plot_text(frame.left - 6, y + 11, "end",
-                   name.size() > kLongest ? name.substr(0, kLongest - 1) + "…" : name);
+  if (name.size() <= kLongest) return plot_text(frame.left - 6, y + 11, "end", name);
+  std::size_t end = kLongest - 1;
+  while ((static_cast<unsigned char>(name[end]) & 0xC0U) == 0x80U) --end;  // within a character
+  return plot_text(frame.left - 6, y + 11, "end", name.substr(0, end) + "…");
 }
 
 double mean_share(const PlayedRun::Shares& row, std::size_t from, std::size_t to) {

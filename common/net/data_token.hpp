@@ -47,8 +47,8 @@ class DataToken {
 
   /// With each message of the holder.
   [[nodiscard]] const Frame& request() const { return request_; }
-  /// With each message to the holder: a process that has taken a server's address, and is shown
-  /// the request, cannot make it.
+  /// With each message to the holder. A process that has taken a server's address, and is shown the
+  /// request, cannot make it, but any server sends it to whoever has the request.
   [[nodiscard]] const Frame& answer() const { return answer_; }
 
  private:

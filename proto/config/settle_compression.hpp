@@ -11,10 +11,10 @@ namespace taut {
 
 /// What is wrong with a field of a job's compression.
 struct Misfit {
-  const char* list;   // of the compression: "push" or "pull"
-  int index = 0;      // the field is in so many's of that list, from 0
-  const char* field;  // its name
-  std::string what;   // with its path
+  const char* list = "";   // of the compression: "push" or "pull"
+  int index = 0;           // the field is in so many's of that list, from 0
+  const char* field = "";  // its name
+  std::string what;        // with its path
 };
 
 /// The first of a job's compression that is out of its range, or that does not go with the rest of

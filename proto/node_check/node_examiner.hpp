@@ -53,7 +53,7 @@ class NodeExaminer {
 
   ZmqContext& context_;
   const NodeSelf self_;
-  mutable std::mutex mutex_;  // guards ordered_, facts_ and stops_
+  mutable std::mutex mutex_;  // guards ordered_, facts_, secret_ and stops_
   std::condition_variable changed_;
   std::optional<pb::NodeCheck> ordered_;
   std::optional<DataToken> secret_;  // for it

@@ -134,8 +134,8 @@ class Client {
   void on_read(OnRead notify);
 
   /// Called with the values that a read has got for a part of its memory, instead of copying them
-  /// there; by whichever thread works for the client, as on_read()'s. Snapshots are always copied,
-  /// and values that are encoded are decoded into their place.
+  /// there; by whichever thread works for the client, as on_read()'s. Snapshots are always copied.
+  /// What was encoded is decoded first.
   using OnValues = std::function<void(std::span<float> into, const Frame& values)>;
   void on_values(OnValues take);
 

@@ -25,6 +25,11 @@ constexpr int kAnswersAtOnce = 64;
 constexpr std::size_t kCopiedAtOnce = 256UL << 10U;
 constexpr Bytes kKeptBytes{1ULL << 30U};
 
+/// What an encoding has spared; nothing where it is longer, as INT8 is of a single value.
+std::uint64_t spared(std::uint64_t bytes, std::uint64_t encoded) {
+  return bytes > encoded ? bytes - encoded : 0;
+}
+
 std::vector<ShardId> shard_ids(const ClientOptions& options) {
   std::vector<ShardId> ids;
   for (const ShardAddress& shard : options.shards) ids.push_back(shard.shard);
@@ -161,7 +166,7 @@ std::vector<Update> ClientDriver::encode(TableId table, Clock clock, const Frame
   std::size_t bytes = 0;
   for (const Update& update : updates) bytes += update.gradient.size();
   pushed_ += bytes;
-  saved_ += gradient.size() - bytes;
+  saved_ += spared(gradient.size(), bytes);
   return updates;
 }
 
@@ -455,8 +460,8 @@ void ClientDriver::take(const Incoming& incoming) {
   if (const auto* batch = std::get_if<DataItems>(&message.body)) {
     for (const DataItem& item : batch->items) {
       received_ += item.payload.size();
-      if (item.encoding == math::Encoding()) continue;
-      received_saved_ += item.count * sizeof(float) - item.payload.size();
+      if (item.encoding == math::Encoding() || item.payload_lost) continue;
+      received_saved_ += spared(item.count * sizeof(float), item.payload.size());
     }
   }
   const timeline::Span span(timeline::Row::kCopy, "receive");

@@ -20,6 +20,14 @@ constexpr int kManyAttempts = 1000;
 // message, so the pause stops growing soon.
 constexpr int kReadAttempts = 3;
 
+/// [count] float32
+Frame decoded(const math::Encoding& encoding, const Frame& payload, std::size_t count) {
+  std::string bytes(count * sizeof(float), '\0');
+  math::decode(encoding, payload.bytes().data(), count, 0,
+               {reinterpret_cast<float*>(bytes.data()), count});
+  return Frame::copy_of(bytes);
+}
+
 }  // namespace
 
 void ClientProtocol::advance(Link& link, LinkState state) {
@@ -338,10 +346,12 @@ void ClientProtocol::receive_value(SliceLink& slice, const DataItem& item) {
                      math::to_string(item.encoding.codec), bytes, math::to_string(expected.codec)));
     return;
   }
-  if (expected != math::Encoding()) {
+  const bool is_encoded = expected != math::Encoding();
+  if (take_values_ && !snapshot) {
+    take_values_(read->into,
+                 is_encoded ? decoded(expected, item.payload, read->into.size()) : item.payload);
+  } else if (is_encoded) {
     math::decode(expected, item.payload.bytes().data(), read->into.size(), 0, read->into);
-  } else if (take_values_ && !snapshot) {
-    take_values_(read->into, item.payload);
   } else {
     std::memcpy(read->into.data(), item.payload.bytes().data(), item.payload.size());
   }

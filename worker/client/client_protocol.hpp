@@ -71,7 +71,7 @@ class ClientProtocol {
   /// A newer read of the table takes its place.
   void read(TableId table, Clock clock, std::span<float> into);
   /// Called with the values of a slice and where they are to be read into, instead of copying them
-  /// there; not for snapshots, nor for values that are encoded.
+  /// there; not for snapshots. What was encoded is decoded first.
   using OnValues = std::function<void(std::span<float> into, const Frame& values)>;
   void on_values(OnValues take) { take_values_ = std::move(take); }
   /// Reads the newest whole table; waits for no other worker.

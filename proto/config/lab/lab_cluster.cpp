@@ -8,6 +8,7 @@
 
 #include "common/did_you_mean.hpp"
 #include "common/files/file.hpp"
+#include "common/printable.hpp"
 #include "proto/config/lab/lab_times.hpp"
 #include "proto/config/text_places.hpp"
 
@@ -208,6 +209,11 @@ class Check {
   [[nodiscard]] Result<void> is_new(std::set<std::string>& names, const std::string& name,
                                     const char* kind, const Steps& steps) const {
     if (name.empty()) return text_.error(steps, fmt::format("a {} has no name; give one", kind));
+    if (const std::string shown = printable(name, Lines::kOne); shown != name) {
+      return text_.error(
+          steps,
+          fmt::format("{} \"{}\" has control characters in its name; omit them", kind, shown));
+    }
     if (names.insert(name).second) return ok();
     return text_.error(steps,
                        fmt::format("{} \"{}\" is given twice; give another name", kind, name));

@@ -289,7 +289,8 @@
     return strip("accuracy", {
       height: () => kHeight,
       draw: (one, g) => {
-        const high = Math.min(1, 1.1 * Math.max(...tests.map((test) => test.accuracy)) || 1);
+        const best = tests.reduce((most, test) => Math.max(most, test.accuracy), 0);
+        const high = Math.min(1, 1.1 * best || 1);
         const y = valueAxis(one, g, high, percent);
         g.strokeStyle = g.fillStyle = css("--green");
         g.lineWidth = 1.7;
@@ -595,6 +596,7 @@
              () => save(`${name}.csv`, "text/csv", Played.tables[name](run)))));
     for (const figure of document.querySelectorAll("figure[data-name]")) {
       const file = figure.dataset.name + ".svg";
+      figure.querySelector("figcaption button")?.remove();
       figure.querySelector("figcaption").append(button("SVG", `Save ${file}`, () =>
         save(file, "image/svg+xml", figure.querySelector("svg").outerHTML + "\n")));
     }

@@ -35,6 +35,8 @@ const Played = (() => {
     if (run.format !== kFormat) {
       throw new Error(`format ${run.format}; this page reads ${kFormat}`);
     }
+    const lists = [run.hosts, run.links, run.workers, run.tests, run.hosts_lost];
+    if (!lists.every(Array.isArray)) throw new Error("a list is missing");
     const fits = (row) => Array.isArray(row) && (row.length === 0 || row.length === run.bins);
     const all = [run.iterations_per_s, run.loss, run.staleness,
                  ...run.hosts.flatMap((host) => kStates.slice(0, 4).map((state) => host[state])),

@@ -147,10 +147,22 @@ class Compression(ClusterTest):
                                  30 * (4 * VALUES - encoded_bytes(scheme)), scheme)
         self.assertEqual(len(bits), 1 + len(PULLED))
 
+    def test_the_lab_reads_encoded_values_and_ends_in_the_bits_of_processes(self):
+        job = self.job(workers=2, extra=compression("INT8", pull="BF16"))
+        real = self.train(job)
+        cluster = self.file("cluster.textproto",
+                            "host { name: 'h' servers: 1 workers: 2 cores: 3 }")
+        answer = self.tautline("lab", job, "--cluster", cluster, "--output", self.folder / "lab",
+                               "--mode", "bsp")
+        self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
+        lab = json.loads((self.folder / "lab/summary.json").read_text())
+        self.assertEqual(lab["parameters_sha256"], real["parameters_sha256"])
+
     def test_meetings_are_compressed_and_resumed_to_the_bit(self):
-        meetings = ("consistency { mode: BSP periodic_averaging { interval: 5 outer { "
-                    "type: \"Nesterov\" lr: 0.7 momentum: 0.5 } } } "
-                    "checkpoint { every: 15 keep: 0 }\n")
+        # The second fragment meets between the checkpoint and the first one's last meeting.
+        meetings = ("consistency { mode: BSP periodic_averaging { interval: 6 outer { type: "
+                    "\"Nesterov\" lr: 0.7 momentum: 0.5 } fragments: 2 } } "
+                    "checkpoint { every: 12 keep: 0 }\n")
         exact = self.train(self.job(workers=2, extra=meetings))
         for scheme in PULLED:
             job = self.job(workers=2, extra=meetings + compression(scheme, pull=scheme))
@@ -159,9 +171,9 @@ class Compression(ClusterTest):
             self.assertAlmostEqual(whole["evaluations"][-1]["loss"],
                                    exact["evaluations"][-1]["loss"], delta=0.05)
             for worker in whole["workers"]:
-                self.assertEqual(worker["pushed_bytes"], 6 * encoded_bytes(scheme), scheme)
+                self.assertLess(worker["pushed_bytes"], 6 * 2.2 * VALUES, scheme)
             kept = self.folder / f"kept_{scheme}"
-            (self.folder / "run/checkpoints/tiny_iter_15").rename(kept)
+            (self.folder / "run/checkpoints/tiny_iter_12").rename(kept)
             resumed = self.train(job, "--resume", kept)
             self.assertEqual(resumed["parameters_sha256"], whole["parameters_sha256"], scheme)
 

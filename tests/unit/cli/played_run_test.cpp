@@ -159,4 +159,22 @@ TEST_CASE("the page has its files, the figures and the run in it", "[lab]") {
                        !Contains("src="));
 }
 
+TEST_CASE("a long name is cut between two characters", "[playback]") {
+  Json json = run_of(1);
+  json["hosts"][0]["name"] = "a host in Münchü and elsewhere";
+  const auto figures = figures_of(parsed(json));
+  std::string all;
+  for (const Figure& figure : figures) all += figure.svg;
+  CHECK_THAT(all, Contains(">a host in Münch…<"));
+}
+
+TEST_CASE("a run of no time, or a worker that was never a member, is read as such", "[playback]") {
+  Json json = run_of(2);
+  json["workers"][0]["clock"] = Json::array();
+  CHECK(parsed(json).workers[0].clock == std::vector<std::int32_t>(4, -1));
+  json["virtual_s"] = 0;
+  json["bins"] = 1;
+  CHECK_THAT(error_of(json), Contains("cannot be those of 0 s"));
+}
+
 }  // namespace taut::cli

@@ -1,5 +1,7 @@
 #include "worker/client/client_protocol.hpp"
 
+#include <cstring>
+
 #include "proto/wire_version.hpp"
 #include "tests/unit/server/job_maker.hpp"
 
@@ -503,6 +505,19 @@ TEST_CASE("values are read as the job's compression says, and snapshots as they 
   CHECK(played.client.take_completed().size() == 1);
   CHECK(played.into == std::vector<float>{1, -2.5F, 1024.3F, 0});
   CHECK_FALSE(played.client.failure());
+  // Who takes values gets them decoded: `into` need not be memory that may be written.
+  std::vector<float> taken;
+  played.client.on_values([&](std::span<float> at, const Frame& values) {
+    CHECK(at.data() == played.into.data());
+    taken.resize(values.size() / sizeof(float));
+    std::memcpy(taken.data(), values.bytes().data(), values.size());
+  });
+  played.into.assign(4, -1.0F);
+  played.read(0);
+  answer(played, pb::DataItem::VALUE, half);
+  CHECK(taken == std::vector<float>{1, -2.5F, 1024, 0});
+  CHECK(played.into == std::vector<float>(4, -1.0F));
+  CHECK(played.client.take_completed().size() == 1);
   // A shard that encodes as another job would.
   played.read(1);
   answer(played, pb::DataItem::VALUE, {math::Codec::kBfloat16});

@@ -585,6 +585,29 @@ TEST_CASE("values are read as the job's compression says, as bytes and in shared
   }
 }
 
+TEST_CASE("an encoding that is longer than what it encodes saves nothing", "[client]") {
+  JobMaker maker(1);
+  pb::Compression& chosen = *maker.state.mutable_definition()->mutable_compression();
+  chosen.add_push()->set_scheme(pb::PushCompression::INT8);
+  chosen.mutable_push(0)->set_min_values(1);
+  chosen.add_pull()->set_scheme(pb::PullCompression::INT8);
+  chosen.mutable_pull(0)->set_min_values(1);
+  ServedJob served(std::move(maker));
+  ClientOptions options = served.options(WorkerId(0));
+  options.encoding = {to_compression(served.job.state.definition()).value(), 42, 0};
+  Client client(served.context.make_endpoint(), options);
+  const std::vector<TableSpec> tables = {test::make_table(0, {1})};
+  REQUIRE(client.open(tables, kDeadline).has_value());
+  std::vector<float> value(1);
+  client.push_and_read(kTable, Clock(0), client.gradient_buffer(kTable), value);
+  REQUIRE(client.wait(kTable, Clock(1), kDeadline).has_value());
+  const Client::Traffic traffic = client.traffic();
+  CHECK(traffic.pushed == 5);
+  CHECK(traffic.read == 5);
+  CHECK(traffic.saved == 0);
+  CHECK(traffic.read_saved == 0);
+}
+
 TEST_CASE("updates arrive as the job's compression says, as bytes and in shared memory",
           "[client]") {
   constexpr std::size_t kCount = 6000;

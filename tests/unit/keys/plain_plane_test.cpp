@@ -230,7 +230,7 @@ TEST_CASE("the secret of a revoked key is good for nothing, on open connections 
   check_nothing_before(cluster);
 }
 
-TEST_CASE("a process that has taken a server's address cannot answer", "[keys]") {
+TEST_CASE("an answer without the secret that servers answer with is not read", "[keys]") {
   PlainCluster cluster;
   const TokenScope scope = cluster.member("gpu1", 1);
   const DataToken token = cluster.token(scope);

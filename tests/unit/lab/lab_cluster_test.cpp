@@ -33,6 +33,8 @@ TEST_CASE("a lab's cluster that cannot be is refused with line and column", "[la
         "c:2:32: latency_us must be between 0 and 10000000, is -1");
   CHECK(refusal_of(kHosts + "link { name: \"a\" gbit_per_s: 1 }\n\nlink { name: \"a\" }") ==
         "c:4:8: link \"a\" is given twice; give another name");
+  CHECK(refusal_of("host { name: \"h\\033[2J\" servers: 1 }") ==
+        "c:1:8: host \"h\\x1b[2J\" has control characters in its name; omit them");
   CHECK(refusal_of("host { name: \"h\" count: 2 servers: 1 }") ==
         "c:1:1: a host without a link among several; name one");
   CHECK(refusal_of("host { name: \"h\" servers: 1 rack: \"r\" }") ==

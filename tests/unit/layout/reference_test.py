@@ -65,6 +65,10 @@ class Reference(unittest.TestCase):
         self.assertIn("| `61` |", output)
         self.assertIn("run scripts/reference", output)
 
+    def test_two_messages_may_each_have_an_enumeration_of_one_name(self):
+        rows = re.findall(r"^\| `scheme` \| ([^|]*) \|", self.page("job"), re.MULTILINE)
+        self.assertEqual(sorted(row.count("`") // 2 for row in rows), [4, 7])
+
     def test_a_field_without_a_comment_is_refused(self):
         self.edit("sweep.proto", "optional string job = 2;", "optional string job = 2;\n\n"
                   "  optional string silent = 99;\n\n ")

@@ -125,9 +125,10 @@ TEST_CASE("a file's kind is seen from its fields, mistakes or not", "[job]") {
   CHECK(file_kind("net: 'x' base_lrr: 1 max_iter: 3 }} {", "f").value() == FileKind::kSolver);
   CHECK(file_kind("stuff: 1", "f").error().message ==
         "f: has no field of a job, a net, a solver, a cluster, a sweep or a lab's cluster");
-  CHECK(file_kind("wrkers: 3", "f").error().message ==
-        "f: has no field of a job, a net, a solver, a cluster or a sweep: no field \"wrkers\"; did "
-        "you mean \"workers\"?");
+  CHECK(
+      file_kind("wrkers: 3", "f").error().message ==
+      "f: has no field of a job, a net, a solver, a cluster, a sweep or a lab's cluster: no field "
+      "\"wrkers\"; did you mean \"workers\"?");
   CHECK_FALSE(file_kind("", "f").has_value());
   CHECK_FALSE(file_kind(std::string_view("\0\xff{{\"", 5), "f").has_value());
 }
