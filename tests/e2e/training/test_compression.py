@@ -151,7 +151,8 @@ class Compression(ClusterTest):
         job = self.job(workers=2, extra=compression("INT8", pull="BF16"))
         real = self.train(job)
         cluster = self.file("cluster.textproto",
-                            "host { name: 'h' servers: 1 workers: 2 cores: 3 }")
+                            "host { name: 'h' servers: 1 workers: 2 cores: 3 }\n"
+                            "compute { clock_ms: 20 }\n")
         answer = self.tautline("lab", job, "--cluster", cluster, "--output", self.folder / "lab",
                                "--mode", "bsp")
         self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
