@@ -64,6 +64,7 @@ class ParameterCache {
   /// arrays in an order of the cache's own; empty: nothing. `clock` is the next one.
   [[nodiscard]] virtual std::vector<std::vector<float>> own_state(Clock /*clock*/) { return {}; }
   /// Continues with it, before the first clock; false: it is of other tables or another rule.
+  // Overrides keep it. NOLINTNEXTLINE(performance-unnecessary-value-param)
   [[nodiscard]] virtual bool restore(std::vector<std::vector<float>> /*own*/) { return false; }
 
   /// Payload bytes to and from a server.
