@@ -36,7 +36,7 @@ std::vector<std::string> shards_to_reach(const pb::NodeCheck& check, const NodeS
   }
   if (shards.empty()) return shards;
   const std::size_t first = static_cast<std::size_t>(::getpid()) % shards.size();
-  std::ranges::rotate(shards, shards.begin() + static_cast<std::ptrdiff_t>(first));
+  std::rotate(shards.begin(), shards.begin() + static_cast<std::ptrdiff_t>(first), shards.end());
   return shards;
 }
 

@@ -371,7 +371,7 @@ void Coordinator::settle() {
     note_end(job, {options_.stop_limit, options_.worker_wait}, now_, out_.notes);
     if (job.stored().state() == pb::RUNNING && !job.stored().closing()) {
       advance_epoch(
-          job, [this, &job] { return fitting_workers(job); }, out_.notes);
+          job, [this, &job = job] { return fitting_workers(job); }, out_.notes);
     }
   }
   std::vector<pb::StoredJob> failed;
