@@ -3,17 +3,10 @@
 #include <algorithm>
 
 #include "cli/playback/run_figures.hpp"
+#include "common/csv_cell.hpp"
 
 namespace taut::cli {
 namespace {
-
-/// Quoted where it must be.
-std::string cell(const std::string& text) {
-  if (text.find_first_of(",\"\n") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return quoted + "\"";
-}
 
 std::string time_cell(const PlayedRun& run, std::size_t bin) {
   return fmt::format("{:.6f}", run.end_s(bin));
@@ -53,7 +46,7 @@ std::vector<std::int32_t> clocks_at(const PlayedRun& run, std::size_t bin) {
 
 std::string clocks_csv(const PlayedRun& run) {
   std::string csv = "virtual_s";
-  for (const PlayedRun::Worker& worker : run.workers) csv += "," + cell(worker.name);
+  for (const PlayedRun::Worker& worker : run.workers) csv += "," + csv_cell(worker.name);
   csv += "\n";
   for (std::size_t bin = 0; bin < run.bins; ++bin) {
     csv += time_cell(run, bin);
@@ -67,7 +60,7 @@ std::string clocks_csv(const PlayedRun& run) {
 
 std::string links_csv(const PlayedRun& run) {
   std::string csv = "virtual_s";
-  for (const PlayedRun::Link& link : run.links) csv += "," + cell(link.name);
+  for (const PlayedRun::Link& link : run.links) csv += "," + csv_cell(link.name);
   csv += "\n";
   for (std::size_t bin = 0; bin < run.bins; ++bin) {
     csv += time_cell(run, bin);
@@ -83,7 +76,7 @@ std::string hosts_csv(const PlayedRun& run) {
   csv += "\n";
   for (std::size_t bin = 0; bin < run.bins; ++bin) {
     for (const PlayedRun::Host& host : run.hosts) {
-      csv += time_cell(run, bin) + "," + cell(host.name);
+      csv += time_cell(run, bin) + "," + csv_cell(host.name);
       for (const PlayedRun::Shares& row : host.shares) csv += "," + thousandth_cell(row, bin);
       csv += "\n";
     }

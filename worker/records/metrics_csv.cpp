@@ -2,18 +2,9 @@
 
 #include <fmt/format.h>
 
+#include "common/csv_cell.hpp"
+
 namespace taut::worker {
-namespace {
-
-/// Text in quotes where it must be.
-std::string csv_cell(const std::string& text) {
-  if (text.find_first_of(",\"\n") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return quoted + "\"";
-}
-
-}  // namespace
 
 std::string metrics_header() {
   return "clock,unix_time_s,wall_s,loss,images,images_per_second,compute_s,wait_s,reads,"

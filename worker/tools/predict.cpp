@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "common/csv_cell.hpp"
 #include "common/files/file.hpp"
 #include "worker/tools/image_job.hpp"
 #include "worker/tools/scores.hpp"
@@ -31,14 +32,6 @@ Result<std::vector<std::string>> class_names(const std::string& path) {
   return names;
 }
 
-/// A field of CSV (RFC 4180).
-std::string field(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return quoted + '"';
-}
-
 struct Item {
   std::string name;
   std::optional<std::int64_t> label;
@@ -58,8 +51,8 @@ class Printer {
       print_json(item, ranked);
     } else if (csv_) {
       for (std::size_t rank = 0; rank < ranked.size(); ++rank) {
-        fmt::print("{},{},{},{},{},{:.6f}\n", field(item.name), label, rank + 1,
-                   ranked[rank].number, field(name(ranked[rank].number)), ranked[rank].score);
+        fmt::print("{},{},{},{},{},{:.6f}\n", csv_cell(item.name), label, rank + 1,
+                   ranked[rank].number, csv_cell(name(ranked[rank].number)), ranked[rank].score);
       }
     } else {
       std::string line = item.name + (item.label ? " (label " + label + ")" : std::string()) + ":";

@@ -19,6 +19,7 @@
 #include "cli/views/net_view.hpp"
 #include "common/files/file.hpp"
 #include "proto/cluster.pb.h"
+#include "proto/config/cluster_config.hpp"
 #include "proto/config/lab/lab_cluster.hpp"
 #include "proto/config/text.hpp"
 #include "worker/model/job/file_kind.hpp"
@@ -93,8 +94,7 @@ Result<void> describe_graphs(const pb::Job& job, Findings& found) {
 }
 
 Result<Findings> check_cluster(const fs::path& path) {
-  pb::ClusterConfig config;
-  TAUT_TRY(read_text(path, config));
+  TAUT_TRY(const pb::ClusterConfig config, load_cluster_config(path));
   Findings found;
   found.lines.push_back("  coordinator at " + config.coordinator_address());
   if (config.has_server()) {

@@ -1,29 +1,22 @@
 #include <fmt/format.h>
 
 #include "cli/sweep/report/report.hpp"
+#include "common/csv_cell.hpp"
 
 namespace taut::cli {
 namespace {
 
-/// A cell of text: quoted where it must be.
-std::string cell(const std::string& text) {
-  if (text.find_first_of(",\"\n") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return quoted + "\"";
-}
-
 std::string point_cells(const SweepPoint& point) {
   std::string cells =
-      fmt::format("{},{},{}", cell(point.slack), point.workers, cell(point.variant));
-  for (const std::string& value : point.values) cells += "," + cell(value);
+      fmt::format("{},{},{}", csv_cell(point.slack), point.workers, csv_cell(point.variant));
+  for (const std::string& value : point.values) cells += "," + csv_cell(value);
   return cells;
 }
 
 /// The names of point_cells(): a varied field is a column.
 std::string point_columns(const SweepReport& report) {
   std::string columns = "slack,workers,variant";
-  for (const std::string& field : report.fields) columns += "," + cell(field);
+  for (const std::string& field : report.fields) columns += "," + csv_cell(field);
   return columns;
 }
 
@@ -42,12 +35,12 @@ std::string runs_csv(const SweepReport& report) {
   std::string csv = fmt::format(
       "{},seed,state,failure,wall_s,clocks,rate,wait_share,"
       "mean_staleness,test_share,{},{},seconds_to_target,clocks_to_target\n",
-      point_columns(report), cell("final_" + metric.name), cell("best_" + metric.name));
+      point_columns(report), csv_cell("final_" + metric.name), csv_cell("best_" + metric.name));
   for (const SweepOutcome& outcome : report.outcomes) {
     const SweepPoint& point = report.points[outcome.run.point].point;
     csv += fmt::format("{},{},", point_cells(point), outcome.run.seed);
     if (!outcome.result) {
-      csv += fmt::format("failed,{},,,,,,,,,,\n", cell(outcome.failure));
+      csv += fmt::format("failed,{},,,,,,,,,,\n", csv_cell(outcome.failure));
       continue;
     }
     const RunResult& run = *outcome.result;
@@ -69,7 +62,7 @@ std::string points_csv(const SweepReport& report) {
        {std::string("seconds_to_target"), std::string("clocks_to_target"),
         "final_" + report.target.metric.name, std::string("rate"), std::string("wait_share"),
         std::string("staleness"), std::string("test_share")}) {
-    csv += fmt::format(",{},{}", cell(name + "_mean"), cell(name + "_sd"));
+    csv += fmt::format(",{},{}", csv_cell(name + "_mean"), csv_cell(name + "_sd"));
   }
   csv += "\n";
   for (const PointFigures& point : report.points) {
@@ -97,7 +90,7 @@ std::string curves_csv(const SweepReport& report) {
             fmt::format("{},{},{},{:.6g},{:.6g}\n", head, quantity, over, curve.x[i], curve.y[i]);
       }
     };
-    const std::string tested = cell("test_" + report.target.metric.name);
+    const std::string tested = csv_cell("test_" + report.target.metric.name);
     add(tested, "seconds", outcome.result->test_by_time);
     add(tested, "clocks", outcome.result->test_by_clock);
     add("train_loss", "seconds", outcome.result->loss_by_time);

@@ -101,6 +101,15 @@ class BadFiles(ClusterTest):
         self.assert_fails(answer, "bad.textproto")
         self.assertIn("a job file, fine", answer.stdout)
 
+    def test_validate_refuses_a_cluster_file_that_a_daemon_refuses(self):
+        server = 'coordinator_address: "127.0.0.1:0"\nserver { name: "s" coordinator {} }\n'
+        for line, what in (("data_security: TOKEN insecure: true", ":3:1: data_security: TOKEN"),
+                           ("start_wait_s: -1", "start_wait_s"),
+                           ("io_threads: 65", ":3:1: io_threads must be from 0 to 64, is 65")):
+            config = self.file("cluster.textproto", server + line + "\n")
+            self.assert_fails(self.tautline("validate", config), what)
+            self.assert_fails(self.run_program("tautline-server", "--config", config), what)
+
     def test_the_shipped_configurations_are_all_valid(self):
         files = [f for kind in ("clusters", "jobs", "models")
                  for f in (SOURCE / "configs" / kind).rglob("*")

@@ -8,34 +8,19 @@
 
 #include "common/net/zmq_endpoint.hpp"
 #include "tests/support/catch.hpp"
-#include "tests/support/listed_keys.hpp"
+#include "tests/unit/keys/speaking.hpp"
 
 using namespace taut;
-using test::ListedKeys;
+using test::heard;
+using test::words;
 
 namespace {
 
-constexpr Duration kLongest = std::chrono::seconds(20);
 constexpr int kAttempts = 5;
 
-Message words(const std::string& said) {
-  Message made;
-  made.frames.push_back(Frame::copy_of(said));
-  return made;
-}
-
 /// A server that listens on a plain data plane.
-struct PlainCluster {
-  PlainCluster() {
-    listener.own = make_key_pair();
-    listener.cluster_key = pair.public_key;
-    listener.cluster_secret = pair.secret_key;
-    listener.admission = keys;
-    listener.plain_data = true;
-    context.emplace(listener);
-    server = context->make_data_endpoint();
-    address = server->bind("127.0.0.1:0").value();
-  }
+struct PlainCluster : test::Listener {
+  PlainCluster() : Listener(true) {}
   /// A new key, admitted, and its scope as this member of job 7.
   TokenScope member(const std::string& name, std::uint32_t worker) {
     const KeyPair own = make_key_pair();
@@ -50,41 +35,18 @@ struct PlainCluster {
   [[nodiscard]] DataToken token(const TokenScope& scope) const {
     return context->tokens()->make(scope);
   }
-
-  KeyPair pair = make_key_pair();
-  std::shared_ptr<ListedKeys> keys = std::make_shared<ListedKeys>();
-  Security listener;
-  std::optional<ZmqContext> context;
-  std::unique_ptr<Endpoint> server;
-  std::string address;
 };
 
-/// A process that connects with this secret.
-struct Holder {
-  Holder(const DataToken& token, const std::string& address) : context(some_keys()) {
-    endpoint = context.make_endpoint();
-    endpoint->use_token(token);
-    peer = endpoint->connect(address).value();
-  }
-  void say(const std::string& said) { (void)endpoint->send(peer, words(said)); }
-  std::optional<Refusal> refusal() {
-    const TimePoint deadline = steady_now() + kLongest;
-    while (steady_now() < deadline) {
-      (void)endpoint->receive(std::chrono::milliseconds(50));
-      if (auto refused = endpoint->refusal(peer)) return refused;
-    }
-    return std::nullopt;
-  }
+/// A process that connects with this secret, and keys that admit it nowhere.
+struct Holder : test::Caller {
+  Holder(const DataToken& token, const std::string& address)
+      : Caller(some_keys(), address, token) {}
   static Security some_keys() {
     Security security;
     security.own = make_key_pair();
     security.cluster_key = make_key_pair().public_key;
     return security;
   }
-
-  ZmqContext context;
-  std::unique_ptr<Endpoint> endpoint;
-  PeerId peer;
 };
 
 /// ZeroMQ without our rules: a handshake with one secret, messages with whatever is sent.
@@ -116,14 +78,6 @@ struct Raw {
   void* context = nullptr;
   void* socket = nullptr;
 };
-
-std::optional<Incoming> heard(Endpoint& endpoint) {
-  const TimePoint deadline = steady_now() + kLongest;
-  while (steady_now() < deadline) {
-    if (auto got = endpoint.receive(std::chrono::milliseconds(50))) return got;
-  }
-  return std::nullopt;
-}
 
 /// Nothing that was said before gets through: what a member says afterwards is heard first.
 void check_nothing_before(PlainCluster& cluster) {
@@ -265,11 +219,11 @@ TEST_CASE("an answer without the secret that servers answer with is not read", "
   zmq_getsockopt(impostor, ZMQ_LAST_ENDPOINT, place.data(), &size);
   Holder member(token, std::string(place.c_str()).substr(6));
   member.say("an update");
-  std::vector<std::string> asked;
-  for (int i = 0; i < 8; ++i) asked.push_back(next_frame(admits));
+  std::vector<std::string> asked(8);
+  for (std::string& frame : asked) frame = next_frame(admits);
   say(admits, {"1.0", asked[1], "200", "", "", ""});
-  std::vector<std::string> frames;
-  for (int i = 0; i < 3; ++i) frames.push_back(next_frame(impostor));
+  std::vector<std::string> frames(3);
+  for (std::string& frame : frames) frame = next_frame(impostor);
   REQUIRE(frames[2] == "an update");
   CHECK(frames[1] == token.request().text());
   say(impostor, {frames[0], "parameters"});

@@ -13,34 +13,21 @@
 
 #include "common/net/zmq_endpoint.hpp"
 #include "tests/support/catch.hpp"
-#include "tests/support/listed_keys.hpp"
+#include "tests/unit/keys/speaking.hpp"
 
 using namespace taut;
-using test::ListedKeys;
+using test::Caller;
+using test::heard;
+using test::kLongest;
+using test::words;
 
 namespace {
 
-constexpr Duration kWait = std::chrono::seconds(20);
 // A message of a stranger has none longer to arrive than one of a friend that is sent later.
 constexpr int kTries = 5;
 
-Message text(const std::string& words) {
-  Message made;
-  made.frames.push_back(Frame::copy_of(words));
-  return made;
-}
-
-/// A listening socket with keys, and a friend whose key it admits.
-struct Cluster {
-  Cluster() {
-    listener.own = make_key_pair();
-    listener.cluster_key = pair.public_key;
-    listener.cluster_secret = pair.secret_key;
-    listener.admission = keys;
-    context.emplace(listener);
-    server = context->make_endpoint();
-    address = server->bind("127.0.0.1:0").value();
-  }
+/// A listening socket with keys, and friends whose keys it admits.
+struct Cluster : test::Listener {
   /// What a process with this key uses.
   [[nodiscard]] Security with(const KeyPair& own) const {
     Security security;
@@ -53,45 +40,7 @@ struct Cluster {
     keys->admit(own.public_key, {name, role});
     return with(own);
   }
-
-  KeyPair pair = make_key_pair();
-  std::shared_ptr<ListedKeys> keys = std::make_shared<ListedKeys>();
-  Security listener;
-  std::optional<ZmqContext> context;
-  std::unique_ptr<Endpoint> server;
-  std::string address;
 };
-
-/// A process that connects.
-struct Caller {
-  Caller(const Security& security, const std::string& address) : context(security) {
-    endpoint = context.make_endpoint();
-    peer = endpoint->connect(address).value();
-  }
-  void say(const std::string& words) { (void)endpoint->send(peer, text(words)); }
-  /// What keeps it out, once that is known.
-  std::optional<Refusal> refusal() {
-    const TimePoint deadline = steady_now() + kWait;
-    while (steady_now() < deadline) {
-      (void)endpoint->receive(std::chrono::milliseconds(50));
-      if (auto refused = endpoint->refusal(peer)) return refused;
-    }
-    return std::nullopt;
-  }
-
-  ZmqContext context;
-  std::unique_ptr<Endpoint> endpoint;
-  PeerId peer;
-};
-
-/// The next message that gets through.
-std::optional<Incoming> next(Endpoint& server) {
-  const TimePoint deadline = steady_now() + kWait;
-  while (steady_now() < deadline) {
-    if (auto got = server.receive(std::chrono::milliseconds(50))) return got;
-  }
-  return std::nullopt;
-}
 
 }  // namespace
 
@@ -99,13 +48,13 @@ TEST_CASE("an admitted key gets through, and each message says whose it is", "[k
   Cluster cluster;
   Caller friendly(cluster.admit("gpu1", KeyRole::kWorker), cluster.address);
   friendly.say("hello");
-  const auto got = next(*cluster.server);
+  const auto got = heard(*cluster.server);
   REQUIRE(got);
   REQUIRE(got->sender);
   CHECK(got->sender->name == "gpu1");
   CHECK(got->sender->role == KeyRole::kWorker);
-  REQUIRE(cluster.server->send(got->from, text("welcome")));
-  const auto answer = next(*friendly.endpoint);
+  REQUIRE(cluster.server->send(got->from, words("welcome")));
+  const auto answer = heard(*friendly.endpoint);
   REQUIRE(answer);
   CHECK(answer->message.frames[0].text() == "welcome");
   // Only who has the cluster's secret could have answered.
@@ -142,7 +91,7 @@ TEST_CASE("without an admitted key nothing gets through, and the caller learns w
   }
   Caller last(friendly, cluster.address);
   last.say("friend");
-  const auto got = next(*cluster.server);
+  const auto got = heard(*cluster.server);
   REQUIRE(got);
   CHECK(got->message.frames[0].text() == "friend");
 }
@@ -152,16 +101,16 @@ TEST_CASE("a revoked key gets nothing through on an open connection, and hears n
   const Security revoked = cluster.admit("gpu1", KeyRole::kWorker);
   Caller caller(revoked, cluster.address);
   caller.say("before");
-  const auto before = next(*cluster.server);
+  const auto before = heard(*cluster.server);
   REQUIRE(before);
   cluster.keys->revoke(revoked.own.public_key);
   for (int i = 0; i < kTries; ++i) caller.say("after");
-  const auto answered = cluster.server->send(before->from, text("secret"));
+  const auto answered = cluster.server->send(before->from, words("secret"));
   REQUIRE_FALSE(answered);
   CHECK(answered.error().code == ErrorCode::kNotFound);
   Caller last(cluster.admit("friend", KeyRole::kView), cluster.address);
   last.say("friend");
-  const auto got = next(*cluster.server);
+  const auto got = heard(*cluster.server);
   REQUIRE(got);
   CHECK(got->message.frames[0].text() == "friend");
   // Nor does it get in again.
@@ -297,13 +246,13 @@ TEST_CASE("a routing id that another key takes over is another peer", "[keys]") 
   void* const context = zmq_ctx_new();
   void* const first = caller(context, cluster.admit("gpu1", KeyRole::kWorker));
   zmq_send(first, "one", 3, 0);
-  const auto one = next(*cluster.server);
+  const auto one = heard(*cluster.server);
   REQUIRE(one);
   zmq_close(first);
   // A connection that is closed gives its routing id back only a moment later.
   const Security other = cluster.admit("gpu2", KeyRole::kWorker);
   std::optional<Incoming> two;
-  const TimePoint deadline = steady_now() + kWait;
+  const TimePoint deadline = steady_now() + kLongest;
   while (!two && steady_now() < deadline) {
     void* const second = caller(context, other);
     zmq_send(second, "two", 3, 0);
@@ -313,7 +262,7 @@ TEST_CASE("a routing id that another key takes over is another peer", "[keys]") 
   REQUIRE(two);
   CHECK(two->sender->name == "gpu2");
   CHECK(two->from != one->from);
-  const auto late = cluster.server->send(one->from, text("for gpu1 alone"));
+  const auto late = cluster.server->send(one->from, words("for gpu1 alone"));
   REQUIRE_FALSE(late);
   CHECK(late.error().code == ErrorCode::kNotFound);
   zmq_ctx_term(context);
@@ -333,14 +282,14 @@ TEST_CASE("connections of one key share what they leave unread, and cost no othe
   std::vector<PeerId> peers;
   for (int i = 0; i < 8; ++i) {
     many.push_back(of_many.make_endpoint(lazy));
-    REQUIRE(many.back()->send(many.back()->connect(address).value(), text("hello")));
-    const auto hello = next(*server);
+    REQUIRE(many.back()->send(many.back()->connect(address).value(), words("hello")));
+    const auto hello = heard(*server);
     REQUIRE(hello);
     peers.push_back(hello->from);
   }
   Caller other(cluster.admit("other", KeyRole::kView), address);
   other.say("hello");
-  const auto hello = next(*server);
+  const auto hello = heard(*server);
   REQUIRE(hello);
   // Four of them until nothing more is taken, nor sent on the wire.
   const Frame payload = Frame::copy_of(std::string(1U << 19U, 'x'));
@@ -359,7 +308,7 @@ TEST_CASE("connections of one key share what they leave unread, and cost no othe
     CHECK(server->unread(peers[i]) > limits.unread.value() / 2);
     CHECK(server->unread(peers[i]) <= limits.unread.value());
   }
-  REQUIRE(server->send(hello->from, text("welcome")));
-  CHECK(next(*other.endpoint).has_value());
+  REQUIRE(server->send(hello->from, words("welcome")));
+  CHECK(heard(*other.endpoint).has_value());
   CHECK(server->unread(hello->from) < limits.unread.value() / 2);
 }

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "common/net/zmq_endpoint.hpp"
+#include "tests/support/listed_keys.hpp"
+
+namespace taut::test {
+
+inline constexpr Duration kLongest = std::chrono::seconds(20);
+
+inline Message words(const std::string& said) {
+  Message made;
+  made.frames.push_back(Frame::copy_of(said));
+  return made;
+}
+
+/// The next message that gets through.
+inline std::optional<Incoming> heard(Endpoint& endpoint) {
+  const TimePoint deadline = steady_now() + kLongest;
+  while (steady_now() < deadline) {
+    if (auto got = endpoint.receive(std::chrono::milliseconds(50))) return got;
+  }
+  return std::nullopt;
+}
+
+/// A cluster's listening socket.
+struct Listener {
+  /// is_plain  of a plain data plane, where messages carry secrets
+  explicit Listener(bool is_plain = false) {
+    listener.own = make_key_pair();
+    listener.cluster_key = pair.public_key;
+    listener.cluster_secret = pair.secret_key;
+    listener.admission = keys;
+    listener.plain_data = is_plain;
+    context.emplace(listener);
+    server = is_plain ? context->make_data_endpoint() : context->make_endpoint();
+    address = server->bind("127.0.0.1:0").value();
+  }
+
+  KeyPair pair = make_key_pair();
+  std::shared_ptr<ListedKeys> keys = std::make_shared<ListedKeys>();
+  Security listener;
+  std::optional<ZmqContext> context;
+  std::unique_ptr<Endpoint> server;
+  std::string address;
+};
+
+/// A process that connects.
+struct Caller {
+  /// token  what its messages carry
+  Caller(const Security& security, const std::string& address,
+         const std::optional<DataToken>& token = std::nullopt)
+      : context(security) {
+    endpoint = context.make_endpoint();
+    endpoint->use_token(token);
+    peer = endpoint->connect(address).value();
+  }
+  void say(const std::string& said) { (void)endpoint->send(peer, words(said)); }
+  /// What keeps it out, once that is known.
+  std::optional<Refusal> refusal() {
+    const TimePoint deadline = steady_now() + kLongest;
+    while (steady_now() < deadline) {
+      (void)endpoint->receive(std::chrono::milliseconds(50));
+      if (auto refused = endpoint->refusal(peer)) return refused;
+    }
+    return std::nullopt;
+  }
+
+  ZmqContext context;
+  std::unique_ptr<Endpoint> endpoint;
+  PeerId peer;
+};
+
+}  // namespace taut::test
