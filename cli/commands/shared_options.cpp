@@ -80,4 +80,17 @@ Result<ControlClient> CoordinatorOption::connect() const {
   return connect_control(at, wait_s, proof);
 }
 
+void DataSecurityOption::add_to(Command& command) {
+  command
+      .one_of("--data-security", word,
+              "Parameters and updates between hosts: curve encrypts them; token leaves them plain, "
+              "with a secret in each message, for a network that nobody else can read",
+              {"curve", "token"})
+      .by_default(word);
+}
+
+pb::ClusterConfig::DataSecurity DataSecurityOption::value() const {
+  return word == "token" ? pb::ClusterConfig::TOKEN : pb::ClusterConfig::CURVE;
+}
+
 }  // namespace taut::cli

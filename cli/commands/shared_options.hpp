@@ -45,4 +45,12 @@ struct CoordinatorOption {
   [[nodiscard]] Result<ControlClient> connect() const;
 };
 
+/// How the daemons that a command describes protect parameters between hosts.
+struct DataSecurityOption {
+  std::string word = "curve";  // --data-security
+
+  void add_to(Command& command);
+  [[nodiscard]] pb::ClusterConfig::DataSecurity value() const;
+};
+
 }  // namespace taut::cli

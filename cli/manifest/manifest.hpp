@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common/result.hpp"
+#include "proto/cluster.pb.h"
 #include "proto/job.pb.h"
 
 namespace taut::cli {
@@ -24,6 +25,7 @@ struct ManifestOptions {
   std::uint64_t worker_memory = 4ULL << 30U;
   std::string data_claim;  // a PersistentVolumeClaim with the data set, at /data
   std::string runs_claim;  // one for checkpoints and records, at /runs; empty: gone with the pods
+  pb::ClusterConfig::DataSecurity data_security = pb::ClusterConfig::CURVE;
   std::uint32_t notice_s = 60;  // for a pod that is told to end
   bool monitor = false;         // with a PodMonitor of the Prometheus operator
 };

@@ -26,6 +26,9 @@ pb::ClusterConfig common_config(const ManifestOptions& options, const Folders& f
   pb::ClusterConfig config;
   config.set_coordinator_address(fmt::format("{}-coordinator:7600", options.name));
   config.set_keys(kKeysFolder);
+  if (options.data_security != pb::ClusterConfig::CURVE) {
+    config.set_data_security(options.data_security);
+  }
   config.set_start_wait_s(kStartWait_s);
   config.set_preemption_notice_s(options.notice_s);
   config.mutable_records()->set_folder(fmt::format("{}/records", kRunsFolder));

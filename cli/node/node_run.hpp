@@ -20,6 +20,7 @@ struct NodeOptions {
   pb::WorkerConfig::Device device = pb::WorkerConfig::AUTO;
   std::uint32_t threads = 1;
   std::uint64_t device_memory_budget = 0;
+  pb::ClusterConfig::DataSecurity data_security = pb::ClusterConfig::CURVE;
   std::string output;   // the folder that all nodes see; empty: named after the engine's run
   std::string host;     // by which the others reach this node; empty: found
   double wait_s = 300;  // for every node to join

@@ -25,6 +25,9 @@ pb::ClusterConfig common_config(const NodeOptions& options, const std::string& c
   pb::ClusterConfig config;
   config.set_coordinator_address(coordinator);
   config.set_start_wait_s(options.wait_s);
+  if (options.data_security != pb::ClusterConfig::CURVE) {
+    config.set_data_security(options.data_security);
+  }
   config.mutable_records()->set_folder(folder);
   return config;
 }

@@ -7,9 +7,13 @@ libopenblas0. Exits with 77 where PyTorch is not installed.
 Run it pinned to one core: taskset -c 1 tests/bench/torch_lenet.py
 """
 import argparse
+import os
 import statistics
 import sys
 import time
+
+# Before the library is loaded: its waiting threads would take turns with the one that works.
+os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
 
 try:
     import torch

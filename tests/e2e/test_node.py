@@ -42,6 +42,24 @@ class Node(ClusterTest):
         self.assertEqual(texts[0] + texts[2], "")
         self.assertFalse((self.folder / "run" / "keys").exists())
 
+    def test_data_security_of_every_rank_is_that_of_its_daemons(self):
+        job = self.job(iterations=20)
+        ranks = [self.start_rank(rank, 2, job, "--output", "run", "--data-security", "token")
+                 for rank in (0, 1)]
+        text = self.finish(ranks[0], 0)
+        self.finish(ranks[1], 0)
+        self.assertIn("iterations  20 of 20", text)
+        for daemon in ("node0-server0", "node0-worker0", "node1-server0", "node1-worker0"):
+            config = (self.folder / "run" / f"{daemon}.textproto").read_text()
+            self.assertIn("data_security: TOKEN", config)
+
+    def test_a_rank_of_another_data_security_ends_with_the_reason(self):
+        job = self.job(iterations=20)
+        self.start_rank(0, 2, job, "--output", "run", "--data-security", "token")
+        other = self.start_rank(1, 2, job, "--output", "run")
+        self.assertIn("has data_security: CURVE and the coordinator has data_security: TOKEN",
+                      self.finish(other, 1))
+
     def test_a_signal_to_every_process_saves_the_job_and_the_same_command_continues(self):
         job = self.job(iterations=300, extra="clock_time_ms: 20")
         ranks = [self.start_rank(rank, 2, job, "--output", "run") for rank in (0, 1)]

@@ -22,6 +22,8 @@ constexpr Duration kCallersTurn{300};
 constexpr Duration kLongWait{30'000'000};
 constexpr Duration kForever = Duration::max();
 constexpr int kAnswersAtOnce = 64;
+// Of a table. To send one, and to answer it, takes about as long as to move so many bytes.
+constexpr std::size_t kSmallUpdate = 32UL << 10U;
 constexpr std::size_t kCopiedAtOnce = 256UL << 10U;
 constexpr Bytes kKeptBytes{1ULL << 30U};
 
@@ -130,34 +132,41 @@ void ClientDriver::wake_leader() {
   endpoint_->wake();
 }
 
-void ClientDriver::post(Request request) {
+void ClientDriver::post(Request request, bool may_wait) {
   {
     std::scoped_lock lock(inbox_mutex_);
     inbox_.push_back(std::move(request));
-    if (!std::exchange(asleep_, false)) return;
+    if (may_wait || !std::exchange(asleep_, false)) return;
   }
   endpoint_->wake();
 }
 
+/// Whether the leader need not be woken for a table's update: it is small, and others of its clock
+/// follow. It leaves with the next one that is not, with the clock's last, when the caller waits
+/// for something, or when the leader looks around.
+bool ClientDriver::may_wait(Clock clock, std::size_t bytes) {
+  if (std::exchange(clock_pushed_, clock) != clock) tables_pushed_ = 0;
+  ++tables_pushed_;
+  return bytes <= kSmallUpdate && tables_pushed_ < tables_;
+}
+
 void ClientDriver::open(std::vector<TableSpec> tables) {
   encoder_.open(tables, SliceLayout(tables, shards_));
+  tables_ = tables.size();
   post({Request::Kind::kOpen, {}, {}, {}, {}, {}, std::move(tables)});
 }
 
 void ClientDriver::push(TableId table, Clock clock, const Buffer& gradient, float norm) {
-  post({Request::Kind::kPush,
-        table,
-        clock,
-        encode(table, clock, Frame(gradient), norm),
-        {},
-        {},
-        {}});
+  std::vector<Update> updates = encode(table, clock, Frame(gradient), norm);
+  post({Request::Kind::kPush, table, clock, std::move(updates), {}, {}, {}},
+       may_wait(clock, gradient.size()));
 }
 
 void ClientDriver::push_and_read(TableId table, Clock clock, const Frame& gradient,
                                  std::span<float> into, float norm) {
-  post(
-      {Request::Kind::kPushRead, table, clock, encode(table, clock, gradient, norm), {}, into, {}});
+  std::vector<Update> updates = encode(table, clock, gradient, norm);
+  post({Request::Kind::kPushRead, table, clock, std::move(updates), {}, into, {}},
+       may_wait(clock, gradient.size()));
 }
 
 std::vector<Update> ClientDriver::encode(TableId table, Clock clock, const Frame& gradient,

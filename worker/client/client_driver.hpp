@@ -117,7 +117,8 @@ class ClientDriver {
   };
   [[nodiscard]] std::vector<Update> encode(TableId table, Clock clock, const Frame& gradient,
                                            float norm);
-  void post(Request request);
+  void post(Request request, bool may_wait = false);
+  [[nodiscard]] bool may_wait(Clock clock, std::size_t bytes);
   void drain();
   void obey(Request& request);
   void hand_over(ShardId shard, DataMessage message);
@@ -142,7 +143,11 @@ class ClientDriver {
   std::optional<Waiting> snapshot_wait_;
   std::optional<Waiting> settle_wait_;
   const std::vector<ShardId> shards_;
-  UpdateEncoder encoder_;  // of the thread that pushes
+  // Of the thread that pushes.
+  UpdateEncoder encoder_;
+  std::size_t tables_ = 0;
+  std::size_t tables_pushed_ = 0;  // at clock_pushed_
+  Clock clock_pushed_{-1};
 
   // Held for a few instructions only: a push waits for no copy.
   std::mutex inbox_mutex_;

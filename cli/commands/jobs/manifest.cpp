@@ -25,6 +25,7 @@ struct ManifestArguments {
   std::string keys;
   JobOptions job;
   ManifestOptions options;
+  DataSecurityOption data_security;
 };
 
 /// The job as pods train it; its warnings are printed.
@@ -149,6 +150,7 @@ void add_manifest(Command& command, int& status) {
       .value("IMAGE")
       .by_default(options.image);
   add_sizes(command, options);
+  arguments->data_security.add_to(command);
   command
       .text("--data-claim", options.data_claim,
             "A PersistentVolumeClaim with the data set's files, which is mounted at /data")
@@ -165,6 +167,7 @@ void add_manifest(Command& command, int& status) {
   command.on_run([arguments, &status] {
     check_job_options(arguments->job);
     check_names(arguments->options);
+    arguments->options.data_security = arguments->data_security.value();
     const Result<void> done = write(*arguments);
     if (!done) {
       status = fail("manifest", model::with_layer_place(arguments->job_file, done.error().message));

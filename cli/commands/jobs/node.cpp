@@ -17,6 +17,7 @@ struct NodeArguments {
   NodeOptions options;
   std::string device = "auto";
   std::string workers = "auto";
+  DataSecurityOption data_security;
 };
 
 std::string check_workers(const std::string& text) {
@@ -52,11 +53,13 @@ void add_share_options(Command& command, NodeArguments& arguments) {
       .by_default(std::to_string(options.threads));
   command.byte_size("--device-memory-budget", options.device_memory_budget,
                     "Device memory that each worker may use, e.g. 64MiB");
+  arguments.data_security.add_to(command);
 }
 
 void settle(NodeArguments& arguments) {
   NodeOptions& options = arguments.options;
   check_job_options(options.job);
+  options.data_security = arguments.data_security.value();
   if (arguments.device == "cpu") options.device = pb::WorkerConfig::CPU;
   if (arguments.device == "cuda") options.device = pb::WorkerConfig::CUDA;
   if (arguments.workers != "auto") {

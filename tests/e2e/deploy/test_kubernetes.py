@@ -47,6 +47,13 @@ class Kubernetes(ClusterTest):
         self.assertEqual(checked.returncode, 0, checked.stdout + checked.stderr)
         return text
 
+    def test_data_security_is_that_of_every_daemon(self):
+        for word, lines in (("token", 1), ("curve", 0)):
+            manifests = self.manifests("--data-security", word)
+            for role in ("coordinator", "server", "worker"):
+                text = self.config(manifests, f"{role}.textproto")
+                self.assertEqual(text.count("data_security: TOKEN"), lines)
+
     def test_every_object_names_those_that_exist(self):
         manifests = self.manifests("--servers", 3, "--shards", 2, "--keys", self.folder / "keys",
                                    "--namespace", "train", "--data-claim", "mnist", "--runs-claim",

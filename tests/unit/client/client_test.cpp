@@ -92,7 +92,63 @@ class FaultyEndpoint final : public Endpoint {
   std::map<PeerId, Line> lines_;
 };
 
+/// Counts the messages that leave.
+class CountingEndpoint final : public Endpoint {
+ public:
+  CountingEndpoint(std::unique_ptr<Endpoint> inner, std::atomic<int>& sent)
+      : inner_(std::move(inner)), sent_(sent) {}
+
+  Result<std::string> bind(const std::string& address) override { return inner_->bind(address); }
+  Result<PeerId> connect(const std::string& address) override { return inner_->connect(address); }
+  void disconnect(PeerId peer) override { inner_->disconnect(peer); }
+  Result<void> send(PeerId to, Message message) override {
+    ++sent_;
+    return inner_->send(to, std::move(message));
+  }
+  std::optional<Incoming> receive(Duration wait) override { return inner_->receive(wait); }
+  void wake() override { inner_->wake(); }
+
+ private:
+  std::unique_ptr<Endpoint> inner_;
+  std::atomic<int>& sent_;
+};
+
+/// How many messages leave while the tables are pushed at so many clocks, with pauses in which each
+/// update could leave alone.
+int messages_of(const std::vector<TableSpec>& tables, int clocks) {
+  ServedJob served(JobMaker(1, Slack(1), 1));
+  std::atomic<int> sent = 0;
+  Client client(std::make_unique<CountingEndpoint>(served.context.make_endpoint(), sent),
+                served.options(WorkerId(0)));
+  REQUIRE(client.open(tables, kDeadline).has_value());
+  const int before = sent;
+  for (int clock = 0; clock < clocks; ++clock) {
+    for (const TableSpec& table : tables) {
+      push(client, 0, clock, table.id);
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+  }
+  const int after = sent;
+  REQUIRE(client.flush(kDeadline).has_value());
+  return after - before;
+}
+
 }  // namespace
+
+TEST_CASE("small updates leave with the next larger one of their clock", "[client]") {
+  const std::vector<TableSpec> tables{test::make_table(0, {4}), test::make_table(1, {8}),
+                                      test::make_table(2, {2}), test::make_table(3, {128, 128})};
+  constexpr int kClocks = 20;
+  const int messages = messages_of(tables, kClocks);
+  CHECK(messages >= kClocks / 2);
+  CHECK(messages < 2 * kClocks);  // 4 for each if none waited
+}
+
+TEST_CASE("a clock's last update waits for no other, however small", "[client]") {
+  constexpr int kClocks = 40;
+  // Of what waits, one message would leave each 100 ms.
+  CHECK(messages_of({test::make_table(0, {4})}, kClocks) > kClocks / 2);
+}
 
 TEST_CASE("a client opens tables, pushes, and reads its own writes", "[client]") {
   ServedJob served(JobMaker(1, Slack(1), 2));
