@@ -1,9 +1,14 @@
 """A plain data plane: `data_security: TOKEN`, over real daemons whose payloads travel as bytes."""
 
+import base64
 import json
 import os
+import re
+import socket
 import subprocess
+import threading
 import time
+import unittest
 
 from cluster import *
 from training.python_members import interpreter_with, package_environment
@@ -18,6 +23,50 @@ with tautline.follow(job, name=sys.argv[3], relay="127.0.0.1:0") as follower:
         print(follower.pull(at_least=int(line), wait_s=30).version, follower.passed_on(),
               flush=True)
 """
+
+
+class Sniffer:
+    """What passes the loopback, while its block runs."""
+
+    def __enter__(self):
+        self.packets = []
+        self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+        self._socket.bind(("lo", 0))
+        self._socket.settimeout(0.1)
+        self._ends = threading.Event()
+        self._thread = threading.Thread(target=self._listen)
+        self._thread.start()
+        return self
+
+    def _listen(self):
+        while not self._ends.is_set():
+            try:
+                self.packets.append(self._socket.recv(1 << 17))
+            except TimeoutError:
+                pass
+
+    def __exit__(self, *_):
+        self._ends.set()
+        self._thread.join()
+        self._socket.close()
+
+    def found(self, pattern):
+        """The first group of each match."""
+        return {match[1] for packet in self.packets
+                for match in re.finditer(pattern, packet, re.DOTALL)}
+
+
+def spellings(secret):
+    """How a file could have some bytes: as they are, as hex digits, base64, or escaped as in
+    protobuf's texts."""
+    yield secret
+    yield secret.hex().encode()
+    yield secret.hex().upper().encode()
+    for shift in range(3):  # in the middle of what is encoded: without what neighbours share
+        yield base64.b64encode(bytes(shift) + secret)[4:-4]
+    short = {10: "\\n", 13: "\\r", 9: "\\t", 34: '\\"', 39: "\\'", 92: "\\\\"}
+    yield "".join(short.get(byte) or (chr(byte) if 32 <= byte < 127 else f"\\{byte:03o}")
+                  for byte in secret).encode()
 
 
 class TokenTest(ServersTest):
@@ -179,6 +228,29 @@ class Strangers(TokenTest):
         self.assertEqual(version(), later, f"after {time.monotonic() - revoked:.1f} s")
         self.assertGreater(at_once, 0)
         self.assertIn("not admitted, or not any more", (self.folder / "server0.log").read_text())
+
+
+    @unittest.skipIf(os.geteuid() != 0, "needs root, to see what the loopback carries")
+    def test_no_secret_is_in_a_file(self):
+        with Sniffer() as sniffer:
+            self.start_cluster(servers=2, workers=2)
+            job = self.submit("SSP", 60)
+            self.wait_for_job(job, "DONE", 60)
+            self.assertEqual(self.ask("doctor", "--cluster").returncode, 0)
+            self.kill_all()
+        # What the handshake shows, and what an answer starts with: docs/WIRE.md, section 1.
+        macs = {shown[61:] for shown in sniffer.found(rb"\x05HELLO\x08tautline\x5d(.{93})")}
+        macs |= sniffer.found(rb"\x01\x20(.{32})[\x00-\x03].{1,8}?TAUT")
+        self.assertGreaterEqual(len(macs), 6, "of members, servers and checks, and answers'")
+        files = [path for path in self.folder.rglob("*") if path.is_file()]
+        kinds = {path.suffix for path in files}
+        self.assertLessEqual({".log", ".csv", ".textproto"}, kinds)
+        self.assertTrue(any("_iter_60" in str(path) for path in files), files)
+        for path in files:
+            text = path.read_bytes()
+            for mac in macs:
+                for spelling in spellings(mac):
+                    self.assertNotIn(spelling, text, path)
 
 
 class Settings(TokenTest):
