@@ -1,5 +1,6 @@
 """scripts/bench: when a measurement ends with 1."""
 import pathlib
+import re
 import subprocess
 import tempfile
 import unittest
@@ -33,6 +34,17 @@ class Bench(unittest.TestCase):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"#!/bin/sh\n{body}\n")
         path.chmod(0o755)
+
+    def test_what_measurements_name_in_the_tree_is_there(self):
+        named = set()
+        for script in (SOURCE / "scripts" / "bench").iterdir():
+            if script.is_file():
+                named |= set(re.findall(r'ROOT((?: / "[^"{}]+")+)', script.read_text()))
+        self.assertGreater(len(named), 10)
+        for chain in named:
+            path = pathlib.Path(*re.findall(r'"([^"]+)"', chain))
+            if path.parts[0] not in ("build", "data"):  # made or fetched
+                self.assertTrue((SOURCE / path).exists(), path)
 
     def test_a_text_of_caffe_that_is_refused_unexpectedly_ends_caffe_texts_with_1(self):
         texts = self.place / "texts"
