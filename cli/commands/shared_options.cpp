@@ -84,7 +84,7 @@ void DataSecurityOption::add_to(Command& command) {
   command
       .one_of("--data-security", word,
               "Parameters and updates between hosts: curve encrypts them; token leaves them plain, "
-              "with a secret in each message, for a network that nobody else can read",
+              "with a secret in each message, for a network that no one else can read",
               {"curve", "token"})
       .by_default(word);
 }
