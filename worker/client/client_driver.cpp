@@ -136,14 +136,18 @@ void ClientDriver::post(Request request, bool may_wait) {
   {
     std::scoped_lock lock(inbox_mutex_);
     inbox_.push_back(std::move(request));
-    if (may_wait || !std::exchange(asleep_, false)) return;
+    if (may_wait && callers_ == 0) {
+      holds_back_ = true;
+      return;
+    }
+    if (!std::exchange(asleep_, false)) return;
   }
   endpoint_->wake();
 }
 
 /// Whether the leader need not be woken for a table's update: it is small, and others of its clock
-/// follow. It leaves with the next one that is not, with the clock's last, when the caller waits
-/// for something, or when the leader looks around.
+/// follow. It leaves with the next one that is not, with the clock's last, when a caller waits for
+/// something, or when the leader looks around.
 bool ClientDriver::may_wait(Clock clock, std::size_t bytes) {
   if (std::exchange(clock_pushed_, clock) != clock) tables_pushed_ = 0;
   ++tables_pushed_;
@@ -152,7 +156,8 @@ bool ClientDriver::may_wait(Clock clock, std::size_t bytes) {
 
 void ClientDriver::open(std::vector<TableSpec> tables) {
   encoder_.open(tables, SliceLayout(tables, shards_));
-  tables_ = tables.size();
+  tables_ = static_cast<std::size_t>(std::ranges::count_if(
+      tables, [](const TableSpec& table) { return table.kind != TableKind::kFrozen; }));
   post({Request::Kind::kOpen, {}, {}, {}, {}, {}, std::move(tables)});
 }
 
@@ -257,11 +262,34 @@ ClientDriver::Waiting ClientDriver::waiting_from_now() const {
   return {.begin = now, .report_at = now + kLongWait, .table = {}, .clock = Clock(-1)};
 }
 
+/// While a caller waits, nothing is held back.
+class ClientDriver::CallerHere {
+ public:
+  explicit CallerHere(ClientDriver& driver) : driver_(driver) {
+    std::scoped_lock lock(driver_.inbox_mutex_);
+    ++driver_.callers_;
+    had_held_back_ = std::exchange(driver_.holds_back_, false);
+  }
+  ~CallerHere() {
+    std::scoped_lock lock(driver_.inbox_mutex_);
+    --driver_.callers_;
+  }
+  CallerHere(const CallerHere&) = delete;
+  CallerHere& operator=(const CallerHere&) = delete;
+  [[nodiscard]] bool had_held_back() const { return had_held_back_; }
+
+ private:
+  ClientDriver& driver_;
+  bool had_held_back_ = false;
+};
+
 template <class Done, class Describe>
 Result<void> ClientDriver::await(Waiting& waiting, Duration wait, const Done& done,
                                  const Describe& what) {
+  const CallerHere here(*this);
   std::unique_lock lock(mutex_);
   drain();
+  if (here.had_held_back()) wake_leader();
   if (done()) return ok();
   TimePoint deadline = waiting.begin + wait;
   std::optional<ClientProtocol::Silence> silence;

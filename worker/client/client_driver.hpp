@@ -117,6 +117,7 @@ class ClientDriver {
   };
   [[nodiscard]] std::vector<Update> encode(TableId table, Clock clock, const Frame& gradient,
                                            float norm);
+  class CallerHere;
   void post(Request request, bool may_wait = false);
   [[nodiscard]] bool may_wait(Clock clock, std::size_t bytes);
   void drain();
@@ -143,9 +144,9 @@ class ClientDriver {
   std::optional<Waiting> snapshot_wait_;
   std::optional<Waiting> settle_wait_;
   const std::vector<ShardId> shards_;
-  // Of the thread that pushes.
+  // Of the thread that pushes: one at a time.
   UpdateEncoder encoder_;
-  std::size_t tables_ = 0;
+  std::size_t tables_ = 0;         // that are pushed
   std::size_t tables_pushed_ = 0;  // at clock_pushed_
   Clock clock_pushed_{-1};
 
@@ -154,6 +155,8 @@ class ClientDriver {
   std::vector<Request> inbox_;
   // The leader waits in the endpoint and was not woken; without a thread, work() is not due.
   bool asleep_ = false;
+  int callers_ = 0;          // that wait
+  bool holds_back_ = false;  // an update for which the leader was not woken
 
   mutable std::mutex mutex_;  // guards all below
   std::condition_variable changed_;

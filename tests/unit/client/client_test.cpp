@@ -150,6 +150,46 @@ TEST_CASE("a clock's last update waits for no other, however small", "[client]")
   CHECK(messages_of({test::make_table(0, {4})}, kClocks) > kClocks / 2);
 }
 
+TEST_CASE("a frozen table's update is waited for by no other", "[client]") {
+  constexpr int kClocks = 40;
+  ServedJob served(JobMaker(1, Slack(1), 1));
+  std::atomic<int> sent = 0;
+  Client client(std::make_unique<CountingEndpoint>(served.context.make_endpoint(), sent),
+                served.options(WorkerId(0)));
+  const std::vector<TableSpec> tables{test::make_table(0, {4}),
+                                      test::make_table(1, {4}, TableKind::kFrozen)};
+  REQUIRE(client.open(tables, kDeadline).has_value());
+  const int before = sent;
+  for (int clock = 0; clock < kClocks; ++clock) {
+    push(client, 0, clock);
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  CHECK(sent - before > kClocks / 2);
+  REQUIRE(client.flush(kDeadline).has_value());
+}
+
+TEST_CASE("a small update of another thread leaves while the caller waits for it", "[client]") {
+  // Without it each clock would take until the leader looks around, 100 ms.
+  constexpr int kClocks = 30;
+  ServedJob served(JobMaker(1, Slack(0), 1));
+  const auto client = served.client(0);
+  REQUIRE(client->open(two_tables(), kDeadline).has_value());
+  const TimePoint begin = steady_now();
+  for (int clock = 0; clock < kClocks; ++clock) {
+    std::vector<float> values(4);
+    client->read(kTable, Clock(clock + 1), values);
+    auto pushed = std::async(std::launch::async, [&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      push(*client, 0, clock);
+    });
+    REQUIRE(client->wait(kTable, Clock(clock + 1), kDeadline).has_value());
+    pushed.get();
+    push(*client, 0, clock, TableId(1));
+  }
+  CHECK(steady_now() - begin < Duration(kClocks * 60'000));
+  REQUIRE(client->flush(kDeadline).has_value());
+}
+
 TEST_CASE("a client opens tables, pushes, and reads its own writes", "[client]") {
   ServedJob served(JobMaker(1, Slack(1), 2));
   const auto client = served.client(0);
