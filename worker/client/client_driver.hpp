@@ -155,8 +155,7 @@ class ClientDriver {
   std::vector<Request> inbox_;
   // The leader waits in the endpoint and was not woken; without a thread, work() is not due.
   bool asleep_ = false;
-  int callers_ = 0;          // that wait
-  bool holds_back_ = false;  // an update for which the leader was not woken
+  int callers_ = 0;  // that wait
 
   mutable std::mutex mutex_;  // guards all below
   std::condition_variable changed_;

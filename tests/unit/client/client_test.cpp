@@ -168,6 +168,28 @@ TEST_CASE("a frozen table's update is waited for by no other", "[client]") {
   REQUIRE(client.flush(kDeadline).has_value());
 }
 
+TEST_CASE("a wait that is over at once sends the small update before it", "[client]") {
+  constexpr int kClocks = 30;
+  ServedJob served(JobMaker(1, Slack(1), 1));
+  std::atomic<int> sent = 0;
+  Client client(std::make_unique<CountingEndpoint>(served.context.make_endpoint(), sent),
+                served.options(WorkerId(0)));
+  REQUIRE(client.open(two_tables(), kDeadline).has_value());
+  std::vector<float> values(4);
+  client.read(kTable, Clock(0), values);
+  REQUIRE(client.wait(kTable, Clock(0), kDeadline).has_value());
+  const int before = sent;
+  for (int clock = 0; clock < kClocks; ++clock) {
+    push(client, 0, clock);
+    REQUIRE(client.wait(kTable, Clock(0), kDeadline).has_value());
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    push(client, 0, clock, TableId(1));
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  CHECK(sent - before > 3 * kClocks / 2);  // one for each if the first were held back
+  REQUIRE(client.flush(kDeadline).has_value());
+}
+
 TEST_CASE("a small update of another thread leaves while the caller waits for it", "[client]") {
   // Without it each clock would take until the leader looks around, 100 ms.
   constexpr int kClocks = 30;
