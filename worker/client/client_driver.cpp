@@ -22,8 +22,8 @@ constexpr Duration kCallersTurn{300};
 constexpr Duration kLongWait{30'000'000};
 constexpr Duration kForever = Duration::max();
 constexpr int kAnswersAtOnce = 64;
-// Of a table: what moves at 1 GB/s in some 30 us, which the wake-ups of a message's four threads are
-// supposed to take.
+// Of a table: what moves at 1 GB/s in some 30 us, which waking a message's four threads is supposed
+// to take.
 constexpr std::size_t kSmallUpdate = 32UL << 10U;
 constexpr std::size_t kCopiedAtOnce = 256UL << 10U;
 constexpr Bytes kKeptBytes{1ULL << 30U};
