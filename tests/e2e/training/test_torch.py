@@ -23,6 +23,15 @@ MODEL = """
         return images[slot::slots], labels[slot::slots]
 
     criterion = torch.nn.CrossEntropyLoss()
+
+    def apart_from(model):
+        # How far the members' parameters are from a model's, relative to the largest of each.
+        apart = 0
+        for slot in range(2):
+            ended = torch.load(f"end{slot}.pt")
+            for ours, theirs in zip(ended.values(), model.state_dict().values(), strict=True):
+                apart = max(apart, float((ours - theirs).abs().max() / theirs.abs().max()))
+        return apart
 """
 
 MEMBER = MODEL + """
@@ -55,11 +64,24 @@ REFERENCE = MODEL + """
         optimizer.zero_grad()
         criterion(model(images), labels).backward()
         optimizer.step()
-    apart = 0
-    for slot in range(2):
-        for ours, theirs in zip(torch.load(f"end{slot}.pt").values(), model.state_dict().values()):
-            apart = max(apart, float((ours - theirs).abs().max() / theirs.abs().max()))
-    print(apart)
+    print(apart_from(model))
+"""
+
+DDP = MODEL + """
+    import os
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    rank = int(sys.argv[1])
+    torch.distributed.init_process_group("gloo", init_method=f"file://{os.getcwd()}/meeting",
+                                         rank=rank, world_size=2)
+    model = torch.nn.parallel.DistributedDataParallel(make_model(norm=False))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9, weight_decay=0.001)
+    for clock in range(1, int(sys.argv[2]) + 1):
+        images, labels = batch(clock, rank, 2)
+        optimizer.zero_grad()
+        criterion(model(images), labels).backward()
+        optimizer.step()
+    print(apart_from(model.module))
+    torch.distributed.destroy_process_group()
 """
 
 
@@ -219,7 +241,7 @@ class TorchTest(PythonMembers):
         self.wait_for_job(job, "DONE")
         return ends
 
-    def test_bsp_members_repeat_bit_for_bit_and_end_where_one_process_does(self):
+    def test_bsp_members_repeat_bit_for_bit_and_end_where_one_process_and_ddp_do(self):
         self.start_cluster()
         runs = [self.train(self.submit_sgd(2, "mode: BSP"), overlap=overlap)
                 for overlap in ("overlap", "overlap", "at once")]
@@ -227,6 +249,9 @@ class TorchTest(PythonMembers):
         self.assertEqual(len(digests), 1, "members, runs, with overlap and without: one result")
         self.assertEqual([end[2:] for run in runs for end in run], [["True", "0"]] * 6)
         self.assertLess(float(self.run_python(REFERENCE, 100)), 1e-4)
+        ranks = [self.program(DDP, rank, 100) for rank in range(2)]
+        for rank in ranks:
+            self.assertLess(float(self.result(rank, timeout=100)), 1e-4)
 
     def test_members_under_a_slack_learn_and_average_their_statistics(self):
         self.start_cluster()
