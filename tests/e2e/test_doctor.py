@@ -61,7 +61,9 @@ class Doctor(ClusterTest):
     def test_a_cluster_is_examined_for_a_job(self):
         self.start_cluster()
         findings = self.look_at_cluster(self.job(), "--path", self.folder)
-        self.assertEqual({one["verdict"] for one in findings}, {"ok"}, findings)
+        # A busy machine is right to be warned of its rates; unit tests judge given ones.
+        judged = {one["verdict"] for one in findings if one["about"] != "rates"}
+        self.assertEqual(judged, {"ok"}, findings)
         self.assertIn("4 processes of 1 host", self.of(findings, "nodes")["found"])
         # Each worker reaches three shards; a server, those of the other one.
         self.assertIn("9 links", self.of(findings, "links")["found"])
