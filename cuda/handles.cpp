@@ -3,6 +3,9 @@
 namespace taut::cuda {
 namespace {
 
+// To sleep and to be woken takes longer than a small copy: some 200 us of looking come first.
+constexpr int kPolls = 256;
+
 /// The handle that `create`, named `call`, writes.
 template <class T, auto Destroy, class Create>
 Handle<T, Destroy> create_handle(Handle<T, Destroy>, const Create& create, const char* call) {
@@ -27,6 +30,13 @@ EventHandle make_event() {
         return cudaEventCreateWithFlags(event, cudaEventDisableTiming | cudaEventBlockingSync);
       },
       "cudaEventCreateWithFlags");
+}
+
+void wait_for(const EventHandle& event) {
+  for (int poll = 0; poll < kPolls; ++poll) {
+    if (has_passed(event)) return;
+  }
+  check(cudaEventSynchronize(event.get()), "cudaEventSynchronize");
 }
 
 bool has_passed(const EventHandle& event) {

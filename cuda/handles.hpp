@@ -52,10 +52,12 @@ using MatmulPreference = Handle<cublasLtMatmulPreference_t, cublasLtMatmulPrefer
 
 /// A stream that does not wait for the legacy default stream.
 [[nodiscard]] StreamHandle make_stream();
-/// An event without timing, which is cheaper; a thread sleeps while it waits for it.
+/// An event without timing, which is cheaper; a thread sleeps where it waits for it for long.
 [[nodiscard]] EventHandle make_event();
 /// Whether the stream has reached the event; the host does not wait. Errors: DeviceError.
 [[nodiscard]] bool has_passed(const EventHandle& event);
+/// Blocks the host until the stream has reached the event. Errors: DeviceError.
+void wait_for(const EventHandle& event);
 [[nodiscard]] CudnnHandle make_cudnn();
 [[nodiscard]] CublasLtHandle make_cublas_lt();
 [[nodiscard]] TensorDescriptor make_tensor_descriptor();

@@ -27,6 +27,7 @@
 #include "worker/device/math_options.hpp"
 #include "worker/device/pinned_memory.hpp"
 #include "worker/device/pinned_parts.hpp"
+#include "worker/device/pinned_peers.hpp"
 #include "worker/run_state.hpp"
 #include "worker/straggle.hpp"
 
@@ -59,6 +60,7 @@ Result<ClientOptions> client_options(const pb::WorkerJob& job, const pb::WorkerC
   options.send.window = Bytes(settings.send_window());
   options.update_memory = update_memory(device);
   options.pool = place.update_pool();
+  options.pinning = peer_pinning(device);
   if (settings.shared_memory()) {
     if (auto arena = SharedArena::create(Bytes(0), pinning(device))) {
       options.shared_memory = std::move(arena.value());

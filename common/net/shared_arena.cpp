@@ -31,7 +31,10 @@ using Heap = bip::basic_managed_external_buffer<char, bip::rbtree_best_fit<bip::
                                                 bip::null_index>;
 
 constexpr std::size_t kAlignment = 64;
-constexpr std::size_t kProbeRoom = 4096;
+constexpr std::size_t kHeadRoom = 4096;
+static_assert(sizeof(SharedArenaHead) <= kHeadRoom);
+// Processes share it, so no lock of one process may guard it.
+static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 constexpr std::size_t kGrowth = 64UL << 20U;
 // Freed blocks of this size give their pages back to the system.
 constexpr std::size_t kReturnedAbove = 1UL << 20U;
@@ -62,6 +65,9 @@ struct SharedArena::State {
     if (descriptor >= 0) close(descriptor);
   }
   [[nodiscard]] std::byte* base() const { return static_cast<std::byte*>(region.get_address()); }
+  [[nodiscard]] SharedArenaHead& head() const {
+    return *std::launder(reinterpret_cast<SharedArenaHead*>(base()));
+  }
 
   /// A stretch of the arena with its own heap: no block reaches into another part.
   struct Part {
@@ -117,13 +123,13 @@ struct SharedArena::State {
   std::mutex mutex;  // guards the rest
   std::deque<Part> parts;
   bool abandoned = false;
-  std::size_t used = kProbeRoom;  // bytes from the start that are in use or reserved
+  std::size_t used = kHeadRoom;  // bytes from the start that are in use or reserved
 };
 
 Result<std::shared_ptr<SharedArena>> SharedArena::create(Bytes limit, OnGrown on_grown) {
   auto state = std::make_unique<State>();
   const std::size_t budget = limit.value() > 0 ? limit.value() : machine_memory();
-  state->size = (budget + kProbeRoom + page_size() - 1) / page_size() * page_size();
+  state->size = (budget + kHeadRoom + page_size() - 1) / page_size() * page_size();
   state->on_grown = std::move(on_grown);
   state->descriptor = memfd_create("tautline", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (state->descriptor < 0) return failed("memfd_create");
@@ -142,7 +148,8 @@ Result<std::shared_ptr<SharedArena>> SharedArena::create(Bytes limit, OnGrown on
                                                   state->size, failure.what()));
   }
   std::shared_ptr<SharedArena> arena(new SharedArena(std::move(state)));
-  std::ranges::copy(arena->offer_.probe, arena->state_->base());
+  auto* const head = new (arena->state_->base()) SharedArenaHead;
+  head->probe = arena->offer_.probe;
   return arena;
 }
 
@@ -181,6 +188,8 @@ void SharedArena::deallocate(void* memory, std::size_t size) noexcept {
     const auto begin = reinterpret_cast<std::uintptr_t>(memory);
     const std::uintptr_t first = (begin + page - 1) / page * page;
     const std::uintptr_t last = (begin + size) / page * page;
+    // Before it is done, since what is written there later must not be read through old pages.
+    state_->head().pages_returned.fetch_add(1);
     // If it fails, the pages stay, and the arena may reuse them.
     madvise(reinterpret_cast<void*>(first), last - first, MADV_REMOVE);
   }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -23,6 +24,17 @@ struct SharedMemoryOffer {
   std::uint64_t size = 0;        // bytes
   Probe probe{};                 // drawn at random for each arena
   friend bool operator==(const SharedMemoryOffer&, const SharedMemoryOffer&) = default;
+};
+
+/// How an arena starts, in every process that maps it.
+struct SharedArenaHead {
+  static constexpr std::uint64_t kMark = 0x7461'7574'6172'6531;
+
+  SharedMemoryOffer::Probe probe{};
+  std::uint64_t mark = kMark;
+  /// How often the owner has given pages back to the system: memory that a device's driver pinned
+  /// before the last time may be other pages than those that the processes see.
+  alignas(64) std::atomic<std::uint64_t> pages_returned = 0;
 };
 
 /// Memory that other processes of this machine may map, read-only: its buffers are sent

@@ -31,7 +31,8 @@ struct Borrowed {
 
 }  // namespace
 
-SharedLink::SharedLink(std::shared_ptr<SharedArena> ours) : ours_(std::move(ours)) {
+SharedLink::SharedLink(std::shared_ptr<SharedArena> ours, std::shared_ptr<MemoryPinning> pinning)
+    : ours_(std::move(ours)), pinning_(std::move(pinning)) {
   void* memory = ours_->allocate(kReturnsBytes);
   Word* words = new (memory) Word[kLoans]();
   given_back_ = {words, [arena = ours_](Word* spent) { arena->deallocate(spent, kReturnsBytes); }};
@@ -51,7 +52,7 @@ Result<void> SharedLink::open(const Offer& theirs) {
     return invalid(fmt::format("loans are given back at {}, outside of {} shared bytes",
                                theirs.returns, theirs.memory.size));
   }
-  TAUT_TRY(theirs_, SharedView::open(theirs.memory));
+  TAUT_TRY(theirs_, SharedView::open(theirs.memory, pinning_));
   their_returns_ = reinterpret_cast<const Word*>(theirs_->bytes().data() + theirs.returns);
   return ok();
 }
@@ -93,6 +94,7 @@ Result<Frame> SharedLink::borrow(const SharedPlace& place, std::size_t size) {
                                place.offset, place.loan, memory.size()));
   }
   const auto bytes = memory.subspan(place.offset, size);
+  if (pinning_) theirs_->pin(bytes);
   return Frame(std::make_shared<Borrowed>(theirs_, given_back_, place), bytes);
 }
 

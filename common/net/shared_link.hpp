@@ -43,8 +43,10 @@ class SharedLink {
     friend bool operator==(const Offer&, const Offer&) = default;
   };
 
-  /// ours  the arena of this side's payloads. Throws std::bad_alloc.
-  explicit SharedLink(std::shared_ptr<SharedArena> ours);
+  /// ours     the arena of this side's payloads. Throws std::bad_alloc.
+  /// pinning  of what is borrowed; nullptr: it is not pinned
+  explicit SharedLink(std::shared_ptr<SharedArena> ours,
+                      std::shared_ptr<MemoryPinning> pinning = nullptr);
 
   [[nodiscard]] Offer offer() const;
   /// Maps the other side's memory. Errors: as SharedView::open; invalid: returns outside of it.
@@ -80,6 +82,7 @@ class SharedLink {
   };
 
   const std::shared_ptr<SharedArena> ours_;
+  const std::shared_ptr<MemoryPinning> pinning_;
   std::shared_ptr<Returns> given_back_;  // [kLoans], by this side
   std::shared_ptr<SharedView> theirs_;
   const Returns* their_returns_ = nullptr;  // [kLoans], by the other side

@@ -11,6 +11,9 @@
 #include <boost/interprocess/file_mapping.hpp>
 #include <boost/interprocess/mapped_region.hpp>
 #include <filesystem>
+#include <map>
+#include <mutex>
+#include <new>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -26,6 +29,23 @@ struct SharedView::State {
   bip::mapped_region region;
   std::string path;
   ino_t inode = 0;
+
+  [[nodiscard]] std::span<const std::byte> bytes() const {
+    return {static_cast<const std::byte*>(region.get_address()), region.get_size()};
+  }
+  [[nodiscard]] const SharedArenaHead& head() const {
+    return *std::launder(reinterpret_cast<const SharedArenaHead*>(region.get_address()));
+  }
+  void pin_part(std::uintptr_t index);
+
+  struct PinnedPart {
+    std::span<const std::byte> bytes;
+    std::uint64_t pages_returned = 0;  // before it was pinned
+  };
+  std::shared_ptr<MemoryPinning> pinning;       // nullptr: nothing is pinned
+  std::mutex mutex;                             // guards all below
+  bool has_failed = false;                      // nothing more is pinned
+  std::map<std::uintptr_t, PinnedPart> pinned;  // by address, in multiples of kPart
 };
 
 namespace {
@@ -66,9 +86,13 @@ bool is_as_offered(const Descriptor& memory, const SharedMemoryOffer& offer, str
 }  // namespace
 
 SharedView::SharedView(std::unique_ptr<State> state) : state_(std::move(state)) {}
-SharedView::~SharedView() = default;
 
-Result<std::shared_ptr<SharedView>> SharedView::open(const SharedMemoryOffer& offer) {
+SharedView::~SharedView() {
+  for (const auto& [index, part] : state_->pinned) state_->pinning->unpin(part.bytes);
+}
+
+Result<std::shared_ptr<SharedView>> SharedView::open(const SharedMemoryOffer& offer,
+                                                     std::shared_ptr<MemoryPinning> pinning) {
   const std::string path = fmt::format("/proc/{}/fd/{}", offer.process, offer.descriptor);
   TAUT_TRY(const Descriptor place, find_memory(path));
   const Descriptor memory(::open(link_of(place).c_str(), O_RDONLY | O_CLOEXEC));
@@ -91,6 +115,11 @@ Result<std::shared_ptr<SharedView>> SharedView::open(const SharedMemoryOffer& of
   if (!std::ranges::equal(view->bytes().first(offer.probe.size()), offer.probe)) {
     return make_error(ErrorCode::kMismatch, "the peer's shared memory is another's");
   }
+  // An owner that does not count what it returns cannot be pinned.
+  if (offer.size >= sizeof(SharedArenaHead) &&
+      view->state_->head().mark == SharedArenaHead::kMark) {
+    view->state_->pinning = std::move(pinning);
+  }
   return view;
 }
 
@@ -100,7 +129,39 @@ bool SharedView::owner_has_it() const {
 }
 
 std::span<const std::byte> SharedView::bytes() const {
-  return {static_cast<const std::byte*>(state_->region.get_address()), state_->region.get_size()};
+  return state_->bytes();
+}
+
+void SharedView::pin(std::span<const std::byte> bytes) {
+  if (!state_->pinning || bytes.empty()) return;
+  const auto begin = reinterpret_cast<std::uintptr_t>(bytes.data());
+  const std::scoped_lock lock(state_->mutex);
+  for (std::uintptr_t index = begin / MemoryPinning::kPart;
+       index <= (begin + bytes.size() - 1) / MemoryPinning::kPart; ++index) {
+    state_->pin_part(index);
+  }
+}
+
+/// What was pinned before the owner returned pages is pinned anew: the bytes at hand are lent, so
+/// theirs stay. REQUIRES: the lock.
+void SharedView::State::pin_part(std::uintptr_t index) {
+  if (has_failed) return;
+  const std::uint64_t returned = head().pages_returned.load();
+  if (const auto found = pinned.find(index); found != pinned.end()) {
+    if (found->second.pages_returned == returned) return;
+    pinning->unpin(found->second.bytes);
+    pinned.erase(found);
+  }
+  const auto* const first = bytes().data();
+  const auto base = reinterpret_cast<std::uintptr_t>(first);
+  const std::uintptr_t begin = std::max(base, index * MemoryPinning::kPart);
+  const std::uintptr_t end = std::min(base + bytes().size(), (index + 1) * MemoryPinning::kPart);
+  const std::span<const std::byte> part(first + (begin - base), end - begin);
+  if (pinning->pin(part)) {
+    pinned[index] = {part, returned};
+  } else {
+    has_failed = true;
+  }
 }
 
 }  // namespace taut

@@ -4,6 +4,7 @@
 #include <memory>
 #include <span>
 
+#include "common/net/memory_pinning.hpp"
 #include "common/net/shared_arena.hpp"
 #include "common/result.hpp"
 
@@ -15,12 +16,18 @@ class SharedView {
  public:
   /// Errors    not_found: no such memory here (another machine, or another container); io: it
   ///           cannot be mapped; mismatch: it is not the memory that the offer describes
-  [[nodiscard]] static Result<std::shared_ptr<SharedView>> open(const SharedMemoryOffer& offer);
+  /// pinning   of what pin() is called for; nullptr: nothing is
+  [[nodiscard]] static Result<std::shared_ptr<SharedView>> open(
+      const SharedMemoryOffer& offer, std::shared_ptr<MemoryPinning> pinning = nullptr);
   ~SharedView();
   SharedView(const SharedView&) = delete;
   SharedView& operator=(const SharedView&) = delete;
 
   [[nodiscard]] std::span<const std::byte> bytes() const;
+
+  /// Pins the parts of this view in which these bytes are, until the view ends: its owner has
+  /// written them, and lends them at present. Where it cannot, nothing more is pinned.
+  void pin(std::span<const std::byte> bytes);
 
   /// Whether the process that made the memory still has it: false once its client was closed, or it
   /// ended.

@@ -13,8 +13,8 @@ DATA = "/usr/share/datasets/fashion-mnist"  # Debian's dataset-fashion-mnist
 def read(folder, part):
     """part  "train" or "t10k". Returns [count, 1, 28, 28] in [0, 1] and [count] labels."""
     def values(kind, header):
-        path = pathlib.Path(folder) / f"{part}-{kind}-ubyte.gz"
-        with gzip.open(path) as file:
+        path = pathlib.Path(folder) / f"{part}-{kind}-ubyte"
+        with open(path, "rb") if path.exists() else gzip.open(f"{path}.gz") as file:
             return numpy.frombuffer(file.read()[header:], numpy.uint8)
 
     images = torch.from_numpy(values("images-idx3", 16).astype(numpy.float32) / 255)
@@ -32,11 +32,13 @@ def make_model():
 def draw(clock, batch, me, images, labels):
     """A process's share of the batch of this clock, the same batch in every run."""
     chosen = torch.randint(len(images), (batch,), generator=torch.Generator().manual_seed(clock))
-    return images[chosen[me.slot::me.slots]], labels[chosen[me.slot::me.slots]]
+    share = chosen[me.slot::me.slots].to(images.device)
+    return images[share], labels[share]
 
 
 def accuracy(model, folder):
-    images, labels = read(folder, "t10k")
+    device = next(model.parameters()).device
+    images, labels = (one.to(device) for one in read(folder, "t10k"))
     model = getattr(model, "module", model)  # inside of a DistributedDataParallel
     model.eval()
     with torch.no_grad():

@@ -12,8 +12,8 @@ import tautline
 
 
 def train(options, place):
-    images, labels = fashion.read(options.data, "train")
-    model = fashion.make_model()
+    images, labels = (one.to(options.device) for one in fashion.read(options.data, "train"))
+    model = fashion.make_model().to(options.device)
     criterion = torch.nn.CrossEntropyLoss()
     with tautline.connect(place.address, place.keys).job(place.job).member() as me:
         optimizer = me.optimizer(model)
@@ -28,5 +28,6 @@ def train(options, place):
 
 
 if __name__ == "__main__":
-    given = launch.options(__doc__, data=fashion.DATA, batch=64, clocks=500)
+    given = launch.options(__doc__, data=fashion.DATA, batch=64, clocks=500,
+                           device="cpu")
     launch.members(train, given, tautline.SGD(lr=0.01, momentum=0.9))

@@ -12,8 +12,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 
 def train(options, place):
-    images, labels = fashion.read(options.data, "train")
-    model = fashion.make_model()
+    images, labels = (one.to(options.device) for one in fashion.read(options.data, "train"))
+    model = fashion.make_model().to(options.device)
     criterion = torch.nn.CrossEntropyLoss()
     with launch.process_group(options, place) as me:
         model = DistributedDataParallel(model)
@@ -29,5 +29,6 @@ def train(options, place):
 
 
 if __name__ == "__main__":
-    given = launch.options(__doc__, data=fashion.DATA, batch=64, clocks=500)
+    given = launch.options(__doc__, data=fashion.DATA, batch=64, clocks=500,
+                           device="cpu")
     launch.ddp(train, given)

@@ -16,7 +16,7 @@ from jobs import Jobs
 from rows import Rows
 from runs import Runs
 
-SHARDS = max(1, min(8, (os.cpu_count() or 2) // 2))
+SHARDS = max(1, min(12, 3 * (os.cpu_count() or 2) // 4))
 
 ON_A_GPU = types.SimpleNamespace(
     mib=256, shards=SHARDS,

@@ -170,6 +170,8 @@ class Rows:
                 self.judge(name + ": compute covers the copies", f"{value}: {covered:.2f}",
                            "<= 1.3", covered <= 1.3, speed=True)
                 return
+            if attempt > 0:
+                self.judge(name, f"{value}: {ratio:.2f}", "", None)
             batch = min(-(-int(1.2 * batch * copies / computing) // 8) * 8, 16 * batch,
                         self.sizes.largest_batch)
         self.judge("deep net: the batch from which compute covers the copies",
@@ -206,7 +208,8 @@ class Rows:
                    f"loss {losses[0]:.3f} to {losses[-1]:.3f}",
                    f"trains; needs >= {least} GB", need >= least and len(losses) == iterations)
 
-    PARTS = ("bits", "alexnet", "lenet", "budget", "large", "together")
+    # What takes longest comes last.
+    PARTS = ("bits", "alexnet", "lenet", "together", "large", "budget")
 
     def run(self, part):
         try:

@@ -47,6 +47,8 @@ class Twin(TwinTest):
         here = self.train("cpu", job, *options, device="cpu")
         first = self.train("first", job, *options, seed=1)
         for worker in ("worker0", "worker1"):
+            self.assertIn("the device reads values in servers' memory",
+                          (first.folder / f"{worker}.log").read_text())
             expected, found = here.losses(worker), first.losses(worker)
             self.assertEqual(len(found), 100)
             for clock, (one, other) in enumerate(zip(expected, found, strict=True)):

@@ -15,7 +15,7 @@ DeviceStore::DeviceStore(Client& client, Backend& backend, const std::vector<Tab
       options_(options),
       own_stream_(backend.make_stream()),
       compute_(own_stream_.get()),
-      values_(backend),
+      values_(backend, client.pinning()),
       to_host_(backend.make_copy_stream()) {
   for (const TableSpec& spec : tables) add_table(spec);
 }
@@ -44,6 +44,8 @@ void DeviceStore::start() {
   sender_ = std::make_unique<GradientSender>(client_, sending);
   if (options_.overlap) {
     client_.on_read([this](TableId table, Clock) { copy_ahead(table); });
+    client_.on_values(
+        [this](std::span<float> into, const Frame& values) { values_.take(into, values); });
   }
 }
 
@@ -52,6 +54,7 @@ void DeviceStore::start() {
 void DeviceStore::stop() noexcept {
   if (!sender_) return;
   client_.on_read({});
+  client_.on_values({});
   const auto finish = [](auto& copies) {
     try {
       copies.finish();

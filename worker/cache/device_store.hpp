@@ -14,8 +14,9 @@ namespace taut {
 
 /// The values of a device with its own memory. Fresh values are written on the host and copied to
 /// the device on a separate stream: with a second buffer as soon as the client has them, else in
-/// bring(). The copy of a gradient to the host starts when the compute has it, while backward
-/// continues. The compute waits for events of single tables only.
+/// bring(). From memory that servers lend and the device can read, they are copied without that, a
+/// slice at a time. The copy of a gradient to the host starts when the compute has it, while
+/// backward continues. The compute waits for events of single tables only.
 class DeviceStore final : public ValueStore {
  public:
   /// client, backend  outlive this

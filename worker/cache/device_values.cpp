@@ -1,15 +1,25 @@
 #include "worker/cache/device_values.hpp"
 
+#include <algorithm>
 #include <cstdint>
+#include <cstring>
+#include <iterator>
 #include <utility>
 
+#include "common/check.hpp"
 #include "common/log.hpp"
 #include "worker/engine/memory_use.hpp"
 
 namespace taut {
+namespace {
 
-DeviceValues::DeviceValues(Backend& backend)
-    : backend_(backend), stream_(backend.make_copy_stream()) {}
+// Of copies, between two marks: lent values should be given back soon, and each mark costs a call.
+constexpr std::size_t kMarkedBytes = 4UL << 20U;
+
+}  // namespace
+
+DeviceValues::DeviceValues(Backend& backend, std::shared_ptr<const MemoryPinning> pinned)
+    : backend_(backend), pinned_(std::move(pinned)), stream_(backend.make_copy_stream()) {}
 
 void DeviceValues::add(const TableSpec& spec) {
   Table table;
@@ -18,6 +28,7 @@ void DeviceValues::add(const TableSpec& spec) {
   table.changes = spec.kind != TableKind::kFrozen;
   table.front = make_place(table.name, table.count);
   table.fresh = backend_.allocate_host(Bytes(table.count * sizeof(float)));
+  places_[table.fresh.as<float>().data()] = tables_.size();
   tables_.push_back(std::move(table));
 }
 
@@ -62,11 +73,101 @@ void DeviceValues::try_second_buffers() {
   has_second_ = true;
 }
 
+DeviceValues::Table& DeviceValues::table_with(const float* place) {
+  const auto behind = places_.upper_bound(place);
+  TAUT_CHECK(behind != places_.begin(), "values for no table");
+  return tables_[std::prev(behind)->second];
+}
+
 /// REQUIRES: the lock.
-void DeviceValues::start_copy(const Table& table, const Place& to) {
-  to.used->wait(*stream_);
-  backend_.copy_to_device(*stream_, table.fresh.as<float>(), to.memory.as<float>());
+void DeviceValues::copy_part(const Table& table, const Place& to, std::size_t offset,
+                             const std::byte* from, std::size_t count) {
+  TAUT_CHECK(offset + count <= table.count, "values beyond their table");
+  backend_.copy_to_device(*stream_, std::span(reinterpret_cast<const float*>(from), count),
+                          to.memory.as<float>().subspan(offset, count));
+}
+
+void DeviceValues::take(std::span<float> into, const Frame& values) {
+  TAUT_CHECK(values.size() == into.size_bytes(), "values of another size than their place");
+  {
+    const std::scoped_lock lock(mutex_);
+    Table& table = table_with(into.data());
+    const auto offset = static_cast<std::size_t>(into.data() - table.fresh.as<float>().data());
+    try {
+      let_go();
+      if (copy_lent(table, offset, values)) return;
+    } catch (const DeviceError& fault) {
+      // Nothing is lost: a device that has failed for good fails again in bring().
+      log::debug("values were not copied as they arrived: {}", fault.what());
+    }
+    table.on_host.push_back({offset, into.size()});
+  }
+  std::memcpy(into.data(), values.bytes().data(), values.size());
+}
+
+/// Copies lent values to the second buffer; false: there is none, or the device cannot read them.
+/// REQUIRES: the lock.
+bool DeviceValues::copy_lent(Table& table, std::size_t offset, const Frame& values) {
+  if (!pinned_ || table.back.memory.size() == Bytes(0) || !pinned_->covers(values.bytes())) {
+    return false;
+  }
+  if (!table.is_taken) table.back.used->wait(*stream_);
+  table.is_taken = true;
+  read_.push_back(values);
+  read_bytes_ += values.size();
+  const std::byte* const begin = values.bytes().data();
+  // A driver refuses a copy over the border of two pinned parts.
+  for (std::size_t at = 0; at < values.size();) {
+    const auto place = reinterpret_cast<std::uintptr_t>(begin + at);
+    const std::size_t bytes =
+        std::min(values.size() - at, MemoryPinning::kPart - place % MemoryPinning::kPart);
+    copy_part(table, table.back, offset + at / sizeof(float), begin + at, bytes / sizeof(float));
+    at += bytes;
+  }
+  if (read_bytes_ >= kMarkedBytes) mark_read();
+  return true;
+}
+
+/// Marks that the copies so far read their frames. REQUIRES: the lock.
+void DeviceValues::mark_read() {
+  if (read_.empty()) return;
+  Reading reading;
+  if (spare_events_.empty()) {
+    reading.passed = backend_.make_event();
+  } else {
+    reading.passed = std::move(spare_events_.back());
+    spare_events_.pop_back();
+  }
+  reading.passed->record(*stream_);
+  reading.frames = std::exchange(read_, {});
+  read_bytes_ = 0;
+  reading_.push_back(std::move(reading));
+}
+
+/// Gives lent values back which the device has read: until then their shard must leave them
+/// unchanged. REQUIRES: the lock.
+void DeviceValues::let_go() {
+  for (; !reading_.empty() && reading_.front().passed->query(); reading_.pop_front()) {
+    spare_events_.push_back(std::move(reading_.front().passed));
+  }
+}
+
+/// REQUIRES: the lock.
+void DeviceValues::start_copy(Table& table, const Place& to) {
+  const auto fresh = table.fresh.as<float>();
+  if (table.is_taken) {
+    for (const Part& part : table.on_host) {
+      copy_part(table, to, part.offset, std::as_bytes(fresh.subspan(part.offset)).data(),
+                part.count);
+    }
+    mark_read();
+  } else {
+    to.used->wait(*stream_);
+    backend_.copy_to_device(*stream_, fresh, to.memory.as<float>());
+  }
   to.arrived->record(*stream_);
+  table.is_taken = false;
+  table.on_host.clear();
 }
 
 void DeviceValues::copy_ahead(TableId id) {
@@ -80,6 +181,7 @@ void DeviceValues::copy_ahead(TableId id) {
 
 void DeviceValues::bring(TableId id, Stream& compute) {
   std::scoped_lock lock(mutex_);
+  let_go();
   Table& table = tables_[id.value()];
   const bool has_second = table.back.memory.size() != Bytes(0);
   if (!std::exchange(table.is_ahead, false)) {
@@ -108,6 +210,9 @@ void DeviceValues::mark_used(TableId id, Stream& compute) {
 void DeviceValues::finish() {
   std::scoped_lock lock(mutex_);
   stream_->finish();
+  read_.clear();
+  read_bytes_ = 0;
+  reading_.clear();
 }
 
 }  // namespace taut

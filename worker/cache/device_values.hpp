@@ -1,12 +1,16 @@
 #pragma once
 
 #include <cstddef>
+#include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "common/net/memory_pinning.hpp"
+#include "common/net/message.hpp"
 #include "common/ssp/table.hpp"
 #include "common/types.hpp"
 #include "worker/engine/backend.hpp"
@@ -18,11 +22,12 @@ namespace taut {
 /// into the other, and the two are swapped between two uses. Each buffer is overwritten behind the
 /// mark of its last use.
 /// Errors    DeviceError
-/// Thread    the compute thread; copy_ahead() any
+/// Thread    the compute thread; take() and copy_ahead() any
 class DeviceValues {
  public:
   /// backend  outlives this
-  explicit DeviceValues(Backend& backend);
+  /// pinned   of what a device copies without the host; nullptr: of nothing
+  explicit DeviceValues(Backend& backend, std::shared_ptr<const MemoryPinning> pinned = nullptr);
 
   /// Adds the next table; its id is the number of tables added before.
   void add(const TableSpec& spec);
@@ -36,7 +41,12 @@ class DeviceValues {
   void try_second_buffers();
   [[nodiscard]] bool has_second_buffers() const { return has_second_; }
 
-  /// The fresh values are complete: starts their copy into the second buffer, if there is one.
+  /// Some of the fresh values have arrived, for a part of fresh(): they are copied to the second
+  /// buffer at once if they are pinned and there is one, and into `into` otherwise.
+  void take(std::span<float> into, const Frame& values);
+
+  /// The fresh values are complete: starts the copy of those on the host into the second buffer, if
+  /// there is one.
   void copy_ahead(TableId table);
 
   /// Puts the fresh values in front; work queued on `compute` from now on waits for their copy.
@@ -57,6 +67,10 @@ class DeviceValues {
     std::unique_ptr<Event> used;     // the compute has passed the last use of these values
     std::unique_ptr<Event> arrived;  // the copy to this place is complete
   };
+  struct Part {
+    std::size_t offset = 0;
+    std::size_t count = 0;
+  };
   struct Table {
     std::string name;
     std::size_t count = 0;
@@ -64,18 +78,37 @@ class DeviceValues {
     HostBuffer fresh;
     Place front;
     Place back;
-    bool is_ahead = false;  // the fresh values are in the second buffer, or being copied there
+    bool is_ahead = false;      // the fresh values are in the second buffer, or being copied there
+    bool is_taken = false;      // some of them are, before all have arrived
+    std::vector<Part> on_host;  // with is_taken: the others
+  };
+  /// Frames whose memory the device still reads.
+  struct Reading {
+    std::unique_ptr<Event> passed;
+    std::vector<Frame> frames;
   };
 
   [[nodiscard]] Place make_place(const std::string& name, std::size_t count) const;
-  void start_copy(const Table& table, const Place& to);
+  [[nodiscard]] Table& table_with(const float* place);
+  void start_copy(Table& table, const Place& to);
+  void copy_part(const Table& table, const Place& to, std::size_t offset, const std::byte* from,
+                 std::size_t count);
+  [[nodiscard]] bool copy_lent(Table& table, std::size_t offset, const Frame& values);
+  void mark_read();
+  void let_go();
 
   Backend& backend_;
+  const std::shared_ptr<const MemoryPinning> pinned_;
   std::vector<Table> tables_;
+  std::map<const float*, std::size_t> places_;  // where each table's fresh values begin
   bool is_placed_ = false;
   bool has_second_ = false;
   std::mutex mutex_;  // guards the stream, and in each table all but its fresh values
   std::unique_ptr<Stream> stream_;
+  std::vector<Frame> read_;  // since the last mark
+  std::size_t read_bytes_ = 0;
+  std::deque<Reading> reading_;
+  std::vector<std::unique_ptr<Event>> spare_events_;
 };
 
 }  // namespace taut

@@ -14,7 +14,8 @@ constexpr int kSnapshotTries = 20;
 
 Client::Client(std::unique_ptr<Endpoint> endpoint, const ClientOptions& options)
     : driver_(std::make_unique<ClientDriver>(std::move(endpoint), options)),
-      shares_pool_(options.pool != nullptr) {}
+      shares_pool_(options.pool != nullptr),
+      pinning_(options.pinning) {}
 Client::~Client() = default;
 
 Result<void> Client::open(std::vector<TableSpec> tables, Duration wait) {

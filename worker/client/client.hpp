@@ -11,6 +11,7 @@
 
 #include "common/net/buffer_pool.hpp"
 #include "common/net/endpoint.hpp"
+#include "common/net/memory_pinning.hpp"
 #include "common/net/message.hpp"
 #include "common/net/shared_arena.hpp"
 #include "common/result.hpp"
@@ -47,6 +48,9 @@ struct ClientOptions {
   /// Where gradients are stored, and what a shard of the same machine maps; nullptr: they travel as
   /// bytes.
   std::shared_ptr<SharedArena> shared_memory;
+  /// Of the values that shards lend, for a device that copies from them; nullptr: they stay as they
+  /// are.
+  std::shared_ptr<MemoryPinning> pinning;
   /// Where they are stored otherwise, and what snapshots are read into, until the last use, which
   /// may be after the client's end; nullptr: plain memory.
   std::shared_ptr<BufferAllocator> update_memory;
@@ -100,6 +104,8 @@ class Client {
 
   /// Whether updates reach a shard without travelling as bytes. Thread: any.
   [[nodiscard]] bool shares_memory() const;
+  /// As ClientOptions says.
+  [[nodiscard]] std::shared_ptr<const MemoryPinning> pinning() const { return pinning_; }
 
   /// Pushes this worker's update of a table at `clock`.
   /// gradient  [count] float32 from gradient_buffer(); not to be written again
@@ -135,7 +141,8 @@ class Client {
 
   /// Called with the values that a read has got for a part of its memory, instead of copying them
   /// there; by whichever thread works for the client, as on_read()'s. Snapshots are always copied.
-  /// What was encoded is decoded first.
+  /// What was encoded is decoded first. Values that a shard lends it may change once the last copy
+  /// of the frame is gone.
   using OnValues = std::function<void(std::span<float> into, const Frame& values)>;
   void on_values(OnValues take);
 
@@ -204,6 +211,7 @@ class Client {
   std::optional<UnderWay> snapshot_;
   std::vector<std::size_t> table_bytes_;
   const bool shares_pool_;
+  const std::shared_ptr<MemoryPinning> pinning_;
   std::shared_ptr<void> gradient_memory_;  // two clocks' worth, which its own pool keeps
   StalenessHistogram staleness_;
 };

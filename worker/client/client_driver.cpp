@@ -50,7 +50,7 @@ ClientDriver::ClientDriver(std::unique_ptr<Endpoint> endpoint, const ClientOptio
     : time_(options.time == nullptr ? machine_time() : *options.time),
       has_thread_(options.own_thread),
       endpoint_(std::move(endpoint)),
-      connections_(*endpoint_, options.shared_memory),
+      connections_(*endpoint_, options.shared_memory, options.pinning),
       pool_(options.pool ? options.pool
                          : std::make_shared<BufferPool>(kKeptBytes, allocator_of(options))),
       load_(options.load),

@@ -46,7 +46,7 @@ void ShardConnections::send(ShardId shard, DataMessage& message) {
       hello != nullptr && arena_ && old_links_.size() < kMaxOldLinks) {
     try {
       auto& link = links_[shard];
-      if (!link) link = std::make_unique<SharedLink>(arena_);
+      if (!link) link = std::make_unique<SharedLink>(arena_, pinning_);
       *hello->mutable_shared_memory() = to_wire(link->offer());
     } catch (const std::bad_alloc&) {
       links_.erase(shard);

@@ -22,9 +22,11 @@ namespace taut {
 /// Thread    the leader of the client's driver
 class ShardConnections {
  public:
-  /// arena  nullptr: payloads travel as bytes
-  ShardConnections(Endpoint& endpoint, std::shared_ptr<SharedArena> arena)
-      : endpoint_(endpoint), arena_(std::move(arena)) {}
+  /// arena    nullptr: payloads travel as bytes
+  /// pinning  of what shards lend; nullptr: it is not pinned
+  ShardConnections(Endpoint& endpoint, std::shared_ptr<SharedArena> arena,
+                   std::shared_ptr<MemoryPinning> pinning)
+      : endpoint_(endpoint), arena_(std::move(arena)), pinning_(std::move(pinning)) {}
 
   [[nodiscard]] Result<void> connect(const ShardAddress& shard);
   /// Leaves a shard's host for the one that serves it now. REQUIRES: it was connected.
@@ -51,6 +53,7 @@ class ShardConnections {
 
   Endpoint& endpoint_;
   const std::shared_ptr<SharedArena> arena_;
+  const std::shared_ptr<MemoryPinning> pinning_;
   std::map<PeerId, ShardId> shard_of_;
   std::map<ShardId, PeerId> peer_of_;
   std::map<ShardId, std::string> address_of_;

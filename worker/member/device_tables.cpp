@@ -14,7 +14,10 @@
 namespace taut {
 namespace {
 
-// Between two looks at a device, from the first to the longest.
+// A sleep takes 50 us more than it should, as long as a small copy: a while of looking comes first,
+// as with events of the engine.
+constexpr Duration kLooks{200};
+// Between two later looks at a device, from the first to the longest.
 constexpr std::chrono::microseconds kFirstPause{20};
 constexpr std::chrono::microseconds kLongestPause{500};
 
@@ -176,11 +179,14 @@ Result<void> DeviceTables::check_pulled() const {
 Result<bool> DeviceTables::wait_for(Duration at_most,
                                     const std::function<Result<bool>()>& condition) {
   const TimePoint begin = steady_now();
-  for (auto pause = kFirstPause;; pause = std::min(2 * pause, kLongestPause)) {
+  for (auto pause = kFirstPause;;) {
     TAUT_TRY(const bool holds, condition());
     if (holds) return true;
-    if (at_most != Duration::max() && steady_now() - begin >= at_most) return false;
+    const Duration waited = steady_now() - begin;
+    if (at_most != Duration::max() && waited >= at_most) return false;
+    if (waited < kLooks) continue;
     std::this_thread::sleep_for(pause);
+    pause = std::min(2 * pause, kLongestPause);
   }
 }
 

@@ -104,7 +104,7 @@ class Optimizer(torch.optim.Optimizer):
         self._has_stepped = False
         self._may_skip = scaler is not None
         self._clip_norm, self._clip_value = clip_norm, clip_value
-        self._report: tuple[Optional[float], int] = (None, 0)
+        self._report: tuple[Any, int] = (None, 0)
         parameters, buffers = tensors_of(model, in_place=True)
         named = {one for group in listed for one in group["params"]}
         rest = [one for one in parameters.values() if one not in named]
@@ -217,7 +217,7 @@ class Optimizer(torch.optim.Optimizer):
         if self._has_stepped:
             self._has_stepped = False
             loss, items = self._report
-            self._member.end_clock(loss, items)
+            self._member.end_clock(None if loss is None else float(loss), items)
 
     @property
     def next_clock(self) -> int:
@@ -242,6 +242,8 @@ class Optimizer(torch.optim.Optimizer):
         """
         if callable(loss):
             raise InvalidError("step() takes the loss and no closure: gradients leave once a clock")
+        if isinstance(loss, torch.Tensor) and loss.numel() != 1:
+            raise InvalidError(f"the loss has shape {list(loss.shape)}; report its mean or sum")
         if self._multiples() != self._given:
             raise InvalidError(
                 "groups of parameters were changed after the optimizer was made, but the servers "
@@ -263,7 +265,8 @@ class Optimizer(torch.optim.Optimizer):
         self._left.clear()
         self._has_stepped = True
         self._is_begun = False
-        self._report = (None if loss is None else float(loss), items)
+        # Read when the clock ends: that of a device is not there yet, and nothing waits for it.
+        self._report = (loss.detach().clone() if isinstance(loss, torch.Tensor) else loss, items)
         return loss
 
     def state_dict(self) -> dict[str, Any]:

@@ -283,6 +283,7 @@ class TorchTest(PythonMembers):
                 model = torch.nn.Linear(2, 2)
                 optimizer = me.optimizer(model)
                 fails("takes the loss and no closure", lambda: optimizer.step(lambda: 0))
+                fails("the loss has shape [2]", lambda: optimizer.step(torch.zeros(2)))
                 optimizer.zero_grad()
                 first, second = (model(torch.ones(1, 2)).sum() for _ in range(2))
                 first.backward()

@@ -44,6 +44,12 @@ std::optional<cudaError_t> refusal(const Copy& copy, cudaMemcpyKind kind) {
       return cudaErrorInvalidValue;
     }
   }
+  if (kind == cudaMemcpyDeviceToHost && !may_be_written(copy.to, copy.bytes)) {
+    report_violation("host.read-only",
+                     fmt::format("cudaMemcpyAsync of {} bytes to memory that is registered to be "
+                                 "read",
+                                 copy.bytes));
+  }
   const auto* const from = static_cast<const std::byte*>(copy.from);
   const auto* const to = static_cast<const std::byte*>(copy.to);
   if (from < to + copy.bytes && to < from + copy.bytes) {

@@ -20,7 +20,8 @@ constexpr std::size_t kPage = 4096;
 struct Pinned {
   std::size_t bytes = 0;
   bool is_registered = false;  // else cudaHostAlloc's
-  std::size_t mapped = 0;      // with the guard page
+  bool is_read_only = false;
+  std::size_t mapped = 0;  // with the guard page
 };
 std::map<const std::byte*, Pinned>& pinned() {
   static auto* const one = new std::map<const std::byte*, Pinned>;
@@ -53,6 +54,12 @@ HostPart host_part(const void* begin, std::size_t bytes) {
   const bool holds_all =
       found->first <= first && first + bytes <= found->first + found->second.bytes;
   return holds_all ? HostPart::kPinned : HostPart::kMixed;
+}
+
+bool may_be_written(const void* begin, std::size_t bytes) {
+  const auto* const first = static_cast<const std::byte*>(begin);
+  const auto found = first_behind(first);
+  return found == pinned().end() || found->first >= first + bytes || !found->second.is_read_only;
 }
 
 }  // namespace taut::twin
@@ -121,14 +128,18 @@ cudaError_t cudaHostRegister(void* begin, std::size_t bytes, unsigned flags) {
     return *refused;
   }
   if (!may_call_unsafely("cudaHostRegister")) return answer(cudaErrorStreamCaptureUnsupported);
-  constexpr unsigned kKnown = cudaHostRegisterPortable | cudaHostRegisterMapped;
+  constexpr unsigned kKnown =
+      cudaHostRegisterPortable | cudaHostRegisterMapped | cudaHostRegisterReadOnly;
   if (begin == nullptr || bytes == 0 || (flags & ~kKnown) != 0) {
     return answer(cudaErrorInvalidValue);
   }
   if (host_part(begin, bytes) != HostPart::kPageable) {
     return answer(cudaErrorHostMemoryAlreadyRegistered);
   }
-  pinned()[static_cast<const std::byte*>(begin)] = {.bytes = bytes, .is_registered = true};
+  pinned()[static_cast<const std::byte*>(begin)] = {
+      .bytes = bytes,
+      .is_registered = true,
+      .is_read_only = (flags & cudaHostRegisterReadOnly) != 0};
   return cudaSuccess;
 }
 

@@ -12,5 +12,7 @@ enum class HostPart {
 };
 /// REQUIRES: the lock is held
 [[nodiscard]] HostPart host_part(const void* begin, std::size_t bytes);
+/// False: it was registered to be read. REQUIRES: the lock is held
+[[nodiscard]] bool may_be_written(const void* begin, std::size_t bytes);
 
 }  // namespace taut::twin

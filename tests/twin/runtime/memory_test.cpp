@@ -137,6 +137,21 @@ TEST_CASE("memory that a copy still uses may not be unpinned", "[twin]") {
   });
 }
 
+TEST_CASE("memory that is registered to be read is copied from and never to", "[twin]") {
+  std::vector<std::byte> host(kBytes, std::byte{3});
+  REQUIRE(cudaHostRegister(host.data(), kBytes, cudaHostRegisterReadOnly) == cudaSuccess);
+  std::byte* const at = device_bytes();
+  std::byte* const back = pinned_bytes();
+  const cudaStream_t on = stream();
+  CHECK(cudaMemcpyAsync(at, host.data(), kBytes, cudaMemcpyHostToDevice, on) == cudaSuccess);
+  CHECK(cudaMemcpyAsync(back, at, kBytes, cudaMemcpyDeviceToHost, on) == cudaSuccess);
+  REQUIRE(cudaStreamSynchronize(on) == cudaSuccess);
+  CHECK(back[0] == std::byte{3});
+  REQUIRE_BROKEN("host.read-only",
+                 { (void)cudaMemcpyAsync(host.data(), at, kBytes, cudaMemcpyDeviceToHost, on); });
+  CHECK(cudaHostUnregister(host.data()) == cudaSuccess);
+}
+
 TEST_CASE("a copy from pinned memory reads it when it runs and not when it is queued", "[twin]") {
   set_seed(1);
   std::byte* const host = pinned_bytes();

@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "common/net/memory_pinning.hpp"
+#include "common/net/message.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/unit/cache/late_backend.hpp"
 #include "tests/unit/client/served_job.hpp"
@@ -73,6 +75,38 @@ class BrokenDevice final : public LateBackend {
 
   std::atomic<bool> breaks_to_host = false;
   std::atomic<bool> breaks_to_device = false;
+};
+
+/// All of one stretch of memory is pinned, and nothing else.
+class PinnedStretch final : public MemoryPinning {
+ public:
+  explicit PinnedStretch(std::span<const std::byte> pinned) : pinned_(pinned) {}
+  bool pin(std::span<const std::byte> /*part*/) override { return false; }
+  void unpin(std::span<const std::byte> /*part*/) noexcept override {}
+  bool covers(std::span<const std::byte> bytes) const override {
+    return bytes.data() >= pinned_.data() &&
+           bytes.data() + bytes.size() <= pinned_.data() + pinned_.size();
+  }
+
+ private:
+  std::span<const std::byte> pinned_;
+};
+
+/// Values that a shard lends: they change once the last copy of the frame is gone.
+struct Lender {
+  explicit Lender(std::size_t count) : memory(count) {}
+
+  /// `floats` from `begin` on, all of one value.
+  Frame lend(std::size_t begin, std::size_t floats, float value) {
+    const auto part = std::span(memory).subspan(begin, floats);
+    std::ranges::fill(part, value);
+    std::shared_ptr<const void> owner(&memory,
+                                      [part](const void*) { std::ranges::fill(part, -1.0F); });
+    return {std::move(owner), std::as_bytes(part)};
+  }
+  [[nodiscard]] bool is_given_back(std::size_t index) const { return memory[index] == -1; }
+
+  std::vector<float> memory;
 };
 
 /// A device on which no memory is left after so many bytes.
@@ -179,6 +213,54 @@ TEST_CASE("a buffer is overwritten after its own last use, with a second one and
     for (std::size_t clock = 0; clock < kClocks; ++clock) {
       CAPTURE(clock);
       CHECK(seen[clock] == Values(kCount, static_cast<float>(clock)));
+    }
+  }
+}
+
+TEST_CASE("lent values are copied as they arrive, and given back when the device has read them",
+          "[cache]") {
+  for (std::uint64_t seed = 0; seed < 12; ++seed) {
+    CAPTURE(seed);
+    const auto host = cpu();
+    LateBackend late(*host, {.seed = seed});
+    const auto compute = late.make_stream();
+    constexpr std::size_t kClocks = 5;
+    Lender lender(kClocks * kCount);
+    Lender other(1);
+    DeviceValues values(late, std::make_shared<PinnedStretch>(
+                                  std::as_bytes(std::span<const float>(lender.memory))));
+    values.add(one_table()[0]);
+    const std::span<float> fresh = values.fresh(kTable);
+    std::vector<Values> seen(kClocks, Values(kCount));
+    for (std::size_t clock = 0; clock < kClocks; ++clock) {
+      CAPTURE(clock);
+      // There is a second buffer from the middle of the second clock's values on.
+      const auto value = static_cast<float>(clock);
+      const std::size_t first = clock * kCount;
+      std::ranges::fill(fresh, 100.0F);
+      values.take(fresh.first(2), lender.lend(first, 2, value));
+      if (clock == 1) values.try_second_buffers();
+      values.take(fresh.subspan(2, 1), other.lend(0, 1, value));
+      values.take(fresh.subspan(3), lender.lend(first + 3, kCount - 3, value));
+      // What is not pinned is on the host, and given back at once.
+      CHECK(fresh[2] == value);
+      CHECK(other.is_given_back(0));
+      CHECK(fresh[0] == (clock < 2 ? value : 100.0F));
+      CHECK(fresh[3] == (clock < 1 ? value : 100.0F));
+      values.copy_ahead(kTable);
+      values.bring(kTable, *compute);
+      late.copy_to_host(*compute, values.front(kTable), seen[clock]);
+      values.mark_used(kTable, *compute);
+      // Here nothing is done before it is waited for.
+      if (seed == 0 && clock >= 1) CHECK_FALSE(lender.is_given_back(first + 3));
+      // Nothing new arrives before a gradient of these values has left.
+      compute->finish();
+    }
+    values.finish();
+    for (std::size_t clock = 0; clock < kClocks; ++clock) {
+      CAPTURE(clock);
+      CHECK(seen[clock] == Values(kCount, static_cast<float>(clock)));
+      CHECK(lender.is_given_back(clock * kCount + 3));
     }
   }
 }

@@ -9,6 +9,8 @@
 #include <chrono>
 #include <cstring>
 #include <functional>
+#include <map>
+#include <memory>
 #include <new>
 #include <span>
 #include <string>
@@ -52,6 +54,38 @@ struct Pair {
   SharedLink two{arena_two};
   BufferPool pool{Bytes(64UL << 20U), arena_one};
 };
+
+/// Knows what is pinned; can pin so many parts.
+class CountedPinning final : public MemoryPinning {
+ public:
+  explicit CountedPinning(int max_parts) : left_(max_parts) {}
+  bool pin(std::span<const std::byte> part) override {
+    ++pins;
+    if (left_ == 0) return false;
+    --left_;
+    return parts.emplace(part.data(), part.size()).second;
+  }
+  void unpin(std::span<const std::byte> part) noexcept override {
+    if (parts.erase(part.data()) == 1) ++unpins;
+  }
+  bool covers(std::span<const std::byte> /*bytes*/) const override { return false; }
+
+  std::map<const std::byte*, std::size_t> parts;
+  int pins = 0;
+  int unpins = 0;
+
+ private:
+  int left_;
+};
+
+/// A payload of `one`'s arena as it arrives at the other side of a link.
+Frame lent(SharedLink& one, SharedLink& other, const Buffer& payload) {
+  const auto place = one.lend(Frame(payload));
+  REQUIRE(place.has_value());
+  auto frame = other.borrow(*place, payload.size());
+  REQUIRE(frame.has_value());
+  return std::move(frame.value());
+}
 
 }  // namespace
 
@@ -267,4 +301,76 @@ TEST_CASE("a place outside of the other side's memory is refused", "[shared]") {
   SharedLink::Offer bad = pair.one.offer();
   bad.returns = bad.memory.size - 64;
   CHECK_FALSE(alone.open(bad).has_value());
+}
+
+TEST_CASE("what is borrowed is pinned by parts, until the last copy is gone", "[shared]") {
+  const auto arena = make_arena();
+  BufferPool pool(Bytes(64UL << 20U), arena);
+  const auto pinning = std::make_shared<CountedPinning>(100);
+  Frame kept;
+  {
+    SharedLink one(arena);
+    SharedLink two(make_arena(), pinning);
+    REQUIRE(one.open(two.offer()).has_value());
+    REQUIRE(two.open(one.offer()).has_value());
+    one.start();
+    CHECK(pinning->pins == 0);
+    // More than a part holds, so that some of it is in each of several.
+    std::vector<Buffer> payloads;
+    for (int i = 0; i < 5; ++i) payloads.push_back(pool.acquire(24UL << 20U));
+    for (const Buffer& payload : payloads) kept = lent(one, two, payload);
+    CHECK(pinning->pins == static_cast<int>(pinning->parts.size()));
+    CHECK(pinning->parts.size() >= 2);
+    for (const auto& [begin, size] : pinning->parts) {
+      const auto address = reinterpret_cast<std::uintptr_t>(begin);
+      // The first starts with the mapping, and all end where a part may.
+      CHECK((address + size) % MemoryPinning::kPart == 0);
+      if (begin != pinning->parts.begin()->first) CHECK(address % MemoryPinning::kPart == 0);
+    }
+    const int pins = pinning->pins;
+    (void)lent(one, two, payloads.front());
+    CHECK(pinning->pins == pins);
+  }
+  CHECK(pinning->unpins == 0);
+  kept = Frame();
+  CHECK(pinning->parts.empty());
+  CHECK(pinning->unpins == pinning->pins);
+}
+
+TEST_CASE("what is borrowed is pinned again after its owner has returned pages", "[shared]") {
+  const auto arena = make_arena();
+  BufferPool pool(Bytes(64UL << 20U), arena);
+  const auto pinning = std::make_shared<CountedPinning>(100);
+  SharedLink one(arena);
+  SharedLink two(make_arena(), pinning);
+  REQUIRE(one.open(two.offer()).has_value());
+  REQUIRE(two.open(one.offer()).has_value());
+  one.start();
+  const Buffer payload = pool.acquire(8192);
+  (void)lent(one, two, payload);
+  CHECK(pinning->pins == 1);
+  for (int round = 1; round < 4; ++round) {
+    arena->deallocate(arena->allocate(2UL << 20U), 2UL << 20U);
+    (void)lent(one, two, payload);
+    (void)lent(one, two, payload);
+    CHECK(pinning->pins == 1 + round);
+    CHECK(pinning->unpins == round);
+  }
+  CHECK(pinning->parts.size() == 1);
+}
+
+TEST_CASE("memory that cannot be pinned is read all the same, and not tried again", "[shared]") {
+  const auto arena = make_arena();
+  BufferPool pool(Bytes(64UL << 20U), arena);
+  const auto pinning = std::make_shared<CountedPinning>(0);
+  SharedLink one(arena);
+  SharedLink two(make_arena(), pinning);
+  REQUIRE(one.open(two.offer()).has_value());
+  REQUIRE(two.open(one.offer()).has_value());
+  one.start();
+  const Buffer payload = pool.acquire(8192);
+  std::memset(payload.data(), 7, payload.size());
+  for (int i = 0; i < 3; ++i) CHECK(lent(one, two, payload).bytes()[8191] == std::byte{7});
+  CHECK(pinning->pins == 1);
+  CHECK(pinning->unpins == 0);
 }

@@ -9,6 +9,7 @@
 #include "tests/support/catch.hpp"
 #include "worker/device/pinned_memory.hpp"
 #include "worker/device/pinned_parts.hpp"
+#include "worker/device/pinned_peers.hpp"
 #include "worker/engine/cpu/cpu_backend.hpp"
 #include "worker/engine/plan/wrapped_backend.hpp"
 
@@ -33,7 +34,11 @@ class ScarceDevice final : public WrappedBackend {
     take_one();
     pinned[part.data()] = part.size();
   }
-  void unpin_host(std::span<std::byte> part) noexcept override {
+  void pin_host_to_read(std::span<const std::byte> part) override {
+    take_one();
+    pinned[part.data()] = part.size();
+  }
+  void unpin_host(std::span<const std::byte> part) noexcept override {
     if (pinned.erase(part.data()) == 0) ++strange;
   }
 
@@ -124,6 +129,40 @@ TEST_CASE("updates are in the device's host memory while it has some, and then i
   CHECK(device.pins == 4);
   // A sanitizer sees one that goes back to where it did not come from.
   for (void* const block : blocks) memory->deallocate(block, 1000);
+}
+
+TEST_CASE("what is pinned of servers' memory is known, within its limit", "[pinned]") {
+  const auto host = cpu();
+  CHECK(peer_pinning(*host) == nullptr);
+  ScarceDevice device(*host, 3);
+  std::vector<std::byte> memory(600);
+  const std::span<const std::byte> whole(memory);
+  {
+    PinnedPeers peers(device, Bytes(400));
+    CHECK_FALSE(peers.covers(whole.first(1)));
+    CHECK(peers.pin(whole.subspan(100, 100)));
+    CHECK(peers.pin(whole.subspan(200, 100)));
+    CHECK(peers.covers(whole.subspan(100, 200)));
+    CHECK(peers.covers(whole.subspan(199, 2)));
+    CHECK(peers.covers(whole.subspan(299, 1)));
+    CHECK_FALSE(peers.covers(whole.subspan(99, 2)));
+    CHECK_FALSE(peers.covers(whole.subspan(299, 2)));
+    // There is a gap before this one.
+    CHECK(peers.pin(whole.subspan(400, 100)));
+    CHECK_FALSE(peers.covers(whole.subspan(250, 200)));
+    // The device pins no more, and then more than the limit is asked for.
+    CHECK_FALSE(peers.pin(whole.subspan(300, 100)));
+    CHECK(device.pins == 4);
+    CHECK_FALSE(peers.pin(whole.subspan(300, 200)));
+    CHECK(device.pins == 4);
+    peers.unpin(whole.subspan(200, 100));
+    CHECK_FALSE(peers.covers(whole.subspan(199, 2)));
+    CHECK(peers.covers(whole.subspan(100, 100)));
+    peers.unpin(whole.subspan(100, 100));
+    peers.unpin(whole.subspan(400, 100));
+  }
+  CHECK(device.pinned.empty());
+  CHECK(device.strange == 0);
 }
 
 TEST_CASE("a pool's buffers may outlive the pool, the device's as well", "[pinned]") {

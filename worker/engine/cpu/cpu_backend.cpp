@@ -89,7 +89,8 @@ class CpuBackend final : public Backend, public MemoryMeter {
     return {new_block(size, "a block"), size, free_block};
   }
   void pin_host(std::span<std::byte>) override {}
-  void unpin_host(std::span<std::byte>) noexcept override {}
+  void pin_host_to_read(std::span<const std::byte>) override {}
+  void unpin_host(std::span<const std::byte>) noexcept override {}
   std::unique_ptr<Stream> make_stream() override {
     return std::make_unique<cpu::InlineStream>(threads_);
   }

@@ -40,7 +40,7 @@ class CudaEvent final : public Event {
   }
   void finish() override {
     device_.enter();
-    cuda::check(cudaEventSynchronize(event_.get()), "cudaEventSynchronize");
+    cuda::wait_for(event_);
     device_.check_whole();
   }
 
@@ -82,12 +82,20 @@ class CudaBackend final : public Backend, public MemoryMeter, public FusingBacke
     cuda::check(cudaHostRegister(part.data(), part.size(), cudaHostRegisterPortable),
                 "cudaHostRegister", fmt::format("{} bytes", part.size()));
   }
-  void unpin_host(std::span<std::byte> part) noexcept override {
+  void pin_host_to_read(std::span<const std::byte> part) override {
+    device_.enter();
+    cuda::check(cudaHostRegister(const_cast<std::byte*>(part.data()), part.size(),
+                                 cudaHostRegisterPortable | cudaHostRegisterReadOnly),
+                "cudaHostRegister", fmt::format("{} bytes to read", part.size()));
+  }
+  void unpin_host(std::span<const std::byte> part) noexcept override {
     // Nothing guarantees that pending copies are waited for.
     const std::unique_lock gate(cuda::captures());
     (void)cudaSetDevice(device_.index());
     (void)cudaDeviceSynchronize();
-    if (cudaHostUnregister(part.data()) != cudaSuccess) (void)cudaGetLastError();
+    if (cudaHostUnregister(const_cast<std::byte*>(part.data())) != cudaSuccess) {
+      (void)cudaGetLastError();
+    }
   }
   std::unique_ptr<Stream> make_stream() override { return std::make_unique<CudaStream>(device_); }
   std::unique_ptr<Event> make_event() override { return std::make_unique<CudaEvent>(device_); }

@@ -111,7 +111,7 @@ class CudaStream::CudaMark final : public Mark {
   }
   void finish() override {
     stream_.device_.enter();
-    cuda::check(cudaEventSynchronize(passed_.get()), "cudaEventSynchronize");
+    cuda::wait_for(passed_);
     check_work();
   }
 

@@ -30,7 +30,8 @@ class WrappedBackend : public Backend, public FusingBackend {
   std::unique_ptr<Stream> make_copy_stream() override { return inner_.make_copy_stream(); }
   std::unique_ptr<Event> make_event() override { return inner_.make_event(); }
   void pin_host(std::span<std::byte> part) override { inner_.pin_host(part); }
-  void unpin_host(std::span<std::byte> part) noexcept override { inner_.unpin_host(part); }
+  void pin_host_to_read(std::span<const std::byte> part) override { inner_.pin_host_to_read(part); }
+  void unpin_host(std::span<const std::byte> part) noexcept override { inner_.unpin_host(part); }
 
   void copy_to_device(Stream&, std::span<const float> from, DeviceSpan<float> to) override;
   void copy_to_host(Stream&, DeviceSpan<const float> from, std::span<float> to) override;

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+namespace taut {
+
+/// Pins memory that another process owns and this one has mapped, so that a device copies from it
+/// without the host.
+/// Thread    any
+class MemoryPinning {
+ public:
+  /// Parts begin and end at multiples of this address, or with the mapping. A driver refuses a copy
+  /// over the border of two parts.
+  static constexpr std::size_t kPart = 64UL << 20U;
+
+  MemoryPinning() = default;
+  MemoryPinning(const MemoryPinning&) = delete;
+  MemoryPinning& operator=(const MemoryPinning&) = delete;
+  virtual ~MemoryPinning() = default;
+
+  /// False: it cannot be pinned. The part is not pinned yet.
+  [[nodiscard]] virtual bool pin(std::span<const std::byte> part) = 0;
+  /// Waits for copies from the part.
+  virtual void unpin(std::span<const std::byte> part) noexcept = 0;
+
+  /// Whether all of these bytes, of one mapping, are pinned.
+  [[nodiscard]] virtual bool covers(std::span<const std::byte> bytes) const = 0;
+};
+
+}  // namespace taut

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+
+#include "common/net/memory_pinning.hpp"
+#include "common/types.hpp"
+#include "worker/engine/backend.hpp"
+
+namespace taut::worker {
+
+/// Pins for a device what this process has mapped of servers' memory, up to a limit. That it does,
+/// and that it cannot, is logged once.
+class PinnedPeers final : public MemoryPinning {
+ public:
+  /// device  outlives this
+  PinnedPeers(Backend& device, Bytes limit) : device_(device), limit_(limit) {}
+
+  bool pin(std::span<const std::byte> part) override;
+  void unpin(std::span<const std::byte> part) noexcept override;
+  bool covers(std::span<const std::byte> bytes) const override;
+
+ private:
+  Backend& device_;
+  const Bytes limit_;
+  mutable std::mutex mutex_;  // guards all below
+  std::map<const std::byte*, std::size_t> parts_;
+  std::size_t bytes_ = 0;
+  bool has_said_ = false;
+  bool has_failed_ = false;
+};
+
+/// For at most half of the machine's memory; nullptr if the device's memory is the host's.
+/// device  outlives it
+[[nodiscard]] std::shared_ptr<MemoryPinning> peer_pinning(Backend& device);
+
+}  // namespace taut::worker
