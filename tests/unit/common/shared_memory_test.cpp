@@ -317,6 +317,7 @@ TEST_CASE("what is borrowed is pinned by parts, until the last copy is gone", "[
     CHECK(pinning->pins == 0);
     // More than a part holds, so that some of it is in each of several.
     std::vector<Buffer> payloads;
+    payloads.reserve(5);
     for (int i = 0; i < 5; ++i) payloads.push_back(pool.acquire(24UL << 20U));
     for (const Buffer& payload : payloads) kept = lent(one, two, payload);
     CHECK(pinning->pins == static_cast<int>(pinning->parts.size()));

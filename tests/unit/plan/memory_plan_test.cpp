@@ -1,5 +1,6 @@
 #include "worker/engine/plan/memory_plan.hpp"
 
+#include <algorithm>
 #include <cstdio>
 #include <ctime>
 #include <random>
@@ -143,6 +144,25 @@ TEST_CASE("a fetch runs in parallel with the previous step if there is memory", 
   CHECK(plan.exposed_copies == 0);
   CHECK(plan.steps[3].fetches.size() == 1);
   CHECK(plan.steps[0].needs == plan.steps[3].fetches);
+}
+
+TEST_CASE("a copy runs next to as many steps as memory is free for", "[memory_plan]") {
+  // 80 bytes: w has no room next to step 1's scratch, and then nothing else is in its place.
+  AccessTrace trace;
+  trace.buffers = {{"w", Bytes(40), BufferKind::kParameter, Lifetime::kForever},
+                   {"x", Bytes(10), BufferKind::kParameter, Lifetime::kForever},
+                   {"scratch", Bytes(60), BufferKind::kWorkspace, Lifetime::kStep}};
+  trace.steps = {{"use", {{0, AccessMode::kReadWrite}, {1, AccessMode::kRead}}},
+                 {"large", {{1, AccessMode::kRead}, {2, AccessMode::kWrite}}}};
+  for (int i = 0; i < 4; ++i) trace.steps.push_back({"small", {{1, AccessMode::kRead}}});
+  const MemoryPlan plan = plan_memory(trace, with_budget(80)).value();
+  CHECK(plan.moved_bytes().value() == 80);
+  const auto fetched = std::ranges::find_if(plan.residencies, &Residency::fetched);
+  REQUIRE(fetched != plan.residencies.end());
+  CHECK(fetched->buffer == 0);
+  CHECK(fetched->first_use - fetched->begin == 4);
+  CHECK(plan.steps[2].fetches.size() == 1);
+  CHECK(plan.steps[0].needs == plan.steps[2].fetches);
 }
 
 TEST_CASE("a fetch waits for its own step where there is no room before", "[memory_plan]") {

@@ -10,6 +10,12 @@
 namespace taut::plan {
 namespace {
 
+// Steps of compute that a copy may run next to where memory is free: one step may be far shorter
+// than a copy.
+constexpr std::size_t kMaxHidden = 16;
+// With more stays than this a copy has one: each pair of them is looked at.
+constexpr std::size_t kManyStays = 2000;
+
 bool has_reserve(const Stay& stay) {
   const Residency& at = stay.residency;
   return !stay.permanent && (at.begin < at.first_use || at.end > at.last_use + 1);
@@ -216,22 +222,33 @@ std::size_t hide_copies(const Problem& problem, std::vector<Stay>& stays) {
     });
   };
   const auto take = [&](Stay& stay, const Residency& longer) {
-    if (longer.end - longer.begin > problem.steps || !is_free(stay, longer)) return;
+    if (longer.end - longer.begin > problem.steps || !is_free(stay, longer)) return false;
     stay.residency = longer;
     ++lengthened;
+    return true;
   };
+  // By one step each in turn, so that no copy takes what many could share.
+  std::vector<Stay*> fetched;
+  std::vector<Stay*> written;
   for (Stay& stay : stays) {
-    if (stay.residency.fetched && stay.residency.begin == stay.residency.first_use) {
-      Residency longer = stay.residency;
+    if (stay.residency.fetched) fetched.push_back(&stay);
+    if (stay.residency.written_back) written.push_back(&stay);
+  }
+  const std::size_t most = stays.size() > kManyStays ? 1 : kMaxHidden;
+  for (std::size_t hidden = 1; hidden <= most; ++hidden) {
+    std::erase_if(fetched, [&](Stay* stay) {
+      if (stay->residency.first_use - stay->residency.begin >= hidden) return false;
+      Residency longer = stay->residency;
       if (longer.begin == 0) shift(longer, problem.steps);
       --longer.begin;
-      take(stay, longer);
-    }
-    if (stay.residency.written_back && stay.residency.end == stay.residency.written + 1) {
-      Residency longer = stay.residency;
+      return !take(*stay, longer);
+    });
+    std::erase_if(written, [&](Stay* stay) {
+      if (stay->residency.end - stay->residency.written > hidden) return false;
+      Residency longer = stay->residency;
       ++longer.end;
-      take(stay, longer);
-    }
+      return !take(*stay, longer);
+    });
   }
   return lengthened;
 }

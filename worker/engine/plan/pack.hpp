@@ -45,8 +45,8 @@ struct Packing {
 ///           Neural Net Inference", MLSys On-Device Intelligence Workshop 2020, section 5
 [[nodiscard]] Packing pack(const Problem& problem, const Choice& choice);
 
-/// Lengthens stays in place whose copies have no step to run next to, where the memory is free.
-/// Returns how many it lengthened.
+/// Lengthens stays in place, where the memory is free, so that their copies have steps to run next
+/// to. Returns by how many steps in all.
 std::size_t hide_copies(const Problem& problem, std::vector<Stay>& stays);
 
 }  // namespace taut::plan

@@ -22,6 +22,11 @@ std::uint64_t next_number() {
 // room for without moving more.
 constexpr std::array<std::size_t, 3> kKeptSteps = {16, 4, 1};
 
+// Steps that a copy may run next to: one may be far shorter than a copy. So many are taken where
+// the bytes moved grow by no more than one in so many.
+constexpr std::size_t kLongLookahead = 4;
+constexpr std::uint64_t kMovedMore = 16;
+
 /// The steps, with a use behind each one on another stream.
 std::vector<TraceStep> with_kept(const std::vector<TraceStep>& steps, std::size_t kept) {
   std::vector<TraceStep> made = steps;
@@ -63,6 +68,14 @@ Result<std::unique_ptr<PlanRunner>> PlanRunner::make(std::string name, std::vect
   options.budget = arena.options().budget;
   options.alignment = arena.options().alignment;
   TAUT_TRY(runner->plan_, plan_memory(runner->cycle_.trace, options));
+  PlanOptions longer = options;
+  longer.lookahead = kLongLookahead;
+  const std::uint64_t moved = runner->plan_.moved_bytes().value();
+  if (auto plan = plan_memory(runner->cycle_.trace, longer);
+      plan && plan.value().moved_bytes().value() <= moved + moved / kMovedMore) {
+    runner->plan_ = std::move(plan.value());
+    options = longer;
+  }
   for (const std::size_t kept : kKeptSteps) {
     CycleTrace cycle = make_trace(with_kept(runner->steps_, kept), buffers);
     auto plan = plan_memory(cycle.trace, options);
