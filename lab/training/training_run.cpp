@@ -272,6 +272,8 @@ class Training {
     TrainingOutcome outcome;
     outcome.job = processes_->user().status();
     outcome.virtual_s = seconds(world_.now().since_origin());
+    outcome.shards_us = world_.shards_us;
+    outcome.clients_us = world_.clients_us;
     outcome.events = world_.agenda.taken() + world_.network->delivered();
     const double submitted_s = seconds(processes_->user().submitted_at().since_origin());
     outcome.submitted_s = submitted_s;

@@ -48,6 +48,8 @@ struct TrainingOutcome {
   double virtual_s = 0;          // from the cluster's start to the job's end
   double submitted_s = 0;        // from the start to the job's submission
   double first_iteration_s = 0;  // from the start to the first worker's first clock
+  double shards_us = 0;          // of processors, that messages took at shards
+  double clients_us = 0;         // and at workers
   std::uint64_t events = 0;
   std::vector<LinkUse> links;    // those that carried something
   std::vector<HostLoss> losses;  // hosts that went away, in this order

@@ -80,7 +80,9 @@ Lane::Work TrainingServer::serve(OneShard& one, PeerId from, const Message& mess
     world_.meter->note(world_.meter->shard, all, stopwatch.microseconds());
   }
   const pb::LabCosts& costs = world_.costs;
-  return {.microseconds = message_us(costs.shard_message_us(), costs.shard_us_per_mib(), bytes),
+  const double takes = message_us(costs.shard_message_us(), costs.shard_us_per_mib(), bytes);
+  world_.shards_us += takes;
+  return {.microseconds = takes,
           .done = [this, &one, messages = std::move(messages), begin = world_.now()] {
             show(one, "serve", begin);
             std::for_each(messages.rbegin(), messages.rend(),
@@ -90,6 +92,7 @@ Lane::Work TrainingServer::serve(OneShard& one, PeerId from, const Message& mess
 
 void TrainingServer::send_next(OneShard& one, PeerId to, const Message& message) {
   const double takes = message_us(0, world_.costs.shard_us_per_mib(), bytes_of(message));
+  world_.shards_us += takes;
   one.lane.add_next([this, takes, &one, to, message] {
     return Lane::Work{takes, [this, &one, to, message, begin = world_.now()] {
                         show(one, "answer", begin);

@@ -115,6 +115,7 @@ void TrainingWorker::receive(sim::SocketId socket, PeerId from, sim::Body body, 
   const pb::LabCosts& costs = world_.costs;
   const double takes =
       message_us(costs.client_message_us(), costs.client_us_per_mib(), bytes_of(*message));
+  world_.clients_us += takes;
   lane_.add([this, takes, socket, from, message = std::move(*message)] {
     return Lane::Work{takes, [this, socket, from, message] { arrive(socket, from, message); }};
   });
@@ -134,6 +135,7 @@ void TrainingWorker::arrive(sim::SocketId socket, PeerId from, Message message) 
 void TrainingWorker::send(PeerId to, Message message) {
   const pb::LabCosts& costs = world_.costs;
   const double takes = costs.client_message_us();
+  world_.clients_us += takes;
   const sim::SocketId socket = endpoint_->socket();
   lane_.add([this, takes, socket, to, message = std::move(message)] {
     return Lane::Work{takes, [this, socket, to, message] {

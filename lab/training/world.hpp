@@ -48,6 +48,8 @@ struct World {
   VirtualTimeline* timeline = nullptr;  // nullptr: none is kept
   Playback* playback = nullptr;         // nullptr: none is kept
   Meter* meter = nullptr;               // nullptr: nothing is measured
+  double shards_us = 0;                 // of processors, that messages took at shards so far
+  double clients_us = 0;                // and at workers
 
   [[nodiscard]] TimePoint now() const { return network->now(); }
   [[nodiscard]] HostCores& machine_of(sim::NodeId node) {

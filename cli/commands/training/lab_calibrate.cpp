@@ -1,11 +1,13 @@
 #include <fmt/format.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "cli/commands/job_arguments.hpp"
 #include "cli/commands/shared_options.hpp"
 #include "cli/commands/training/lab.hpp"
+#include "cli/commands/training/process_times.hpp"
 #include "common/files/file.hpp"
 #include "lab/training/costs/calibrate.hpp"
 #include "proto/config/text.hpp"
@@ -15,12 +17,17 @@ namespace {
 
 struct CalibrateOptions {
   TrainOptions train;
+  std::uint32_t processes = 0;  // workers of the real trainings that are measured; 0: none are
   std::string output;
 };
 
 Result<void> calibrate(const CalibrateOptions& options) {
   TAUT_TRY(const pb::Job job, training_job(options.train));
-  TAUT_TRY(const pb::LabCluster cluster, lab::calibrate(job, options.train.threads));
+  std::optional<lab::ProcessTimes> times;
+  if (options.processes > 0) {
+    TAUT_TRY(times, measure_processes(job, options.train.threads, options.processes));
+  }
+  TAUT_TRY(const pb::LabCluster cluster, lab::calibrate(job, options.train.threads, times));
   const std::string text = to_text(cluster);
   if (options.output.empty()) {
     fmt::print("{}", text);
@@ -45,6 +52,10 @@ void add_lab_calibrate(Command& lab, int& status) {
   command.text("--output", options->output, "The cluster file (default: printed)").value("FILE");
   command.whole_number("--threads", options->train.threads, "Threads that compute", 1, kMaxThreads)
       .by_default(std::to_string(options->train.threads));
+  command.whole_number("--processes", options->processes,
+                       "Also trains with so many real workers and a server: messages then take "
+                       "what those processes took of the processors and the compute did not",
+                       1, kMaxProcesses);
   add_job_options(command, std::shared_ptr<JobOptions>(options, &options->train.job));
   command.on_run([options, &status] {
     if (const auto done = calibrate(*options); !done) {

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -183,7 +184,7 @@ Result<int> train_in_lab(const LabOptions& options) {
   }
   TAUT_TRY(const pb::Job job, training_job(options.train));
   if (options.cluster.empty()) {
-    TAUT_TRY(cluster, lab::calibrate(job, options.train.threads));
+    TAUT_TRY(cluster, lab::calibrate(job, options.train.threads, std::nullopt));
   }
   TAUT_TRY(const fs::path folder, prepare_folder(options, job, cluster));
   if (!options.train.json) {

@@ -59,20 +59,14 @@ Result<double> measure_feed(const worker::JobAssets& assets, std::uint32_t threa
 }
 
 /// Trains some clocks in the lab: the caches then see what they see in a real training.
-Result<Meter> measure_training(pb::Job job, const pb::LabCluster& cluster, std::uint32_t threads) {
+Result<Meter> measure_training(const pb::Job& job, const pb::LabCluster& cluster,
+                               std::uint32_t threads) {
   // Long enough for answers to arrive while it computes: the client's work is measured then.
   constexpr double kClock_ms = 20;
-  job.set_workers(1);
-  job.clear_straggler();
-  job.clear_clock_time_ms();
-  pb::SolverParameter& solver = *job.mutable_solver_param();
-  solver.set_max_iter(kWarmUp + kClocks);
-  solver.clear_test_iter();
-  solver.clear_test_interval();
-  solver.clear_display();
   Meter meter;
   TrainingOptions options;
-  options.job = std::move(job);
+  options.job = job_to_measure(job, 1);
+  options.job.mutable_solver_param()->set_max_iter(kWarmUp + kClocks);
   options.cluster = cluster;
   options.cluster.clear_compute();
   options.cluster.mutable_compute()->set_clock_ms(kClock_ms);
@@ -183,7 +177,65 @@ double measure_copies() {
   return kBitsPerByte * kBytes / median(std::move(times)) / kBitsPerUs;
 }
 
+/// Scales the costs of messages so that a clock takes what it took of real processes. Where the
+/// compute leaves too little for a worker's messages, it is scaled instead.
+Result<void> fit(const ProcessTimes& processes, const pb::Job& job, pb::LabCluster& cluster) {
+  TrainingOptions options;
+  options.job = job_to_measure(job, processes.workers);
+  options.job.mutable_solver_param()->set_max_iter(kClocks);
+  options.cluster = cluster;
+  options.learns = false;
+  options.records.set_metrics(false);
+  TAUT_TRY(const TrainingOutcome lab, run_training(options));
+  const double clocks = static_cast<double>(kClocks) * processes.workers;
+  const double clients_us = lab.clients_us / clocks;
+  pb::LabCosts& costs = *cluster.mutable_costs();
+  if (lab.shards_us > 0 && processes.server_us > 0) {
+    const double scale = processes.server_us / (lab.shards_us / clocks);
+    costs.set_shard_message_us(rounded(costs.shard_message_us() * scale));
+    costs.set_shard_us_per_mib(rounded(costs.shard_us_per_mib() * scale));
+  }
+  pb::LabCompute& compute = *cluster.mutable_compute();
+  double layers_us = 0;
+  for (const pb::LabLayer& layer : compute.layer()) {
+    layers_us += layer.forward_us() + layer.backward_us();
+  }
+  const double left_us = processes.worker_us - compute.feed_us() - layers_us;
+  if (left_us >= clients_us && clients_us > 0) {
+    const double scale = left_us / clients_us;
+    costs.set_client_message_us(rounded(costs.client_message_us() * scale));
+    costs.set_client_us_per_mib(rounded(costs.client_us_per_mib() * scale));
+  } else if (layers_us > 0) {
+    const double scale =
+        std::max(0.0, processes.worker_us - compute.feed_us() - clients_us) / layers_us;
+    for (pb::LabLayer& layer : *compute.mutable_layer()) {
+      layer.set_forward_us(rounded(layer.forward_us() * scale));
+      layer.set_backward_us(rounded(layer.backward_us() * scale));
+    }
+  }
+  return ok();
+}
+
 }  // namespace
+
+pb::Job job_to_measure(pb::Job job, std::uint32_t workers) {
+  job.set_workers(workers);
+  job.clear_min_workers();
+  job.clear_straggler();
+  job.clear_clock_time_ms();
+  job.clear_checkpoint();
+  job.clear_restart();
+  job.clear_resume();
+  job.mutable_consistency()->Clear();
+  job.mutable_consistency()->set_mode(pb::Consistency::BSP);
+  pb::SolverParameter& solver = *job.mutable_solver_param();
+  solver.clear_test_iter();
+  solver.clear_test_interval();
+  solver.clear_display();
+  solver.clear_snapshot();
+  solver.set_snapshot_after_train(false);
+  return job;
+}
 
 MessageCost cost_of(Meter::Samples samples) {
   constexpr double kMib = 1UL << 20U;
@@ -208,7 +260,8 @@ MessageCost cost_of(Meter::Samples samples) {
   return cost;
 }
 
-Result<pb::LabCluster> calibrate(const pb::Job& job, std::uint32_t threads) {
+Result<pb::LabCluster> calibrate(const pb::Job& job, std::uint32_t threads,
+                                 const std::optional<ProcessTimes>& processes) {
   constexpr std::uint32_t kPlaces = 4096;
   pb::LabCluster cluster;
   pb::LabHost& host = *cluster.add_host();
@@ -238,6 +291,9 @@ Result<pb::LabCluster> calibrate(const pb::Job& job, std::uint32_t threads) {
   costs.set_shard_us_per_mib(rounded(shard.us_per_mib));
   costs.set_client_message_us(rounded(client.each_us + way.processor_us / 2));
   costs.set_client_us_per_mib(rounded(client.us_per_mib));
+  if (processes) {
+    TAUT_TRY(fit(*processes, job, cluster));
+  }
   return cluster;
 }
 

@@ -1,6 +1,9 @@
 """`tautline lab`: the same bits as real processes, and as itself."""
 
 import json
+import pathlib
+import re
+import tempfile
 
 from cluster import *
 
@@ -302,6 +305,19 @@ control { heartbeat_limit_s: 0.5 }
             self.assertRegex(text, rf'name: "{name}"\n\s+forward_us: [0-9.]+\n\s+backward_us')
         _, summary = self.lab(cluster=text, workers=2)
         self.assertEqual(summary["state"], "done")
+
+    def test_a_cluster_calibrated_with_real_processes_is_one_that_the_lab_takes(self):
+        path = self.folder / "this.textproto"
+        answer = self.tautline("lab", "calibrate", self.job(), "--processes", 2, "--output", path)
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+        text = path.read_text()
+        for cost in ("shard_message_us", "client_message_us"):
+            self.assertGreater(float(re.search(rf"{cost}: ([0-9.]+)", text)[1]), 0)
+        _, summary = self.lab(cluster=text, workers=2)
+        self.assertEqual(summary["state"], "done")
+        self.assertEqual(list(pathlib.Path(tempfile.gettempdir()).glob("tautline-calibrate-*")), [])
+        answer = self.tautline("lab", "calibrate", self.job(), "--processes", 0)
+        self.assert_fails(answer, "--processes", status=2)
 
     def test_without_a_cluster_the_lab_measures_this_machine(self):
         answer = self.tautline("lab", self.job(workers=2), "--output", self.folder / "own")

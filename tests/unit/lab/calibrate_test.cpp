@@ -1,0 +1,103 @@
+#include "lab/training/costs/calibrate.hpp"
+
+#include "lab/training/training_run.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/temp_folder.hpp"
+#include "worker/model/job/job.hpp"
+
+namespace taut::lab {
+namespace {
+
+constexpr const char* kCalibrated = R"(
+name: "small" workers: 5 consistency { mode: SSP slack: 2 } straggler { worker: 0 slowdown: 4 }
+net_param {
+  name: "n"
+  layer { name: "in" type: "DummyData" top: "data" top: "label"
+          dummy_data_param { shape { dim: 4 dim: 60 } shape { dim: 4 }
+                             data_filler { type: "gaussian" std: 1 }
+                             data_filler { type: "constant" value: 1 } } }
+  layer { name: "ip" type: "InnerProduct" bottom: "data" top: "ip"
+          inner_product_param { num_output: 30 weight_filler { type: "xavier" } } }
+  layer { name: "ip2" type: "InnerProduct" bottom: "ip" top: "ip2"
+          inner_product_param { num_output: 3 weight_filler { type: "xavier" } } }
+  layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip2" bottom: "label" top: "loss" }
+}
+solver_param { base_lr: 0.1 max_iter: 300 }
+)";
+
+pb::Job job_of_file() {
+  const test::TempFolder folder;
+  folder.write("job.textproto", kCalibrated);
+  auto job = model::load_job(folder.path() / "job.textproto");
+  if (!job) FAIL(job.error().message);
+  return std::move(job.value());
+}
+
+/// What a worker's clock takes in the lab of processors, with the costs of a cluster.
+struct OfClock {
+  double worker_us = 0;
+  double server_us = 0;
+  double layers_us = 0;
+};
+
+OfClock of_clock(const pb::LabCluster& cluster, std::uint32_t workers) {
+  constexpr int kClocks = 400;
+  TrainingOptions options;
+  options.job = job_to_measure(job_of_file(), workers);
+  options.job.mutable_solver_param()->set_max_iter(kClocks);
+  options.cluster = cluster;
+  options.learns = false;
+  options.records.set_metrics(false);
+  const auto outcome = run_training(options);
+  if (!outcome) FAIL(outcome.error().message);
+  OfClock clock;
+  for (const pb::LabLayer& layer : cluster.compute().layer()) {
+    clock.layers_us += layer.forward_us() + layer.backward_us();
+  }
+  const double clocks = kClocks * workers;
+  clock.worker_us =
+      clock.layers_us + cluster.compute().feed_us() + outcome.value().clients_us / clocks;
+  clock.server_us = outcome.value().shards_us / clocks;
+  return clock;
+}
+
+pb::LabCluster calibrated(const std::optional<ProcessTimes>& processes) {
+  auto cluster = calibrate(job_of_file(), 1, processes);
+  if (!cluster) FAIL(cluster.error().message);
+  return std::move(cluster.value());
+}
+
+}  // namespace
+
+TEST_CASE("a clock takes of processors what it took of real processes", "[lab]") {
+  constexpr double kWorker_us = 90'000;
+  constexpr double kServer_us = 40'000;
+  for (const std::uint32_t workers : {1U, 3U}) {
+    const pb::LabCluster cluster = calibrated(
+        ProcessTimes{.workers = workers, .worker_us = kWorker_us, .server_us = kServer_us});
+    const OfClock clock = of_clock(cluster, workers);
+    CHECK(clock.worker_us == Approx(kWorker_us).epsilon(0.1));
+    CHECK(clock.server_us == Approx(kServer_us).epsilon(0.1));
+    // Messages take the rest: the compute is what was measured.
+    CHECK(clock.layers_us < kWorker_us / 4);
+  }
+}
+
+TEST_CASE("where messages alone took more than a real clock, no time is left for the compute",
+          "[lab]") {
+  const OfClock clock =
+      of_clock(calibrated(ProcessTimes{.workers = 1, .worker_us = 0.01, .server_us = 100}), 1);
+  CHECK(clock.layers_us == 0);
+  CHECK(clock.worker_us > 1);
+  CHECK(clock.server_us == Approx(100).epsilon(0.1));
+}
+
+TEST_CASE("a job is measured in lock-step, and without what is no cost", "[lab]") {
+  const pb::Job job = job_to_measure(job_of_file(), 2);
+  CHECK(job.workers() == 2);
+  CHECK(job.consistency().mode() == pb::Consistency::BSP);
+  CHECK(job.straggler_size() == 0);
+  CHECK(job.solver_param().max_iter() == 300);
+}
+
+}  // namespace taut::lab
