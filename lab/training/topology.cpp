@@ -66,6 +66,7 @@ void Topology::add_hosts(const pb::LabCluster& cluster) {
       host.kind = kind.name();
       host.cores = kind.cores();
       host.speed = kind.speed();
+      host.price_per_hour = kind.price_per_hour();
       const pb::LabLink loopback =
           kind.has_loopback() ? link_of(cluster, kind.loopback()) : default_loopback();
       host.loopback = add_pipe(host.name + " loopback", loopback);
@@ -145,6 +146,15 @@ Result<void> Topology::place(const pb::LabCluster& cluster, std::uint32_t server
   TAUT_TRY(fill(servers, "servers", [](const pb::LabHost& host) { return host.servers(); }));
   host_of_[kCoordinator] = host_of_[kUser] = host_of_[server_node(0)];
   return fill(workers, "workers", [](const pb::LabHost& host) { return host.workers(); });
+}
+
+double Topology::price_per_hour() const {
+  double price = 0;
+  for (std::size_t host = 0; host < hosts_.size(); ++host) {
+    const bool is_used = std::ranges::find(host_of_, host) != host_of_.end();
+    if (is_used) price += hosts_[host].price_per_hour;
+  }
+  return price;
 }
 
 /// Each host's workers have its devices in turn.

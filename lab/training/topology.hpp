@@ -77,6 +77,7 @@ class Topology final : public sim::Journey {
     std::string kind;  // the name in the file, of all that are alike
     std::uint32_t cores = 1;
     double speed = 1;
+    double price_per_hour = 0;
     std::size_t out = 0;  // pipes
     std::size_t in = 0;
     std::size_t loopback = 0;
@@ -86,6 +87,8 @@ class Topology final : public sim::Journey {
   };
   [[nodiscard]] const std::vector<Host>& hosts() const { return hosts_; }
   [[nodiscard]] std::size_t host_of(sim::NodeId node) const { return host_of_[node]; }
+  /// Of all hosts that a process runs on, in the cluster file's currency.
+  [[nodiscard]] double price_per_hour() const;
   [[nodiscard]] const std::vector<Device>& devices() const { return devices_; }
   /// Where a process computes; nothing: on its host's cores.
   [[nodiscard]] std::optional<std::size_t> device_of(sim::NodeId node) const {

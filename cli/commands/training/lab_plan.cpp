@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "cli/commands/job_arguments.hpp"
-#include "cli/commands/shared_options.hpp"
 #include "cli/commands/training/lab.hpp"
+#include "cli/job_options.hpp"
 #include "cli/views/draw.hpp"
 #include "lab/training/costs/scaling.hpp"
 #include "proto/config/lab/lab_cluster.hpp"
@@ -23,9 +23,20 @@ struct PlanOptions {
   TrainOptions train;
   std::string cluster;
   std::string workers = "1..64";
-  std::optional<Slack> slack;
+  std::string slacks;  // empty: the job's
+  std::optional<std::uint64_t> records;
   bool checks = false;
 };
+
+/// Calls `take` for each part of a text with ',' between.
+template <class Take>
+void each_part(const std::string& text, const Take& take) {
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    take(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+}
 
 /// "1..256": 1, 2, 4 and so on, and the last; or numbers with ',' between. Throws UsageError.
 std::vector<std::uint32_t> counts_of(const std::string& text) {
@@ -46,19 +57,70 @@ std::vector<std::uint32_t> counts_of(const std::string& text) {
     counts.push_back(last);
     return counts;
   }
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
-    counts.push_back(number(text.substr(begin, end - begin)));
-    begin = end + 1;
-  }
+  each_part(text, [&](const std::string& word) { counts.push_back(number(word)); });
   return counts;
 }
 
-void print(const std::vector<lab::ScalingPoint>& points) {
+/// "0,3,async". Throws UsageError.
+std::vector<Slack> slacks_of(const std::string& text) {
+  std::vector<Slack> slacks;
+  if (text.empty()) return slacks;
+  each_part(text, [&](const std::string& word) {
+    const auto slack = parse_slack(word);
+    if (!slack) {
+      throw UsageError(fmt::format(
+          "--slack: \"{}\" is neither a number of clocks nor async, e.g. 0,3,async", word));
+    }
+    slacks.push_back(*slack);
+  });
+  return slacks;
+}
+
+/// What so many records take, in hours, and what the hosts cost meanwhile.
+struct Target {
+  double hours = 0;
+  double price = 0;
+};
+
+Target target_of(const lab::ScalingPoint& point, std::uint64_t records) {
+  constexpr double kSecondsPerHour = 3600;
+  const double hours = static_cast<double>(records) / point.records_per_s / kSecondsPerHour;
+  return {hours, hours * point.price_per_hour};
+}
+
+/// Numbers of four digits, however small.
+std::string short_number(double value) {
+  return fmt::format("{:.4g}", value);
+}
+
+/// The workers and the slack by which the records are trained soonest, and cheapest.
+void print_best(const std::vector<lab::ScalingPoint>& points, std::uint64_t records) {
+  const auto print_one = [&](const char* what, double Target::*by) {
+    const auto& best = *std::ranges::min_element(
+        points, {}, [&](const lab::ScalingPoint& point) { return target_of(point, records).*by; });
+    const Target target = target_of(best, records);
+    fmt::print("{}: {} workers, slack {}: {} hours, price {}\n", what, best.workers,
+               best.slack.to_string(), short_number(target.hours), short_number(target.price));
+  };
+  print_one("soonest", &Target::hours);
+  const bool is_priced = std::ranges::any_of(
+      points, [](const lab::ScalingPoint& point) { return point.price_per_hour > 0; });
+  if (is_priced) {
+    print_one("cheapest", &Target::price);
+  } else {
+    fmt::print("no host of the cluster file has a price_per_hour, so none is cheapest\n");
+  }
+}
+
+void print(const std::vector<lab::ScalingPoint>& points, std::optional<std::uint64_t> records) {
   constexpr double kMsPerS = 1e3;
   const auto ms = [](double value) { return fmt::format("{:.2f}", value); };
+  const bool has_slacks = std::ranges::any_of(
+      points, [&](const lab::ScalingPoint& point) { return point.slack != points[0].slack; });
   std::vector<Row> rows{{"workers", "clock ms", "compute", "spread", "network", "server", "exposed",
                          "iterations/s", "efficiency", "limit"}};
+  if (has_slacks) rows.front().insert(rows.front().begin() + 1, "slack");
+  if (records) rows.front().insert(rows.front().end(), {"hours", "price"});
   for (const lab::ScalingPoint& point : points) {
     const lab::ClosedEstimate& one = point.estimate;
     Row& row = rows.emplace_back(
@@ -66,6 +128,11 @@ void print(const std::vector<lab::ScalingPoint>& points) {
             ms(one.network_ms), ms(one.server_ms), ms(one.exposed_ms),
             fmt::format("{:.1f}", point.workers * kMsPerS / one.clock_ms),
             fmt::format("{:.2f}", one.compute_ms / one.clock_ms), one.limit});
+    if (has_slacks) row.insert(row.begin() + 1, point.slack.to_string());
+    if (records) {
+      const Target target = target_of(point, *records);
+      row.insert(row.end(), {short_number(target.hours), short_number(target.price)});
+    }
     if (!point.lab_ms) continue;
     row.push_back(ms(*point.lab_ms));
     row.push_back(fmt::format("{:+.1f} %", 100 * (one.clock_ms / *point.lab_ms - 1)));
@@ -75,20 +142,21 @@ void print(const std::vector<lab::ScalingPoint>& points) {
   }
   const std::vector<bool> right(rows.front().size(), true);
   for (const std::string& line : aligned(rows, right)) fmt::print("{}\n", line);
+  if (records) print_best(points, *records);
 }
 
 Result<void> plan(const PlanOptions& options) {
   lab::ScalingOptions scaling;
   TAUT_TRY(scaling.cluster, read_lab_cluster(options.cluster));
   scaling.workers = counts_of(options.workers);
+  scaling.slacks = slacks_of(options.slacks);
   scaling.servers = options.train.servers;
   scaling.checks = options.checks;
   TrainOptions train = options.train;
-  train.job.slack = options.slack;
   train.job.workers = scaling.workers.front();
   TAUT_TRY(scaling.job, training_job(train));
   TAUT_TRY(const auto points, lab::plan_scaling(scaling));
-  print(points);
+  print(points, options.records);
   return ok();
 }
 
@@ -96,6 +164,7 @@ Result<void> plan(const PlanOptions& options) {
 
 void add_lab_plan(Command& lab, int& status) {
   constexpr std::uint64_t kMaxServers = 4096;
+  constexpr std::uint64_t kMaxRecords = 1'000'000'000'000'000;
   auto options = std::make_shared<PlanOptions>();
   Command command =
       lab.command("plan", "Estimates by a formula how a job scales with workers on a cluster",
@@ -109,7 +178,15 @@ void add_lab_plan(Command& lab, int& status) {
       .by_default(options->workers);
   command.whole_number("--servers", options->train.servers, "Servers", 1, kMaxServers)
       .by_default(std::to_string(options->train.servers));
-  slack_option(command, "--slack", options->slack, "As in train (default: the job's)");
+  command
+      .text("--slack", options->slacks,
+            "As in train; several with ',' between, e.g. 0,3,async (default: the job's)")
+      .value("SLACK");
+  command.whole_number("--records", options->records,
+                       "Shows what training on so many takes and costs, and the workers and slack "
+                       "by which it is soonest and cheapest; what a slack costs in accuracy is for "
+                       "sweep --lab",
+                       1, kMaxRecords);
   command.text("--data", options->train.job.data, "Folder of the data set").value("DIR");
   command.flag("--check", options->checks,
                "Trains some clocks of each in the lab, without learning, and shows how far the "

@@ -6,6 +6,8 @@
 namespace taut::lab {
 namespace {
 
+constexpr double kMsPerS = 1e3;
+
 Slack slack_of(const pb::Job& job) {
   switch (job.consistency().mode()) {
     case pb::Consistency::ASYNC:
@@ -17,13 +19,26 @@ Slack slack_of(const pb::Job& job) {
   }
 }
 
+void set_slack(Slack slack, pb::Job& job) {
+  pb::Consistency& consistency = *job.mutable_consistency();
+  consistency.clear_slack();
+  if (slack.is_unbounded()) {
+    consistency.set_mode(pb::Consistency::ASYNC);
+  } else if (slack == Slack(0)) {
+    consistency.set_mode(pb::Consistency::BSP);
+  } else {
+    consistency.set_mode(pb::Consistency::SSP);
+    consistency.set_slack(static_cast<std::uint32_t>(slack.clocks()));
+  }
+}
+
 /// A worker's clock as the lab has it, in milliseconds.
-Result<double> clock_in_lab(const ScalingOptions& options, std::uint32_t workers,
+Result<double> clock_in_lab(const ScalingOptions& options, std::uint32_t workers, Slack slack,
                             std::int64_t batch) {
   constexpr int kClocks = 40;
-  constexpr double kMsPerS = 1e3;
   TrainingOptions training;
   training.job = options.job;
+  set_slack(slack, training.job);
   training.job.set_workers(workers);
   training.job.mutable_solver_param()->set_max_iter(kClocks);
   training.job.mutable_solver_param()->clear_display();
@@ -42,17 +57,24 @@ Result<double> clock_in_lab(const ScalingOptions& options, std::uint32_t workers
 Result<std::vector<ScalingPoint>> plan_scaling(const ScalingOptions& options) {
   TAUT_TRY(const worker::JobAssets assets, worker::JobAssets::open(options.job, 1));
   const std::int64_t batch = assets.train_batch();
+  std::vector<Slack> slacks = options.slacks;
+  if (slacks.empty()) slacks.push_back(slack_of(options.job));
   std::vector<ScalingPoint> points;
   for (const std::uint32_t workers : options.workers) {
     TAUT_TRY(const auto topology,
              Topology::make(options.cluster, options.servers, workers, options.job.seed()));
-    ScalingPoint& point = points.emplace_back();
-    point.workers = workers;
-    TAUT_TRY(point.estimate,
-             closed_estimate(options.cluster, *topology, assets.train_graph(), batch,
-                             options.servers, workers, slack_of(options.job)));
-    if (!options.checks) continue;
-    TAUT_TRY(point.lab_ms, clock_in_lab(options, workers, batch));
+    for (const Slack slack : slacks) {
+      ScalingPoint& point = points.emplace_back();
+      point.workers = workers;
+      point.slack = slack;
+      point.price_per_hour = topology->price_per_hour();
+      TAUT_TRY(point.estimate, closed_estimate(options.cluster, *topology, assets.train_graph(),
+                                               batch, options.servers, workers, slack));
+      point.records_per_s =
+          kMsPerS * workers * static_cast<double>(batch) / point.estimate.clock_ms;
+      if (!options.checks) continue;
+      TAUT_TRY(point.lab_ms, clock_in_lab(options, workers, slack, batch));
+    }
   }
   return points;
 }

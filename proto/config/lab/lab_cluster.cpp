@@ -19,6 +19,7 @@ using Steps = std::vector<PlacedText::Step>;
 
 constexpr Bytes kMaxText{16UL << 20U};
 constexpr double kMaxMicroseconds = 1e7;
+constexpr double kMaxPrice = 1e6;
 
 /// Checks one cluster; the first mistake is kept.
 class Check {
@@ -83,6 +84,7 @@ class Check {
       TAUT_TRY(is_in({{"host", i}, {"servers"}}, host.servers(), 0, kMaxOfHost));
       TAUT_TRY(is_in({{"host", i}, {"speed"}}, host.speed(), 1e-4, 1e4));
       TAUT_TRY(is_in({{"host", i}, {"devices"}}, host.devices(), 0, kMaxDevices));
+      TAUT_TRY(is_in({{"host", i}, {"price_per_hour"}}, host.price_per_hour(), 0, kMaxPrice));
       workers += std::uint64_t{host.count()} * host.workers();
       servers += std::uint64_t{host.count()} * host.servers();
       const bool is_alone = cluster_.host_size() == 1 && host.count() == 1;

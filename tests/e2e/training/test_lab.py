@@ -324,6 +324,33 @@ control { heartbeat_limit_s: 0.5 }
         self.assertEqual(answer.returncode, 0, answer.stderr)
         self.assertIn('loopback: "loopback"', (self.folder / "own/cluster.textproto").read_text())
 
+    def test_the_plan_names_the_soonest_and_the_cheapest(self):
+        path = self.folder / "cluster.textproto"
+        path.write_text(CLUSTER.replace("clock_ms: 2 ", "clock_ms: 20 "))
+        words = ["lab", "plan", self.job(), "--cluster", path, "--workers", "1,4", "--slack",
+                 "0,async", "--records", 3_600_000]
+        answer = self.tautline(*words)
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+        self.assertIn("no host of the cluster file has a price_per_hour", answer.stdout)
+        path.write_text(path.read_text().replace("host {", "host { price_per_hour: 2.5"))
+        answer = self.tautline(*words)
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+        head, *rows = [line.split() for line in answer.stdout.splitlines()]
+        self.assertEqual((head[1], head[-2:]), ("slack", ["hours", "price"]))
+        self.assertEqual([row[:2] for row in rows[:4]],
+                         [["1", "0"], ["1", "async"], ["4", "0"], ["4", "async"]])
+        hours = [float(row[-2]) for row in rows[:4]]
+        price = [float(row[-1]) for row in rows[:4]]
+        soonest, cheapest = answer.stdout.splitlines()[5:]
+        best = rows[hours.index(min(hours))]
+        self.assertIn(f"soonest: {best[0]} workers, slack {best[1]}: {best[-2]} hours", soonest)
+        best = rows[price.index(min(price))]
+        self.assertIn(f"cheapest: {best[0]} workers, slack {best[1]}", cheapest)
+        self.assertTrue(cheapest.endswith(f"price {best[-1]}"), cheapest)
+        wrong = self.tautline(*words[:-4], "--slack", "0,fast")
+        self.assertEqual(wrong.returncode, 2)
+        self.assertIn('"fast" is neither a number of clocks nor async', wrong.stderr)
+
     def test_the_formula_agrees_with_the_lab_where_computing_is_the_limit(self):
         path = self.folder / "cluster.textproto"
         path.write_text(CLUSTER.replace("clock_ms: 2 ", "clock_ms: 20 "))

@@ -33,6 +33,22 @@ std::int64_t us(TimePoint time) {
 
 }  // namespace
 
+TEST_CASE("hosts cost what they do while a process runs on them", "[lab]") {
+  const auto cluster = parse_lab_cluster(
+      "host { name: \"s\" count: 2 workers: 0 servers: 1 link: \"card\" price_per_hour: 0.5 }"
+      "host { name: \"w\" count: 4 workers: 2 link: \"card\" price_per_hour: 3 }"
+      "link { name: \"card\" gbit_per_s: 8 }",
+      "cluster");
+  REQUIRE(cluster.has_value());
+  const auto price = [&](std::uint32_t servers, std::uint32_t workers) {
+    return Topology::make(cluster.value(), servers, workers, 1).value()->price_per_hour();
+  };
+  CHECK(price(1, 1) == Approx(3.5));
+  CHECK(price(2, 4) == Approx(13));
+  // Two of them on each host.
+  CHECK(price(1, 8) == Approx(12.5));
+}
+
 TEST_CASE("a message takes its bytes once and the latency of each card", "[lab]") {
   const auto star = make(kStar, 4);
   CHECK(us(star->arrival(star->worker_node(0), star->server_node(0), 100'000, kStart)) == 120);
