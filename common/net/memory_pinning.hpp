@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <span>
 
@@ -11,13 +12,17 @@ namespace taut {
 class MemoryPinning {
  public:
   /// Parts begin and end at multiples of this address, or with the mapping. A driver refuses a copy
-  /// over the border of two parts.
-  static constexpr std::size_t kPart = 64UL << 20U;
+  /// over the border of two parts. Pinning takes memory for all of a part, also where nothing is.
+  static constexpr std::size_t kPart = 8UL << 20U;
 
   MemoryPinning() = default;
   MemoryPinning(const MemoryPinning&) = delete;
   MemoryPinning& operator=(const MemoryPinning&) = delete;
   virtual ~MemoryPinning() = default;
+
+  /// Nothing is pinned before: some device copies from what is pinned.
+  void enable() { is_enabled_ = true; }
+  [[nodiscard]] bool is_enabled() const { return is_enabled_; }
 
   /// False: it cannot be pinned. The part is not pinned yet.
   [[nodiscard]] virtual bool pin(std::span<const std::byte> part) = 0;
@@ -26,6 +31,9 @@ class MemoryPinning {
 
   /// Whether all of these bytes, of one mapping, are pinned.
   [[nodiscard]] virtual bool covers(std::span<const std::byte> bytes) const = 0;
+
+ private:
+  std::atomic<bool> is_enabled_ = false;
 };
 
 }  // namespace taut

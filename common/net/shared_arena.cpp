@@ -98,6 +98,14 @@ struct SharedArena::State {
     used += more;
   }
 
+  void count_returned(std::uintptr_t first, std::uintptr_t last) const {
+    const auto begin = reinterpret_cast<std::uintptr_t>(base());
+    constexpr std::size_t kRange = SharedArenaHead::kRange;
+    for (std::size_t range = (first - begin) / kRange; begin + range * kRange < last; ++range) {
+      head().pages_returned[range % SharedArenaHead::kCounts].fetch_add(1);
+    }
+  }
+
   /// nullptr: no part has so much room.
   void* allocate(std::size_t length) {
     for (Part& part : parts) {
@@ -188,10 +196,10 @@ void SharedArena::deallocate(void* memory, std::size_t size) noexcept {
     const auto begin = reinterpret_cast<std::uintptr_t>(memory);
     const std::uintptr_t first = (begin + page - 1) / page * page;
     const std::uintptr_t last = (begin + size) / page * page;
-    // Before it is done, since what is written there later must not be read through old pages.
-    state_->head().pages_returned.fetch_add(1);
     // If it fails, the pages stay, and the arena may reuse them.
     madvise(reinterpret_cast<void*>(first), last - first, MADV_REMOVE);
+    // After that, and before the memory is used again: who pins it in between has the new pages.
+    state_->count_returned(first, last);
   }
   std::scoped_lock lock(state_->mutex);
   state_->deallocate(memory);

@@ -30,11 +30,24 @@ struct SharedMemoryOffer {
 struct SharedArenaHead {
   static constexpr std::uint64_t kMark = 0x7461'7574'6172'6531;
 
+  /// Bytes of a range, and their number; the arena's ranges share the counts in turn.
+  static constexpr std::size_t kRange = 8UL << 20U;
+  static constexpr std::size_t kCounts = 256;
+
+  /// How often pages of these bytes of the arena were returned, and perhaps of others.
+  [[nodiscard]] std::uint64_t returned(std::size_t begin, std::size_t end) const {
+    std::uint64_t sum = 0;
+    for (std::size_t range = begin / kRange; range * kRange < end; ++range) {
+      sum += pages_returned[range % kCounts].load();
+    }
+    return sum;
+  }
+
   SharedMemoryOffer::Probe probe{};
   std::uint64_t mark = kMark;
-  /// How often the owner has given pages back to the system: memory that a device's driver pinned
-  /// before the last time may be other pages than those that the processes see.
-  alignas(64) std::atomic<std::uint64_t> pages_returned = 0;
+  /// How often the owner has given pages of a range back to the system, before they are used again:
+  /// memory that a device's driver pinned before is of other pages than the processes see.
+  alignas(64) std::array<std::atomic<std::uint64_t>, kCounts> pages_returned{};
 };
 
 /// Memory that other processes of this machine may map, read-only: its buffers are sent

@@ -133,7 +133,7 @@ std::span<const std::byte> SharedView::bytes() const {
 }
 
 void SharedView::pin(std::span<const std::byte> bytes) {
-  if (!state_->pinning || bytes.empty()) return;
+  if (!state_->pinning || !state_->pinning->is_enabled() || bytes.empty()) return;
   const auto begin = reinterpret_cast<std::uintptr_t>(bytes.data());
   const std::scoped_lock lock(state_->mutex);
   for (std::uintptr_t index = begin / MemoryPinning::kPart;
@@ -146,16 +146,16 @@ void SharedView::pin(std::span<const std::byte> bytes) {
 /// theirs stay. REQUIRES: the lock.
 void SharedView::State::pin_part(std::uintptr_t index) {
   if (has_failed) return;
-  const std::uint64_t returned = head().pages_returned.load();
+  const auto* const first = bytes().data();
+  const auto base = reinterpret_cast<std::uintptr_t>(first);
+  const std::uintptr_t begin = std::max(base, index * MemoryPinning::kPart);
+  const std::uintptr_t end = std::min(base + bytes().size(), (index + 1) * MemoryPinning::kPart);
+  const std::uint64_t returned = head().returned(begin - base, end - base);
   if (const auto found = pinned.find(index); found != pinned.end()) {
     if (found->second.pages_returned == returned) return;
     pinning->unpin(found->second.bytes);
     pinned.erase(found);
   }
-  const auto* const first = bytes().data();
-  const auto base = reinterpret_cast<std::uintptr_t>(first);
-  const std::uintptr_t begin = std::max(base, index * MemoryPinning::kPart);
-  const std::uintptr_t end = std::min(base + bytes().size(), (index + 1) * MemoryPinning::kPart);
   const std::span<const std::byte> part(first + (begin - base), end - begin);
   if (pinning->pin(part)) {
     pinned[index] = {part, returned};

@@ -1,10 +1,9 @@
 """The model that BSP's speed is held against: docs/MEASUREMENTS.md, "On a GPU", writes it down."""
 import json
 
-# What a server's memory moves for each byte of a table in a clock with momentum: the gradient is
-# read, value and history are read and written; the worker reads the values and writes them where
-# the device copies them from.
-SERVER_BYTES = 7
+# What processors move of the host's memory for each byte of a table in a clock with momentum: the
+# gradient is read, value and history are read and written. The device reads values where they are.
+SERVER_BYTES = 5
 
 
 def bsp_seconds(layers, compute_s, down, memory, up):

@@ -18,7 +18,7 @@ constexpr std::size_t kMarkedBytes = 4UL << 20U;
 
 }  // namespace
 
-DeviceValues::DeviceValues(Backend& backend, std::shared_ptr<const MemoryPinning> pinned)
+DeviceValues::DeviceValues(Backend& backend, std::shared_ptr<MemoryPinning> pinned)
     : backend_(backend), pinned_(std::move(pinned)), stream_(backend.make_copy_stream()) {}
 
 void DeviceValues::add(const TableSpec& spec) {
@@ -71,6 +71,7 @@ void DeviceValues::try_second_buffers() {
   std::scoped_lock lock(mutex_);
   for (std::size_t i = 0; i < tables_.size(); ++i) tables_[i].back = std::move(places[i]);
   has_second_ = true;
+  if (pinned_) pinned_->enable();
 }
 
 DeviceValues::Table& DeviceValues::table_with(const float* place) {
@@ -111,6 +112,8 @@ bool DeviceValues::copy_lent(Table& table, std::size_t offset, const Frame& valu
   if (!pinned_ || table.back.memory.size() == Bytes(0) || !pinned_->covers(values.bytes())) {
     return false;
   }
+  // A peer says where its payloads are.
+  if (reinterpret_cast<std::uintptr_t>(values.bytes().data()) % alignof(float) != 0) return false;
   if (!table.is_taken) table.back.used->wait(*stream_);
   table.is_taken = true;
   read_.push_back(values);
@@ -204,6 +207,7 @@ DeviceSpan<const float> DeviceValues::front(TableId table) const {
 
 void DeviceValues::mark_used(TableId id, Stream& compute) {
   std::scoped_lock lock(mutex_);
+  let_go();
   tables_[id.value()].front.used->record(compute);
 }
 

@@ -27,7 +27,7 @@ class DeviceValues {
  public:
   /// backend  outlives this
   /// pinned   of what a device copies without the host; nullptr: of nothing
-  explicit DeviceValues(Backend& backend, std::shared_ptr<const MemoryPinning> pinned = nullptr);
+  explicit DeviceValues(Backend& backend, std::shared_ptr<MemoryPinning> pinned = nullptr);
 
   /// Adds the next table; its id is the number of tables added before.
   void add(const TableSpec& spec);
@@ -98,7 +98,7 @@ class DeviceValues {
   void let_go();
 
   Backend& backend_;
-  const std::shared_ptr<const MemoryPinning> pinned_;
+  const std::shared_ptr<MemoryPinning> pinned_;
   std::vector<Table> tables_;
   std::map<const float*, std::size_t> places_;  // where each table's fresh values begin
   bool is_placed_ = false;

@@ -105,7 +105,7 @@ class Client {
   /// Whether updates reach a shard without travelling as bytes. Thread: any.
   [[nodiscard]] bool shares_memory() const;
   /// As ClientOptions says.
-  [[nodiscard]] std::shared_ptr<const MemoryPinning> pinning() const { return pinning_; }
+  [[nodiscard]] const std::shared_ptr<MemoryPinning>& pinning() const { return pinning_; }
 
   /// Pushes this worker's update of a table at `clock`.
   /// gradient  [count] float32 from gradient_buffer(); not to be written again

@@ -12,8 +12,8 @@
 
 namespace taut::worker {
 
-/// Pins for a device what this process has mapped of servers' memory, up to a limit. That it does,
-/// and that it cannot, is logged once.
+/// Pins for a device what this process has mapped of servers' memory, up to a limit. The first
+/// part that is pinned, and the first that cannot be, are logged.
 class PinnedPeers final : public MemoryPinning {
  public:
   /// device  outlives this

@@ -187,10 +187,16 @@ Result<void> fit(const ProcessTimes& processes, const pb::Job& job, pb::LabClust
   options.learns = false;
   options.records.set_metrics(false);
   TAUT_TRY(const TrainingOutcome lab, run_training(options));
+  if (processes.worker_us <= 0 || processes.server_us <= 0) {
+    return invalid(fmt::format(
+        "a clock of real processes took {:.0f} us of a worker and {:.0f} us of the server: too "
+        "short to be told from other load; repeat it, or measure a job with a larger batch",
+        processes.worker_us, processes.server_us));
+  }
   const double clocks = static_cast<double>(kClocks) * processes.workers;
   const double clients_us = lab.clients_us / clocks;
   pb::LabCosts& costs = *cluster.mutable_costs();
-  if (lab.shards_us > 0 && processes.server_us > 0) {
+  if (lab.shards_us > 0) {
     const double scale = processes.server_us / (lab.shards_us / clocks);
     costs.set_shard_message_us(rounded(costs.shard_message_us() * scale));
     costs.set_shard_us_per_mib(rounded(costs.shard_us_per_mib() * scale));
@@ -206,8 +212,15 @@ Result<void> fit(const ProcessTimes& processes, const pb::Job& job, pb::LabClust
     costs.set_client_message_us(rounded(costs.client_message_us() * scale));
     costs.set_client_us_per_mib(rounded(costs.client_us_per_mib() * scale));
   } else if (layers_us > 0) {
-    const double scale =
-        std::max(0.0, processes.worker_us - compute.feed_us() - clients_us) / layers_us;
+    const double compute_us = processes.worker_us - compute.feed_us() - clients_us;
+    if (compute_us <= 0) {
+      return invalid(fmt::format(
+          "a clock of real processes took {:.0f} us of a worker, of which making batches and "
+          "messages alone take {:.0f}: nothing is left for computing; repeat it, or measure a job "
+          "with a larger batch",
+          processes.worker_us, compute.feed_us() + clients_us));
+    }
+    const double scale = compute_us / layers_us;
     for (pb::LabLayer& layer : *compute.mutable_layer()) {
       layer.set_forward_us(rounded(layer.forward_us() * scale));
       layer.set_backward_us(rounded(layer.backward_us() * scale));

@@ -22,6 +22,7 @@ Slack slack_of(const pb::Job& job) {
 void set_slack(Slack slack, pb::Job& job) {
   pb::Consistency& consistency = *job.mutable_consistency();
   consistency.clear_slack();
+  consistency.clear_dynamic_slack();
   if (slack.is_unbounded()) {
     consistency.set_mode(pb::Consistency::ASYNC);
   } else if (slack == Slack(0)) {
@@ -38,7 +39,7 @@ Result<double> clock_in_lab(const ScalingOptions& options, std::uint32_t workers
   constexpr int kClocks = 40;
   TrainingOptions training;
   training.job = options.job;
-  set_slack(slack, training.job);
+  if (!options.slacks.empty()) set_slack(slack, training.job);
   training.job.set_workers(workers);
   training.job.mutable_solver_param()->set_max_iter(kClocks);
   training.job.mutable_solver_param()->clear_display();

@@ -215,9 +215,10 @@ class Optimizer(torch.optim.Optimizer):
         self._member.open()
         self._pull(set(self._waiting))
         if self._has_stepped:
-            self._has_stepped = False
             loss, items = self._report
-            self._member.end_clock(None if loss is None else float(loss), items)
+            value = None if loss is None else float(loss)
+            self._has_stepped = False
+            self._member.end_clock(value, items)
 
     @property
     def next_clock(self) -> int:
@@ -265,8 +266,11 @@ class Optimizer(torch.optim.Optimizer):
         self._left.clear()
         self._has_stepped = True
         self._is_begun = False
-        # Read when the clock ends: that of a device is not there yet, and nothing waits for it.
-        self._report = (loss.detach().clone() if isinstance(loss, torch.Tensor) else loss, items)
+        # Read when the clock ends: that of a device would be waited for here, with all of backward.
+        if isinstance(loss, torch.Tensor):
+            self._report = (loss.detach().clone(), items)
+        else:
+            self._report = (None if loss is None else float(loss), items)
         return loss
 
     def state_dict(self) -> dict[str, Any]:

@@ -58,7 +58,7 @@ struct Pair {
 /// Knows what is pinned; can pin so many parts.
 class CountedPinning final : public MemoryPinning {
  public:
-  explicit CountedPinning(int max_parts) : left_(max_parts) {}
+  explicit CountedPinning(int max_parts) : left_(max_parts) { enable(); }
   bool pin(std::span<const std::byte> part) override {
     ++pins;
     if (left_ == 0) return false;
@@ -318,7 +318,7 @@ TEST_CASE("what is borrowed is pinned by parts, until the last copy is gone", "[
     // More than a part holds, so that some of it is in each of several.
     std::vector<Buffer> payloads;
     payloads.reserve(5);
-    for (int i = 0; i < 5; ++i) payloads.push_back(pool.acquire(24UL << 20U));
+    for (int i = 0; i < 5; ++i) payloads.push_back(pool.acquire(5UL << 20U));
     for (const Buffer& payload : payloads) kept = lent(one, two, payload);
     CHECK(pinning->pins == static_cast<int>(pinning->parts.size()));
     CHECK(pinning->parts.size() >= 2);
@@ -358,6 +358,47 @@ TEST_CASE("what is borrowed is pinned again after its owner has returned pages",
     CHECK(pinning->unpins == round);
   }
   CHECK(pinning->parts.size() == 1);
+  // What is returned far from it is no matter.
+  void* const between = arena->allocate(32UL << 20U);
+  arena->deallocate(arena->allocate(2UL << 20U), 2UL << 20U);
+  arena->deallocate(between, 0);
+  (void)lent(one, two, payload);
+  CHECK(pinning->pins == 4);
+}
+
+TEST_CASE("nothing is pinned before a device has a use for it", "[shared]") {
+  class Idle final : public MemoryPinning {
+   public:
+    bool pin(std::span<const std::byte> /*part*/) override { return ++pins > 0; }
+    void unpin(std::span<const std::byte> /*part*/) noexcept override {}
+    bool covers(std::span<const std::byte> /*bytes*/) const override { return false; }
+    int pins = 0;
+  };
+  const auto arena = make_arena();
+  BufferPool pool(Bytes(64UL << 20U), arena);
+  const auto pinning = std::make_shared<Idle>();
+  SharedLink one(arena);
+  SharedLink two(make_arena(), pinning);
+  REQUIRE(one.open(two.offer()).has_value());
+  REQUIRE(two.open(one.offer()).has_value());
+  one.start();
+  const Buffer payload = pool.acquire(8192);
+  (void)lent(one, two, payload);
+  CHECK(pinning->pins == 0);
+  pinning->enable();
+  (void)lent(one, two, payload);
+  CHECK(pinning->pins == 1);
+}
+
+TEST_CASE("the pages that are returned are counted once they are", "[shared]") {
+  SharedArenaHead head;
+  head.pages_returned[1] = 3;
+  CHECK(head.returned(0, SharedArenaHead::kRange) == 0);
+  CHECK(head.returned(0, SharedArenaHead::kRange + 1) == 3);
+  CHECK(head.returned(SharedArenaHead::kRange, 2 * SharedArenaHead::kRange) == 3);
+  // The ranges beyond the counts share them.
+  const std::size_t all = SharedArenaHead::kCounts * SharedArenaHead::kRange;
+  CHECK(head.returned(all + SharedArenaHead::kRange, all + 2 * SharedArenaHead::kRange) == 3);
 }
 
 TEST_CASE("memory that cannot be pinned is read all the same, and not tried again", "[shared]") {
