@@ -1,5 +1,6 @@
 #include "lab/training/costs/calibrate.hpp"
 
+#include <fmt/format.h>
 #include <sys/resource.h>
 
 #include <algorithm>
