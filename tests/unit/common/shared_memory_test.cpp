@@ -87,6 +87,23 @@ Frame lent(SharedLink& one, SharedLink& other, const Buffer& payload) {
   return std::move(frame.value());
 }
 
+/// A side that borrows one payload of another, and what it pins.
+struct Borrowing {
+  explicit Borrowing(std::shared_ptr<MemoryPinning> pinning)
+      : two(make_arena(), std::move(pinning)) {
+    REQUIRE(one.open(two.offer()).has_value());
+    REQUIRE(two.open(one.offer()).has_value());
+    one.start();
+  }
+  Frame lend() { return lent(one, two, payload); }
+
+  std::shared_ptr<SharedArena> arena = make_arena();
+  BufferPool pool{Bytes(64UL << 20U), arena};
+  SharedLink one{arena};
+  SharedLink two;
+  Buffer payload = pool.acquire(8192);
+};
+
 }  // namespace
 
 /// The C library's, and then what a test has happen.
@@ -339,30 +356,23 @@ TEST_CASE("what is borrowed is pinned by parts, until the last copy is gone", "[
 }
 
 TEST_CASE("what is borrowed is pinned again after its owner has returned pages", "[shared]") {
-  const auto arena = make_arena();
-  BufferPool pool(Bytes(64UL << 20U), arena);
   const auto pinning = std::make_shared<CountedPinning>(100);
-  SharedLink one(arena);
-  SharedLink two(make_arena(), pinning);
-  REQUIRE(one.open(two.offer()).has_value());
-  REQUIRE(two.open(one.offer()).has_value());
-  one.start();
-  const Buffer payload = pool.acquire(8192);
-  (void)lent(one, two, payload);
+  Borrowing side(pinning);
+  (void)side.lend();
   CHECK(pinning->pins == 1);
   for (int round = 1; round < 4; ++round) {
-    arena->deallocate(arena->allocate(2UL << 20U), 2UL << 20U);
-    (void)lent(one, two, payload);
-    (void)lent(one, two, payload);
+    side.arena->deallocate(side.arena->allocate(2UL << 20U), 2UL << 20U);
+    (void)side.lend();
+    (void)side.lend();
     CHECK(pinning->pins == 1 + round);
     CHECK(pinning->unpins == round);
   }
   CHECK(pinning->parts.size() == 1);
   // What is returned far from it is no matter.
-  void* const between = arena->allocate(32UL << 20U);
-  arena->deallocate(arena->allocate(2UL << 20U), 2UL << 20U);
-  arena->deallocate(between, 0);
-  (void)lent(one, two, payload);
+  void* const between = side.arena->allocate(32UL << 20U);
+  side.arena->deallocate(side.arena->allocate(2UL << 20U), 2UL << 20U);
+  side.arena->deallocate(between, 0);
+  (void)side.lend();
   CHECK(pinning->pins == 4);
 }
 
@@ -374,19 +384,12 @@ TEST_CASE("nothing is pinned before a device has a use for it", "[shared]") {
     bool covers(std::span<const std::byte> /*bytes*/) const override { return false; }
     int pins = 0;
   };
-  const auto arena = make_arena();
-  BufferPool pool(Bytes(64UL << 20U), arena);
   const auto pinning = std::make_shared<Idle>();
-  SharedLink one(arena);
-  SharedLink two(make_arena(), pinning);
-  REQUIRE(one.open(two.offer()).has_value());
-  REQUIRE(two.open(one.offer()).has_value());
-  one.start();
-  const Buffer payload = pool.acquire(8192);
-  (void)lent(one, two, payload);
+  Borrowing side(pinning);
+  (void)side.lend();
   CHECK(pinning->pins == 0);
   pinning->enable();
-  (void)lent(one, two, payload);
+  (void)side.lend();
   CHECK(pinning->pins == 1);
 }
 
@@ -402,17 +405,10 @@ TEST_CASE("the pages that are returned are counted once they are", "[shared]") {
 }
 
 TEST_CASE("memory that cannot be pinned is read all the same, and not tried again", "[shared]") {
-  const auto arena = make_arena();
-  BufferPool pool(Bytes(64UL << 20U), arena);
   const auto pinning = std::make_shared<CountedPinning>(0);
-  SharedLink one(arena);
-  SharedLink two(make_arena(), pinning);
-  REQUIRE(one.open(two.offer()).has_value());
-  REQUIRE(two.open(one.offer()).has_value());
-  one.start();
-  const Buffer payload = pool.acquire(8192);
-  std::memset(payload.data(), 7, payload.size());
-  for (int i = 0; i < 3; ++i) CHECK(lent(one, two, payload).bytes()[8191] == std::byte{7});
+  Borrowing side(pinning);
+  std::memset(side.payload.data(), 7, side.payload.size());
+  for (int i = 0; i < 3; ++i) CHECK(side.lend().bytes()[8191] == std::byte{7});
   CHECK(pinning->pins == 1);
   CHECK(pinning->unpins == 0);
 }
