@@ -31,7 +31,7 @@ foreach(header
     common/math/codec.hpp common/math/filler.hpp common/math/host_device.hpp
     common/math/philox.hpp
     common/net/buffer_pool.hpp common/net/data_token.hpp common/net/endpoint.hpp
-    common/net/message.hpp
+    common/net/memory_pinning.hpp common/net/message.hpp
     common/net/security.hpp common/net/shared_arena.hpp common/net/zmq_endpoint.hpp
     common/result.hpp common/ssp/compression.hpp common/ssp/table.hpp common/strong_type.hpp
     common/time.hpp common/types.hpp

@@ -31,10 +31,9 @@ class BspBound(unittest.TestCase):
         self.assertAlmostEqual(bound.bsp_seconds(layers, 0.4, 4e3, FAST, 4e3), 0.1 + 0.5)
 
     def test_a_place_that_all_tables_pass_is_counted_with_all_of_them(self):
-        # 7 bytes of memory traffic for each of 3000 bytes, after the last layer's third of the
-        # compute.
+        # Each of 3000 bytes makes 5 of memory traffic, after the last layer's third of the compute.
         layers = [(1000, 1.0), (1000, 1.0), (1000, 1.0)]
-        self.assertAlmostEqual(bound.bsp_seconds(layers, 0.3, FAST, 7000, FAST), 0.1 + 3.0)
+        self.assertAlmostEqual(bound.bsp_seconds(layers, 0.3, FAST, 5000, FAST), 0.1 + 3.0)
 
 
 class WrittenJobs(unittest.TestCase):

@@ -35,6 +35,16 @@ class CheckLayout(unittest.TestCase):
                               capture_output=True, text=True)
         return done.returncode, done.stdout + done.stderr
 
+    def test_a_header_that_an_installed_one_includes_is_installed(self):
+        self.write("scripts/cmake/TautInstall.cmake",
+                   "install(FILES worker/client/client.hpp)\n")
+        self.assertEqual(self.check("installed"), (0, "0 violations\n"))
+        self.write("worker/client/client.hpp",
+                   '#pragma once\n#include <span>\n#include "common/result.hpp"\n')
+        self.assertEqual(self.check("installed"),
+                         (1, 'worker/client/client.hpp:3: is installed, but "common/result.hpp" is '
+                             "not: scripts/cmake/TautInstall.cmake\n1 violations\n"))
+
     def test_a_picture_that_is_older_than_what_draws_it_is_reported(self):
         script = os.path.join(self.root, "scripts", "make_pictures")
         os.makedirs(os.path.dirname(script))
