@@ -136,14 +136,14 @@ Result<void> mvn(LayerTranslation& layer) {
   return ok();
 }
 
-constexpr LayerOperators kOperators[]{
+constexpr LayerOperators kChannelOperators[]{
     {"MVN", mvn}, {"PReLU", prelu}, {"BatchNorm", batch_norm}, {"Scale", scale}, {"Bias", bias},
 };
 
 }  // namespace
 
 std::span<const LayerOperators> channel_operators() {
-  return kOperators;
+  return kChannelOperators;
 }
 
 }  // namespace taut::onnx

@@ -146,7 +146,7 @@ Result<void> eltwise(LayerTranslation& layer) {
   return ok();
 }
 
-constexpr LayerOperators kOperators[]{
+constexpr LayerOperators kElementwiseOperators[]{
     {"ReLU", relu},       {"Sigmoid", sigmoid}, {"TanH", tanh},
     {"ELU", elu},         {"Exp", exp},         {"Power", power},
     {"Log", log},         {"AbsVal", abs_val},  {"BNLL", bnll},
@@ -157,7 +157,7 @@ constexpr LayerOperators kOperators[]{
 }  // namespace
 
 std::span<const LayerOperators> elementwise_operators() {
-  return kOperators;
+  return kElementwiseOperators;
 }
 
 }  // namespace taut::onnx

@@ -160,7 +160,7 @@ Result<void> lrn(LayerTranslation& layer) {
   return ok();
 }
 
-constexpr LayerOperators kOperators[]{
+constexpr LayerOperators kImageOperators[]{
     {"Convolution", convolution},
     {"Deconvolution", deconvolution},
     {"LRN", lrn},
@@ -170,7 +170,7 @@ constexpr LayerOperators kOperators[]{
 }  // namespace
 
 std::span<const LayerOperators> image_operators() {
-  return kOperators;
+  return kImageOperators;
 }
 
 }  // namespace taut::onnx

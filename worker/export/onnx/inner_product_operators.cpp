@@ -48,14 +48,14 @@ Result<void> inner_product(LayerTranslation& layer) {
   return ok();
 }
 
-constexpr LayerOperators kOperators[]{
+constexpr LayerOperators kInnerProductOperators[]{
     {"InnerProduct", inner_product},
 };
 
 }  // namespace
 
 std::span<const LayerOperators> inner_product_operators() {
-  return kOperators;
+  return kInnerProductOperators;
 }
 
 }  // namespace taut::onnx

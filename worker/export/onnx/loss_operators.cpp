@@ -30,7 +30,7 @@ Result<void> measure(LayerTranslation&) {
   return ok();
 }
 
-constexpr LayerOperators kOperators[]{
+constexpr LayerOperators kLossOperators[]{
     {"Softmax", softmax},
     {"SoftmaxWithLoss", softmax_loss},
     {"InfogainLoss", infogain_loss},
@@ -44,7 +44,7 @@ constexpr LayerOperators kOperators[]{
 }  // namespace
 
 std::span<const LayerOperators> loss_operators() {
-  return kOperators;
+  return kLossOperators;
 }
 
 }  // namespace taut::onnx

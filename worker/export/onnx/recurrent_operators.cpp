@@ -143,7 +143,7 @@ Result<void> recurrent(LayerTranslation& layer) {
   return ok();
 }
 
-constexpr LayerOperators kOperators[]{
+constexpr LayerOperators kRecurrentOperators[]{
     {"RNN", recurrent},
     {"LSTM", recurrent},
     {"GRU", recurrent},
@@ -174,7 +174,7 @@ RecurrentResult recurrent_operator(LayerTranslation& layer, const RecurrentParts
 }
 
 std::span<const LayerOperators> recurrent_operators() {
-  return kOperators;
+  return kRecurrentOperators;
 }
 
 }  // namespace taut::onnx

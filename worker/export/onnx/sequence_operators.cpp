@@ -111,7 +111,7 @@ Result<void> attention(LayerTranslation& layer) {
   return ok();
 }
 
-constexpr LayerOperators kOperators[]{
+constexpr LayerOperators kSequenceOperators[]{
     {"Embed", embed},
     {"PositionEmbed", position_embed},
     {"LayerNorm", layer_norm},
@@ -121,7 +121,7 @@ constexpr LayerOperators kOperators[]{
 }  // namespace
 
 std::span<const LayerOperators> sequence_operators() {
-  return kOperators;
+  return kSequenceOperators;
 }
 
 }  // namespace taut::onnx

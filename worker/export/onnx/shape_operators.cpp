@@ -163,7 +163,7 @@ Result<void> parameter_top(LayerTranslation& layer) {
   return ok();
 }
 
-constexpr LayerOperators kOperators[]{
+constexpr LayerOperators kShapeOperators[]{
     {"Concat", concat},   {"Slice", slice},         {"Flatten", reshape},
     {"Reshape", reshape}, {"Split", split},         {"Silence", silence},
     {"Crop", crop},       {"Tile", tile},           {"HDF5Output", hdf5_output},
@@ -173,7 +173,7 @@ constexpr LayerOperators kOperators[]{
 }  // namespace
 
 std::span<const LayerOperators> shape_operators() {
-  return kOperators;
+  return kShapeOperators;
 }
 
 }  // namespace taut::onnx

@@ -128,7 +128,7 @@ Result<LayerShapes> settle_mvn(const pb::LayerParameter& layer, const Shapes& bo
   return LayerShapes{{bottoms[0]}, {}};
 }
 
-constexpr LayerRule kRules[]{
+constexpr LayerRule kChannelRules[]{
     LayerRule{.type = "MVN", .settle = settle_mvn},
     LayerRule{.type = "PReLU", .in_place = InPlace::kNewBlob, .settle = settle_prelu},
     // A BatchNorm's gradient needs its top, a Scale's its bottom: in sequence they share one blob.
@@ -151,7 +151,7 @@ constexpr LayerRule kRules[]{
 }  // namespace
 
 LayerRules channel_rules() {
-  return kRules;
+  return kChannelRules;
 }
 
 }  // namespace taut::model::rules

@@ -125,7 +125,7 @@ Result<LayerShapes> settle_eltwise(const pb::LayerParameter& layer, const Shapes
   return LayerShapes{{bottoms[0]}, {}};
 }
 
-constexpr LayerRule kRules[]{
+constexpr LayerRule kElementwiseRules[]{
     // A ReLU's gradient needs only its top's sign, so the top may be overwritten by a layer that
     // keeps the sign, or whose gradient is 0 where it does not.
     LayerRule{.type = "ReLU",
@@ -176,7 +176,7 @@ constexpr LayerRule kRules[]{
 }  // namespace
 
 LayerRules elementwise_rules() {
-  return kRules;
+  return kElementwiseRules;
 }
 
 }  // namespace taut::model::rules

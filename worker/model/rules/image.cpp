@@ -119,7 +119,7 @@ Result<LayerShapes> settle_lrn(const pb::LayerParameter& layer, const Shapes& bo
   return LayerShapes{{bottoms[0]}, {}};
 }
 
-constexpr LayerRule kRules[]{
+constexpr LayerRule kImageRules[]{
     LayerRule{.type = "Convolution", .settle = settle_convolution},
     LayerRule{.type = "Deconvolution", .settle = settle_deconvolution},
     LayerRule{.type = "LRN", .settle = settle_lrn},
@@ -129,7 +129,7 @@ constexpr LayerRule kRules[]{
 }  // namespace
 
 LayerRules image_rules() {
-  return kRules;
+  return kImageRules;
 }
 
 }  // namespace taut::model::rules

@@ -26,14 +26,14 @@ Result<LayerShapes> settle_inner_product(const pb::LayerParameter& layer, const 
   return out;
 }
 
-constexpr LayerRule kRules[]{
+constexpr LayerRule kInnerProductRules[]{
     LayerRule{.type = "InnerProduct", .settle = settle_inner_product},
 };
 
 }  // namespace
 
 LayerRules inner_product_rules() {
-  return kRules;
+  return kInnerProductRules;
 }
 
 }  // namespace taut::model::rules

@@ -142,7 +142,7 @@ Result<LayerShapes> settle_input(const pb::LayerParameter& layer, const Shapes&,
   return out;
 }
 
-constexpr LayerRule kRules[]{
+constexpr LayerRule kInputRules[]{
     LayerRule{.type = "Data",
               .min_bottoms = 0,
               .max_bottoms = 0,
@@ -193,7 +193,7 @@ constexpr LayerRule kRules[]{
 }  // namespace
 
 LayerRules input_rules() {
-  return kRules;
+  return kInputRules;
 }
 
 }  // namespace taut::model::rules

@@ -115,7 +115,7 @@ Result<LayerShapes> settle_contrastive_loss(const pb::LayerParameter& layer, con
   return LayerShapes{{Shape{}}, {}};
 }
 
-constexpr LayerRule kRules[]{
+constexpr LayerRule kLossRules[]{
     LayerRule{.type = "Softmax", .top_must_stay = true, .settle = settle_softmax},
     LayerRule{.type = "SoftmaxWithLoss",
               .min_bottoms = 2,
@@ -164,7 +164,7 @@ constexpr LayerRule kRules[]{
 }  // namespace
 
 LayerRules loss_rules() {
-  return kRules;
+  return kLossRules;
 }
 
 }  // namespace taut::model::rules

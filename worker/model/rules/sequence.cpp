@@ -227,7 +227,7 @@ Result<LayerShapes> settle_position_embed(const pb::LayerParameter& layer, const
   return out;
 }
 
-constexpr LayerRule kRules[]{
+constexpr LayerRule kSequenceRules[]{
     LayerRule{.type = "Embed", .differentiable_bottoms = 0, .settle = settle_embed},
     LayerRule{
         .type = "PositionEmbed", .in_place = InPlace::kNewBlob, .settle = settle_position_embed},
@@ -257,7 +257,7 @@ constexpr LayerRule kRules[]{
 }  // namespace
 
 LayerRules sequence_rules() {
-  return kRules;
+  return kSequenceRules;
 }
 
 }  // namespace taut::model::rules

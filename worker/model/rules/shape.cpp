@@ -282,7 +282,7 @@ Result<LayerShapes> settle_arg_max(const pb::LayerParameter& layer, const Shapes
   return LayerShapes{{top}, {}};
 }
 
-constexpr LayerRule kRules[]{
+constexpr LayerRule kShapeRules[]{
     LayerRule{.type = "Concat",
               .max_bottoms = kUnlimited,
               .differentiable_bottoms = kUnlimited,
@@ -313,7 +313,7 @@ constexpr LayerRule kRules[]{
 }  // namespace
 
 LayerRules shape_rules() {
-  return kRules;
+  return kShapeRules;
 }
 
 }  // namespace taut::model::rules
