@@ -1,23 +1,25 @@
 # taut_test(NAME LABEL unit SOURCES a.cpp ... [USES target ...] [APART a.cpp ...] [ALONE]): one
 # Catch2 program; each of its cases is a CTest test with that label and a deadline. APART and ALONE
 # as in taut_room().
-if(Catch2_VERSION VERSION_GREATER_EQUAL 3)
-  set(TAUT_CATCH_MAIN Catch2::Catch2WithMain)
-  set(TAUT_CATCH_MAIN_SOURCE)
-else()
-  set(TAUT_CATCH_MAIN Catch2::Catch2)
-  set(TAUT_CATCH_MAIN_SOURCE ${CMAKE_SOURCE_DIR}/tests/support/catch_main.cpp)
-endif()
 include(Catch)
 
-if(TAUT_CATCH_MAIN_SOURCE)
-  add_library(taut_catch_main OBJECT ${TAUT_CATCH_MAIN_SOURCE})
-  target_link_libraries(taut_catch_main PUBLIC Catch2::Catch2)
-  target_include_directories(taut_catch_main PUBLIC ${CMAKE_SOURCE_DIR})
-  taut_sanitize(taut_catch_main)
-  # Half of its compile time would be spent on code that runs once.
-  target_compile_options(taut_catch_main PRIVATE $<$<CONFIG:Release>:-O0>)
-endif()
+# Catch2's own part, compiled once for all programs; half of its compile time would be spent on code
+# that runs once.
+add_library(taut_catch_runner OBJECT ${CMAKE_SOURCE_DIR}/tests/support/catch_runner.cpp)
+target_link_libraries(taut_catch_runner PUBLIC Catch2::Catch2)
+target_include_directories(taut_catch_runner PUBLIC ${CMAKE_SOURCE_DIR})
+taut_sanitize(taut_catch_runner)
+target_compile_options(taut_catch_runner PRIVATE $<$<CONFIG:Release>:-O0>)
+
+# taut_catch(TARGET [OWN_MAIN]): TARGET is a program of Catch2's cases; with OWN_MAIN its main calls
+# run_cases().
+function(taut_catch target)
+  if(NOT OWN_MAIN IN_LIST ARGN)
+    target_sources(${target} PRIVATE ${CMAKE_SOURCE_DIR}/tests/support/catch_main.cpp)
+  endif()
+  target_sources(${target} PRIVATE $<TARGET_OBJECTS:taut_catch_runner>)
+  target_link_libraries(${target} PRIVATE Catch2::Catch2)
+endfunction()
 
 taut_precompiled(taut_pch_tests tests/precompiled.hpp
                  taut_schemas fmt::fmt spdlog::spdlog Boost::headers Catch2::Catch2)
@@ -55,10 +57,8 @@ function(taut_test name)
   # A test's own code runs for moments: a fifth of its compile time is saved. What it tests is
   # compiled as it is installed.
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
-  target_link_libraries(${name} PRIVATE ${TEST_USES} ${TAUT_CATCH_MAIN})
-  if(TARGET taut_catch_main)
-    target_sources(${name} PRIVATE $<TARGET_OBJECTS:taut_catch_main>)
-  endif()
+  target_link_libraries(${name} PRIVATE ${TEST_USES})
+  taut_catch(${name})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   catch_discover_tests(${name}
     TEST_PREFIX "${name}: "

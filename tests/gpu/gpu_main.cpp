@@ -1,9 +1,8 @@
 #include <cstdio>
 #include <cstring>
 
-#define CATCH_CONFIG_RUNNER
 #include "tests/gpu/tested_cuda.hpp"
-#include "tests/support/catch.hpp"
+#include "tests/support/catch_runner.hpp"
 
 namespace {
 
@@ -19,5 +18,5 @@ int main(int argc, char** argv) {
     std::printf("skipped: %s\n", device.error().message.c_str());
     return kSkipped;
   }
-  return Catch::Session().run(argc, argv);
+  return taut::test::run_cases(argc, argv);
 }

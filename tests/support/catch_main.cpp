@@ -1,2 +1,5 @@
-#define CATCH_CONFIG_MAIN
-#include "tests/support/catch.hpp"
+#include "tests/support/catch_runner.hpp"
+
+int main(int argc, char** argv) {
+  return taut::test::run_cases(argc, argv);
+}

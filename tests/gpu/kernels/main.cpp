@@ -3,8 +3,7 @@
 #include <cstdio>
 #include <cstring>
 
-#define CATCH_CONFIG_RUNNER
-#include "tests/support/catch.hpp"
+#include "tests/support/catch_runner.hpp"
 
 // Without the backend, cuDNN and cuBLASLt, so that a sanitizer of devices sees kernels alone.
 int main(int argc, char** argv) {
@@ -16,5 +15,5 @@ int main(int argc, char** argv) {
     std::printf("skipped: no CUDA device: %s\n", cudaGetErrorString(status));
     return kSkipped;
   }
-  return Catch::Session().run(argc, argv);
+  return taut::test::run_cases(argc, argv);
 }

@@ -1,0 +1,7 @@
+#pragma once
+
+// What benches include: the command line's one large header, and what the rooms' sources include.
+
+#include <CLI/CLI.hpp>
+
+#include "proto/precompiled.hpp"
