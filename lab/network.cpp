@@ -135,36 +135,60 @@ void Network::send(SocketId from, PeerId to, Body body) {
   schedule(peer.link, peer.leads_to_listener, std::move(body));
 }
 
-TimePoint Network::arrival(const Link& link, bool to_listener, const Body& body) {
+std::optional<TimePoint> Network::depart(std::uint32_t number) {
   if (journey_ == nullptr) {
     return now_ + Duration(random_.between(faults_.delay_min.count(), faults_.delay_max.count()));
   }
-  const NodeId connecting = sockets_[link.connecting].node;
-  const NodeId listening = sockets_[*bound_[link.address]].node;
-  return to_listener ? journey_->arrival(connecting, listening, bytes_of(body), now_)
-                     : journey_->arrival(listening, connecting, bytes_of(body), now_);
+  const Flight& flight = flights_[number];
+  const Link& link = links_[flight.link];
+  NodeId from = sockets_[link.connecting].node;
+  NodeId to = sockets_[*bound_[link.address]].node;
+  if (!flight.to_listener) std::swap(from, to);
+  return journey_->depart(
+      {number, 2 * flight.link + (flight.to_listener ? 1U : 0U), from, to, bytes_of(flight.body)},
+      now_);
+}
+
+std::uint32_t Network::add_flight(Flight flight) {
+  if (free_.empty()) {
+    flights_.push_back(std::move(flight));
+    return static_cast<std::uint32_t>(flights_.size() - 1);
+  }
+  const std::uint32_t place = free_.back();
+  free_.pop_back();
+  flights_[place] = std::move(flight);
+  return place;
 }
 
 void Network::schedule(std::uint32_t number, bool to_listener, Body body) {
-  Link& link = links_[number];
-  TimePoint at = arrival(link, to_listener, body);
-  TimePoint& last = link.last[to_listener ? 1 : 0];
-  if (!faults_.reorder) at = last = std::max(at, last);
-  Flight flight{number, link.generation, to_listener, std::move(body)};
-  std::uint32_t place = 0;
-  if (free_.empty()) {
-    place = static_cast<std::uint32_t>(flights_.size());
-    flights_.push_back(std::move(flight));
+  const std::uint32_t flight =
+      add_flight({number, links_[number].generation, to_listener, std::move(body)});
+  if (const auto at = depart(flight)) {
+    expect(flight, *at);
   } else {
-    place = free_.back();
-    free_.pop_back();
-    flights_[place] = std::move(flight);
+    expect_known();
   }
-  due_.push_back({at, order_++, place});
+}
+
+void Network::expect_known() {
+  for (const Journey::Arrival& known : journey_->take_known()) expect(known.flight, known.at);
+}
+
+void Network::expect(std::uint32_t number, TimePoint at) {
+  const Flight& flight = flights_[number];
+  TimePoint& last = links_[flight.link].last[flight.to_listener ? 1 : 0];
+  if (!faults_.reorder) at = last = std::max(at, last);
+  due_.push_back({at, order_++, number});
   std::push_heap(due_.begin(), due_.end());
 }
 
 std::optional<Delivery> Network::take_next() {
+  if (const TimePoint change = next_change(); change < next_arrival()) {
+    now_ = std::max(now_, change);
+    journey_->advance(now_);
+    expect_known();
+    return std::nullopt;
+  }
   std::pop_heap(due_.begin(), due_.end());
   const Due due = due_.back();
   due_.pop_back();

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -42,9 +43,27 @@ struct Delivery {
 /// How long messages are on their way, where a model says so.
 class Journey {
  public:
+  /// A message that sets out.
+  struct Trip {
+    std::uint32_t flight = 0;      // unique among those that are on their way
+    std::uint32_t connection = 0;  // one direction of it, whose messages keep their order
+    NodeId from = 0;
+    NodeId to = 0;
+    std::uint64_t bytes = 0;
+  };
+  struct Arrival {
+    std::uint32_t flight = 0;
+    TimePoint at;  // not before it is known
+  };
   virtual ~Journey() = default;
-  /// When a message that is sent now arrives. Called in the order in which messages are sent.
-  virtual TimePoint arrival(NodeId from, NodeId to, std::uint64_t bytes, TimePoint now) = 0;
+  /// When a message that is sent now arrives; nullopt: take_known() returns it when it is known.
+  /// Called in the order in which messages are sent.
+  virtual std::optional<TimePoint> depart(const Trip& trip, TimePoint now) = 0;
+  /// When advance() has something to do next; never: before the next message nothing.
+  [[nodiscard]] virtual TimePoint next() const { return TimePoint::never(); }
+  virtual void advance(TimePoint /*now*/) {}
+  /// The arrivals that have become known, in order.
+  virtual std::vector<Arrival> take_known() { return {}; }
 };
 
 /// A network in virtual time whose faults are drawn from a seed. It has the daemons' transport's
@@ -75,12 +94,11 @@ class Network {
   void set_faults(LinkFaults faults) { faults_ = faults; }
 
   [[nodiscard]] TimePoint now() const { return now_; }
-  /// When the next message arrives; never: none is on its way.
-  [[nodiscard]] TimePoint next_due() const {
-    return due_.empty() ? TimePoint::never() : due_.front().at;
-  }
+  /// When the next message arrives, or what is on its way has to be looked at; never: none is.
+  [[nodiscard]] TimePoint next_due() const { return std::min(next_arrival(), next_change()); }
   void advance(TimePoint to) { now_ = to; }
-  /// Takes what arrives next off the network and moves time to then; nothing: it was lost.
+  /// Takes what arrives next off the network and moves time to then; nothing: it was lost, or its
+  /// journey takes longer.
   /// REQUIRES: something is on its way.
   std::optional<Delivery> take_next();
   [[nodiscard]] std::uint64_t delivered() const { return delivered_; }
@@ -123,8 +141,18 @@ class Network {
   PeerId new_peer(std::uint32_t link, bool leads_to_listener);
   std::uint32_t address_number(const std::string& address);
   void break_link(Link& link);
+  [[nodiscard]] TimePoint next_arrival() const {
+    return due_.empty() ? TimePoint::never() : due_.front().at;
+  }
+  [[nodiscard]] TimePoint next_change() const {
+    return journey_ == nullptr ? TimePoint::never() : journey_->next();
+  }
   void schedule(std::uint32_t link, bool to_listener, Body body);
-  [[nodiscard]] TimePoint arrival(const Link& link, bool to_listener, const Body& body);
+  [[nodiscard]] std::uint32_t add_flight(Flight flight);
+  [[nodiscard]] std::optional<TimePoint> depart(std::uint32_t flight);
+  void expect_known();
+  /// Enters when a flight arrives.
+  void expect(std::uint32_t flight, TimePoint at);
 
   Random random_;
   LinkFaults faults_;

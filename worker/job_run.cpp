@@ -47,7 +47,8 @@ Result<ClientOptions> client_options(const pb::WorkerJob& job, const pb::WorkerC
   options.encoding.slot = job.slot();
   options.own_thread = place.has_threads();
   options.time = &place.pace();
-  options.load = board.load();
+  // Only other threads look at it.
+  options.load = place.has_threads() ? board.load() : nullptr;
   options.job = JobId(job.job());
   options.worker = WorkerId(job.worker());
   options.incarnation = Incarnation(job.incarnation());

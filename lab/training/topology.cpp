@@ -3,9 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <map>
+#include <utility>
 
 #include "common/check.hpp"
 
@@ -43,6 +42,7 @@ Result<std::unique_ptr<Topology>> Topology::make(const pb::LabCluster& cluster,
   topology->add_racks(cluster);
   TAUT_TRY(topology->place(cluster, servers, workers));
   topology->give_devices(workers);
+  if (cluster.sharing() == pb::LabCluster::FAIR) topology->share_fairly();
   return topology;
 }
 
@@ -174,29 +174,34 @@ const Topology::Device* Topology::port_of(sim::NodeId node) const {
   return device && devices_[*device].has_link ? &devices_[*device] : nullptr;
 }
 
-TimePoint Topology::arrival(sim::NodeId from, sim::NodeId to, std::uint64_t bytes, TimePoint now) {
+FairLinks::Way Topology::way_of(sim::NodeId from, sim::NodeId to) const {
   const Host& sender = hosts_[host_of_[from]];
   const Host& receiver = hosts_[host_of_[to]];
   const Device* const out = port_of(from);
   const Device* const in = port_of(to);
-  std::array<std::size_t, 6> path{};
-  std::size_t steps = 0;
-  if (out != nullptr) path[steps++] = out->out;
+  FairLinks::Way way;
+  if (out != nullptr) way.add(out->out);
   if (&sender == &receiver) {
-    if (out == nullptr && in == nullptr) path[steps++] = sender.loopback;
+    if (out == nullptr && in == nullptr) way.add(sender.loopback);
   } else {
-    path[steps++] = sender.out;
+    way.add(sender.out);
     if (sender.rack != receiver.rack) {
-      if (sender.rack > 0) path[steps++] = racks_[sender.rack - 1].out;
-      if (receiver.rack > 0) path[steps++] = racks_[receiver.rack - 1].in;
+      if (sender.rack > 0) way.add(racks_[sender.rack - 1].out);
+      if (receiver.rack > 0) way.add(racks_[receiver.rack - 1].in);
     }
-    path[steps++] = receiver.in;
+    way.add(receiver.in);
   }
-  if (in != nullptr) path[steps++] = in->in;
+  if (in != nullptr) way.add(in->in);
+  return way;
+}
+
+TimePoint Topology::arrival(sim::NodeId from, sim::NodeId to, std::uint64_t bytes, TimePoint now) {
+  const FairLinks::Way way = way_of(from, to);
   double head = to_us(now);  // when its first byte enters a link
   double tail = head;        // when its last byte can
-  for (std::size_t i = 0; i < steps; ++i) {
-    Pipe& pipe = pipes_[path[i]];
+  double path_us = 0;
+  for (const std::uint32_t number : way.links()) {
+    Pipe& pipe = pipes_[number];
     const double takes = static_cast<double>(bytes) * pipe.us_per_byte;
     const double start = std::max(head, to_us(pipe.free_at));
     const double end = std::max(start + takes, tail);
@@ -204,18 +209,74 @@ TimePoint Topology::arrival(sim::NodeId from, sim::NodeId to, std::uint64_t byte
     pipe.bytes += bytes;
     ++pipe.messages;
     pipe.busy_us += takes;
-    if (notify_) notify_({path[i], from, to, from_us(start), pipe.free_at, takes});
+    if (notify_) notify_({number, from, to, from_us(start), pipe.free_at, takes});
     double later = pipe.latency_us;
-    if (pipe.jitter_us > 0) {
-      later += pipe.jitter_us * draw();
-    }
+    if (pipe.jitter_us > 0) later += pipe.jitter_us * draw();
     head = start + later;
     tail = end + later;
+    path_us += pipe.latency_us;
   }
-  double path_us = 0;
-  for (std::size_t i = 0; i < steps; ++i) path_us += pipes_[path[i]].latency_us;
-  for (std::size_t i = 0; i < steps; ++i) tail += loss_us(pipes_[path[i]], bytes, path_us);
+  for (const std::uint32_t number : way.links()) tail += loss_us(pipes_[number], bytes, path_us);
   return from_us(tail);
+}
+
+void Topology::share_fairly() {
+  std::vector<double> us_per_byte;
+  us_per_byte.reserve(pipes_.size());
+  for (const Pipe& pipe : pipes_) us_per_byte.push_back(pipe.us_per_byte);
+  fair_.emplace(std::move(us_per_byte));
+  fair_->on_pass([this](const FairLinks::Passage& passage) {
+    if (!notify_) return;
+    const Trip& trip = trips_[passage.flight];
+    notify_({passage.link, trip.from, trip.to, from_us(passage.begin_us), from_us(passage.end_us),
+             static_cast<double>(trip.bytes) * pipes_[passage.link].us_per_byte});
+  });
+}
+
+std::optional<TimePoint> Topology::depart(const Trip& trip, TimePoint now) {
+  if (!fair_) return arrival(trip.from, trip.to, trip.bytes, now);
+  if (trip.flight >= trips_.size()) trips_.resize(trip.flight + 1);
+  trips_[trip.flight] = trip;
+  const FairLinks::Way way = way_of(trip.from, trip.to);
+  for (const std::uint32_t number : way.links()) {
+    Pipe& pipe = pipes_[number];
+    pipe.bytes += trip.bytes;
+    ++pipe.messages;
+    pipe.busy_us += static_cast<double>(trip.bytes) * pipe.us_per_byte;
+  }
+  fair_->send(trip.connection, {trip.flight, trip.bytes, way}, now);
+  return std::nullopt;
+}
+
+TimePoint Topology::next() const {
+  return fair_ ? fair_->next() : TimePoint::never();
+}
+
+void Topology::advance(TimePoint now) {
+  if (fair_) fair_->advance(now);
+}
+
+std::vector<sim::Journey::Arrival> Topology::take_known() {
+  std::vector<Arrival> known;
+  if (!fair_) return known;
+  for (const FairLinks::Passed& passed : fair_->take_passed()) {
+    const Trip& trip = trips_[passed.flight];
+    const double later = later_us(way_of(trip.from, trip.to), trip.bytes);
+    known.push_back({passed.flight, from_us(passed.at_us + later)});
+  }
+  return known;
+}
+
+double Topology::later_us(const FairLinks::Way& way, std::uint64_t bytes) {
+  double path_us = 0;
+  double later = 0;
+  for (const std::uint32_t number : way.links()) {
+    const Pipe& pipe = pipes_[number];
+    path_us += pipe.latency_us;
+    if (pipe.jitter_us > 0) later += pipe.jitter_us * draw();
+  }
+  for (const std::uint32_t number : way.links()) later += loss_us(pipes_[number], bytes, path_us);
+  return path_us + later;
 }
 
 double Topology::draw() {

@@ -12,19 +12,20 @@
 #include "common/result.hpp"
 #include "lab/network.hpp"
 #include "lab/random.hpp"
+#include "lab/training/fair_links.hpp"
 #include "lab/training/host_cores.hpp"
 #include "proto/lab.pb.h"
 
 namespace taut::lab {
 
-/// One direction of a link. It carries one message after the other.
+/// One direction of a link.
 struct Pipe {
   std::string name;  // "gpu3 out"
   double us_per_byte = 0;
   double latency_us = 0;
   double jitter_us = 0;
   double loss = 0;    // of packets
-  TimePoint free_at;  // when everything sent so far has passed
+  TimePoint free_at;  // of whole messages: when everything sent so far has passed
   std::uint64_t bytes = 0;
   std::uint64_t messages = 0;
   double busy_us = 0;
@@ -33,7 +34,8 @@ struct Pipe {
 /// The hosts of a cluster, which of them each process runs on, and the links between them. A
 /// message passes its sender's card, the links of the racks if they differ, and its receiver's
 /// card; and in an island the links of the workers' devices first and last. Each link passes it on
-/// while it still arrives.
+/// while it still arrives. Connections share a link equally, or whole messages pass it one after
+/// the other, as the cluster's file says.
 class Topology final : public sim::Journey {
  public:
   /// How processes are numbered: the coordinator and the user, then servers, then workers.
@@ -63,7 +65,12 @@ class Topology final : public sim::Journey {
   [[nodiscard]] sim::NodeId worker_node(std::uint32_t worker) const {
     return 2 + servers_ + worker;
   }
-  TimePoint arrival(sim::NodeId from, sim::NodeId to, std::uint64_t bytes, TimePoint now) override;
+  std::optional<TimePoint> depart(const Trip& trip, TimePoint now) override;
+  [[nodiscard]] TimePoint next() const override;
+  void advance(TimePoint now) override;
+  std::vector<Arrival> take_known() override;
+  /// When a message that is sent now arrives where whole messages pass links, one after the other.
+  TimePoint arrival(sim::NodeId from, sim::NodeId to, std::uint64_t bytes, TimePoint now);
 
   /// An accelerator of a host.
   struct Device {
@@ -108,6 +115,10 @@ class Topology final : public sim::Journey {
   [[nodiscard]] Result<void> place(const pb::LabCluster& cluster, std::uint32_t servers,
                                    std::uint32_t workers);
   void give_devices(std::uint32_t workers);
+  void share_fairly();
+  [[nodiscard]] FairLinks::Way way_of(sim::NodeId from, sim::NodeId to) const;
+  /// What latency, jitter and losses add to a message's time on its links.
+  [[nodiscard]] double later_us(const FairLinks::Way& way, std::uint64_t bytes);
   /// The device of a process, if it has a link to its host.
   [[nodiscard]] const Device* port_of(sim::NodeId node) const;
   /// How much later a message arrives because some of its packets were lost on a pipe.
@@ -124,6 +135,8 @@ class Topology final : public sim::Journey {
   std::vector<Pipe> pipes_;
   std::vector<std::size_t> host_of_;                   // by node
   std::vector<std::optional<std::size_t>> device_of_;  // by node
+  std::optional<FairLinks> fair_;                      // nullopt: whole messages pass links
+  std::vector<Trip> trips_;                            // by flight, where connections share links
   OnPass notify_;
 };
 

@@ -75,6 +75,13 @@ class ShapedCluster(ClusterTest):
             self.assertEqual(int(got), 2_000_000)
             self.assertTrue(least <= float(seconds) <= most, f"{options}: {seconds} s")
 
+    def test_hosts_have_the_congestion_control_that_is_asked_for(self):
+        self.require_namespaces()
+        asked = "ip netns exec ${SHAPED}host0 sysctl -n net.ipv4.tcp_congestion_control"
+        answer = self.script("--congestion", "reno", "--servers", 0, "--workers", 0, "--hosts", 1,
+                             "--", "bash", "-c", asked)
+        self.assertEqual((answer.returncode, answer.stdout), (0, "reno\n"), answer.stderr)
+
     def test_a_signal_takes_everything_down(self):
         self.require_namespaces()
         mark = self.folder / "running"
@@ -116,6 +123,7 @@ class ShapedCluster(ClusterTest):
                 (("--rate", "fast", "--", "true"), ('"fast" is no rate', "100mbit")),
                 (("--rate", "0mbit", "--", "true"), ('"0mbit" is no rate',)),
                 (("--mtu", "10", "--", "true"), ('"10" is no number of bytes',)),
+                (("--congestion", "none", "--", "true"), ('"none" is not allowed', "reno")),
                 (("--workers", "many", "--", "true"), ('"many" is no number',)),
                 (("--rate-of", "worker0", "--", "true"), ("worker0", "HOST=RATE")),
                 (("--servers", 0, "--", "true"), ("workers need a server",)),

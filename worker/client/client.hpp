@@ -61,7 +61,7 @@ struct ClientOptions {
   ResendPolicy resend{Duration(1'000'000), Duration(200'000), Duration(10'000'000)};
   SendPolicy send;
   UpdateEncoding encoding{};  // as the job's compression says, or what is sent does not fit
-  std::shared_ptr<ClientLoad> load = std::make_shared<ClientLoad>();  // kept up to date
+  std::shared_ptr<ClientLoad> load = std::make_shared<ClientLoad>();  // nullptr: not kept
   /// Without a thread of its own bytes move while the caller waits, and in Client::work().
   bool own_thread = true;
   TimeSource* time = nullptr;  // outlives the client; nullptr: the machine's

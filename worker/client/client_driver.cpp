@@ -251,6 +251,7 @@ void ClientDriver::note_read(TableId table) {
 
 /// REQUIRES: the lock, and the lead.
 void ClientDriver::note_load() {
+  if (load_ == nullptr) return;
   protocol_.describe(figures_);
   load_->note(figures_);
 }

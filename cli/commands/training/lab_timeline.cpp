@@ -48,10 +48,11 @@ std::string cells_of(const Line& line, double cell) {
   return text;
 }
 
-double busy(const Line& line) {
+/// Messages that share a link are on it at once.
+double busy(const Line& line, double cell) {
   double sum = 0;
   for (const auto& kinds : line) {
-    for (const double one : kinds) sum += one;
+    for (const double one : kinds) sum += std::min(one, cell);
   }
   return sum;
 }
@@ -99,7 +100,7 @@ std::vector<std::string> timeline_lines(const VirtualTimeline& timeline) {
   const auto links = std::stable_partition(
       all.begin(), all.end(), [](const Drawn& one) { return one.row.kind != Kind::kLink; });
   std::ranges::stable_sort(links, all.end(), std::ranges::greater(),
-                           [](const Drawn& one) { return busy(one.line); });
+                           [cell](const Drawn& one) { return busy(one.line, cell); });
   std::array<std::size_t, 3> shown{};
   constexpr std::array kLimits = {kWorkers, kServers, kLinks};
   for (const Drawn& one : all) {

@@ -84,16 +84,29 @@ void VirtualTimeline::name_link(std::uint32_t link, const std::string& name) {
 void VirtualTimeline::write_row_name(const Row& row) {
   std::string name = kKinds[static_cast<std::size_t>(row.kind)];
   if (row.kind == Kind::kLink) name = links_[row.lane];
+  if (row.slot > 0) name += fmt::format(", {}", row.slot + 1);
   if (row.kind == Kind::kServe) name = fmt::format("shard {}", row.lane);
   put(fmt::format(R"({{"ph":"M","pid":{},"tid":{},"name":"thread_name","args":{{"name":"{}"}}}})",
                   row.process, threads_[row], plain(name)));
 }
 
-void VirtualTimeline::add(const Row& row, std::string_view name, Clock clock, TimePoint begin,
+std::uint32_t VirtualTimeline::free_slot(std::uint32_t link, TimePoint begin, TimePoint end) {
+  std::vector<TimePoint>& slots = slots_[link];
+  const auto is_free = [begin](TimePoint last) { return last <= begin; };
+  const auto found = std::ranges::find_if(slots, is_free);
+  const auto slot = static_cast<std::uint32_t>(found - slots.begin());
+  if (found == slots.end()) slots.emplace_back();
+  slots[slot] = end;
+  return slot;
+}
+
+void VirtualTimeline::add(const Row& where, std::string_view name, Clock clock, TimePoint begin,
                           TimePoint end) {
   if (end <= begin) return;
-  draw(row, clock, begin, end);
+  draw(where, clock, begin, end);
   if (file_ == nullptr || has_ended_) return;
+  Row row = where;
+  if (row.kind == Kind::kLink) row.slot = free_slot(row.lane, begin, end);
   if (row.kind != Kind::kWait) return write(row, name, clock, begin, end);
   Wait& wait = waits_[row];
   if (wait.end == begin && wait.end > wait.begin) {
@@ -131,7 +144,8 @@ void VirtualTimeline::draw(const Row& row, Clock clock, TimePoint begin, TimePoi
       return;
     }
   }
-  if (drawn_begin_ != TimePoint::never()) drawn_.push_back({row, begin, end});
+  // What ends in it may have begun before.
+  if (end > drawn_begin_) drawn_.push_back({row, std::max(begin, drawn_begin_), end});
 }
 
 }  // namespace taut::lab

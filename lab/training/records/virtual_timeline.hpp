@@ -27,6 +27,7 @@ class VirtualTimeline {
     std::uint32_t process = 0;  // a node's number; links have kLinks
     Kind kind = Kind::kCompute;
     std::uint32_t lane = 0;  // a shard, or a link
+    std::uint32_t slot = 0;  // of messages that share a link, set by add()
     friend auto operator<=>(const Row&, const Row&) = default;
   };
   static constexpr std::uint32_t kLinks = 1U << 31U;  // the process that all links are rows of
@@ -52,8 +53,8 @@ class VirtualTimeline {
   void draw_clocks_of(std::uint32_t process) { drawn_worker_ = process; }
 
   /// Something lasted from `begin` to `end`. A wait that continues the last one of its row is one
-  /// with it.
-  void add(const Row& row, std::string_view name, Clock clock, TimePoint begin, TimePoint end);
+  /// with it. Messages that overlap on a link have rows of their own; they are added as they end.
+  void add(const Row& where, std::string_view name, Clock clock, TimePoint begin, TimePoint end);
 
   /// Whether the file has reached its limit.
   [[nodiscard]] bool has_ended() const { return has_ended_; }
@@ -82,6 +83,7 @@ class VirtualTimeline {
     TimePoint end;
   };
   explicit VirtualTimeline(const Options& options) : options_(options) {}
+  [[nodiscard]] std::uint32_t free_slot(std::uint32_t link, TimePoint begin, TimePoint end);
   void draw(const Row& row, Clock clock, TimePoint begin, TimePoint end);
   void write_wait(const Row& row, const Wait& wait);
   void write(const Row& row, std::string_view name, Clock clock, TimePoint begin, TimePoint end);
@@ -96,7 +98,8 @@ class VirtualTimeline {
   std::map<Row, std::uint32_t> threads_;  // rows that were named: their numbers
   std::map<std::uint32_t, std::string> processes_;
   std::map<std::uint32_t, std::string> links_;
-  std::map<Row, Wait> waits_;  // that may continue
+  std::map<Row, Wait> waits_;                              // that may continue
+  std::map<std::uint32_t, std::vector<TimePoint>> slots_;  // by link, when each was last in use
   std::uint32_t drawn_worker_ = 0;
   std::vector<Span> drawn_;
   TimePoint drawn_begin_ = TimePoint::never();

@@ -74,6 +74,36 @@ class Lab(ClusterTest):
         self.assertEqual(fast["parameters_sha256"], slow["parameters_sha256"])
         self.assertGreater(slow["lab"]["virtual_s"], 2 * fast["lab"]["virtual_s"])
 
+    def test_links_shared_fairly_or_by_whole_messages_repeat_and_differ_in_time_alone(self):
+        runs = {}
+        for sharing in ("FAIR", "MESSAGES"):
+            slow = CLUSTER.replace("gbit_per_s: 1 ", "gbit_per_s: 0.02 ")
+            one, two = (self.lab("--mode", "bsp", "--servers", 2, cluster=f"{slow} sharing: "
+                                 f"{sharing}")[1] for _ in range(2))
+            self.assertEqual(one, two)
+            runs[sharing] = one
+        fair, whole = runs["FAIR"], runs["MESSAGES"]
+        self.assertEqual(fair["parameters_sha256"], whole["parameters_sha256"])
+        self.assertNotEqual(fair["lab"]["virtual_s"], whole["lab"]["virtual_s"])
+        default = self.lab("--mode", "bsp", "--servers", 2, cluster=CLUSTER.replace(
+            "gbit_per_s: 1 ", "gbit_per_s: 0.02 "))[1]
+        self.assertEqual(default, whole)
+
+    def test_messages_that_share_a_link_have_rows_of_their_own_in_a_timeline(self):
+        cluster = CLUSTER.replace("gbit_per_s: 1 ", "gbit_per_s: 0.02 ") + " sharing: FAIR"
+        self.lab("--mode", "bsp", "--timeline", cluster=cluster)
+        events = json.loads((self.folder / "lab/timeline.json").read_text())
+        names = {(e["pid"], e["tid"]): e["args"]["name"] for e in events
+                 if e["name"] == "thread_name"}
+        self.assertIn("server in, 2", names.values())
+        last = {}
+        for event in events:
+            if event["ph"] != "X":
+                continue
+            row = (event["pid"], event["tid"])
+            self.assertLessEqual(last.get(row, 0), event["ts"], names[row])
+            last[row] = event["ts"] + event["dur"]
+
     def test_workers_on_the_devices_of_a_host_share_its_card_and_not_its_cores(self):
         def end(host, gbit_per_s):
             cluster = """

@@ -1,5 +1,6 @@
 #include "lab/training/host_cores.hpp"
 
+#include <optional>
 #include <vector>
 
 #include "tests/support/catch.hpp"
@@ -10,7 +11,7 @@ namespace {
 /// No message is sent here.
 class NoJourney final : public sim::Journey {
  public:
-  TimePoint arrival(sim::NodeId, sim::NodeId, std::uint64_t, TimePoint now) override { return now; }
+  std::optional<TimePoint> depart(const Trip&, TimePoint now) override { return now; }
 };
 
 struct Bench {

@@ -2,6 +2,8 @@
 
 #include <map>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "proto/config/lab/lab_cluster.hpp"
 #include "tests/support/catch.hpp"
@@ -61,6 +63,36 @@ TEST_CASE("workers that send to one server at once share its card", "[lab]") {
     last = us(star->arrival(star->worker_node(i), star->server_node(0), 100'000, kStart));
   }
   CHECK(last == 4 * 100 + 20);
+}
+
+TEST_CASE("workers that send at once share the server's card as the cluster's file says", "[lab]") {
+  struct Sharing {
+    const char* text;
+    std::vector<std::int64_t> arrivals;
+  };
+  // Whole messages one after the other, or all four at a quarter of the speed.
+  const Sharing sharing =
+      GENERATE(Sharing{" sharing: MESSAGES", {120, 220, 320, 420}},
+               Sharing{" sharing: FAIR", {420, 420, 420, 420}}, Sharing{"", {120, 220, 320, 420}});
+  const auto star = make(std::string(kStar) + sharing.text, 4);
+  sim::Network network(*star);
+  const sim::SocketId server = network.open(star->server_node(0));
+  network.listen(server, "server");
+  for (std::uint32_t i = 0; i < 4; ++i) {
+    const sim::SocketId worker = network.open(star->worker_node(i));
+    const PeerId peer = network.connect(worker, "server");
+    Message message;
+    message.frames.push_back(Frame::copy_of(std::string(100'000, 'x')));
+    network.send(worker, peer, std::move(message));
+  }
+  std::vector<std::int64_t> arrivals;
+  while (network.next_due() != TimePoint::never()) {
+    if (network.take_next()) arrivals.push_back(us(network.now()));
+  }
+  CHECK(arrivals == sharing.arrivals);
+  for (const Pipe& pipe : star->pipes()) {
+    if (pipe.name == "s in") CHECK(pipe.bytes == 400'000);
+  }
 }
 
 TEST_CASE("the two directions of a card do not share", "[lab]") {
