@@ -97,16 +97,16 @@ void FairLinks::leave(Link& link, std::uint32_t number) {
 
 /// Reports what has passed, and lets what follows on the same connections set out.
 void FairLinks::settle(double now_us) {
-  for (std::size_t i = 0; i < through_.size(); ++i) {
-    const std::uint32_t number = through_[i];
-    Connection& connection = connections_[number];
-    const std::uint32_t place = connection.first;
-    passed_.push_back({queued_[place].message.flight, connection.passed_us});
-    connection.first = queued_[place].next;
-    free_.push_back(place);
-    if (connection.first != kNone) set_out(number, now_us);
+  while (!through_.empty()) {
+    for (const std::uint32_t number : std::exchange(through_, {})) {
+      Connection& connection = connections_[number];
+      const std::uint32_t place = connection.first;
+      passed_.push_back({queued_[place].message.flight, connection.passed_us});
+      connection.first = queued_[place].next;
+      free_.push_back(place);
+      if (connection.first != kNone) set_out(number, now_us);
+    }
   }
-  through_.clear();
 }
 
 /// Enters when the next message of a link is through, as things are now.
