@@ -277,6 +277,16 @@ control { heartbeat_limit_s: 0.5 }
                                self.folder / "other")
         self.assert_fails(answer, "cluster.textproto:1:1: a host has no name", status=2)
 
+    def test_what_workers_write_down_is_chosen_as_for_real_ones(self):
+        self.lab("--records", "tensorboard,timeline", "--max-iter", 3)
+        run = self.folder / "lab"
+        self.assertTrue(list((run / "job1-worker0").glob("events.out.tfevents.*")))
+        self.assertFalse((run / "job1-worker0/metrics.csv").exists())
+        self.assertTrue((run / "timeline.json").exists())
+        path = self.folder / "cluster.textproto"
+        answer = self.tautline("lab", self.job(), "--cluster", path, "--records", "nothing")
+        self.assert_fails(answer, "--records: each word", status=2)
+
     def test_a_limit_of_memory_is_kept(self):
         path = self.folder / "cluster.textproto"
         path.write_text(CLUSTER)
