@@ -106,6 +106,9 @@ void Processes::stop(std::size_t host) {
     if (world_.playback != nullptr && number >= first_worker()) {
       world_.playback->leave(number - first_worker(), world_.now());
     }
+    if (world_.playback != nullptr && number < first_worker()) {
+      world_.playback->lose(number - world_.topology->server_node(0), world_.now());
+    }
     // What it would still send in its end gets nowhere.
     world_.network->end(number);
     places_[number].node.reset();

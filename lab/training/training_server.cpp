@@ -36,6 +36,7 @@ TrainingServer::TrainingServer(World& world, std::uint32_t number, std::uint64_t
     : ControlNode(*world.network, world.topology->server_node(number),
                   identity_of(number, start, shards), timings),
       world_(world),
+      server_(number),
       jobs_(shards) {
   for (std::uint32_t i = 0; i < shards; ++i) {
     auto one = std::make_unique<OneShard>(i, world.machine_of(node_), initial_);
@@ -74,6 +75,7 @@ Lane::Work TrainingServer::serve(OneShard& one, PeerId from, const Message& mess
   auto images = one.shard.take_images(world_.now());
   std::ranges::move(images, std::back_inserter(answers));
   note_changes();
+  note_bound(one);
   auto messages = encoded(answers);
   if (world_.meter != nullptr) {
     std::uint64_t all = bytes;
@@ -100,6 +102,14 @@ void TrainingServer::send_next(OneShard& one, PeerId to, const Message& message)
                         world_.network->send(one.socket, to, message);
                       }};
   });
+}
+
+/// Tells the playback what a policy makes of the bound at a shard.
+void TrainingServer::note_bound(const OneShard& one) const {
+  if (world_.playback == nullptr) return;
+  if (const auto moving = one.shard.moving_slack()) {
+    world_.playback->bound(server_, one.number, moving->slack, world_.now());
+  }
 }
 
 void TrainingServer::show(const OneShard& one, std::string_view name, TimePoint begin) const {

@@ -49,11 +49,13 @@ class TrainingServer final : public sim::ControlNode {
   /// What the shards start from. Errors: as server::read_shard_images().
   [[nodiscard]] Result<std::vector<server::ShardImages>> begin_of(const pb::ServerJob& job);
   void note_changes();
+  void note_bound(const OneShard& one) const;
   void save_captures();
   /// Enters what a shard's thread did from `begin` until now in the timeline.
   void show(const OneShard& one, std::string_view name, TimePoint begin) const;
 
   World& world_;
+  const std::uint32_t server_;  // its number
   server::FileWeights initial_;
   std::vector<std::unique_ptr<OneShard>> shards_;
   server::ServerJobs jobs_;
