@@ -46,11 +46,12 @@ void ControlNode::act(ControlOutput output, TimePoint now) {
 }
 
 CoordinatorNode::CoordinatorNode(Network& network, std::shared_ptr<CoordinatorRecords> disk,
-                                 NodeId node, CoordinatorOptions options)
+                                 NodeId node, CoordinatorOptions options, DoTask do_task)
     : network_(network),
       socket_(network.open(node)),
       store_(make_memory_store(std::move(disk))),
       coordinator_(std::move(options), store_->load().value(), network.now()),
+      do_task_(std::move(do_task)),
       next_(network.now()) {
   network.listen(socket_, kCoordinatorAddress);
 }
@@ -73,9 +74,10 @@ void CoordinatorNode::carry_out(CoordinatorOutput output) {
   for (CoordinatorMessage& one : output.messages) {
     network_.send(socket_, one.to, std::move(one.message));
   }
-  // What it has to do with files is done at once, and never fails.
-  for (const CheckpointTask& task : output.tasks) {
-    carry_out(coordinator_.handle_done(task, "", network_.now()));
+  for (CheckpointTask& task : output.tasks) {
+    const DoneCheckpointTask done =
+        do_task_ ? do_task_(std::move(task)) : DoneCheckpointTask{std::move(task), "", {}};
+    carry_out(coordinator_.handle_done(done.task, done.error, network_.now()));
   }
 }
 

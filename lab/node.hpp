@@ -1,9 +1,11 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include "lab/network.hpp"
 #include "proto/session/control_session.hpp"
+#include "server/coordinator/checkpoint_keeper.hpp"
 #include "server/coordinator/coordinator.hpp"
 #include "server/coordinator/store/store.hpp"
 
@@ -59,11 +61,14 @@ class ControlNode : public Node {
   bool is_drained_ = false;
 };
 
+/// Does what a coordinator requires of files, at once.
+using DoTask = std::function<DoneCheckpointTask(CheckpointTask task)>;
+
 /// The coordinator with its disk, which outlives it.
 class CoordinatorNode final : public Node {
  public:
   CoordinatorNode(Network& network, std::shared_ptr<CoordinatorRecords> disk, NodeId node,
-                  CoordinatorOptions options);
+                  CoordinatorOptions options, DoTask do_task = {});
   ~CoordinatorNode() override { network_.close(socket_); }
   void receive(SocketId socket, PeerId from, Body body, TimePoint now) override;
   void step(TimePoint now) override;
@@ -76,6 +81,7 @@ class CoordinatorNode final : public Node {
   SocketId socket_;
   std::unique_ptr<CoordinatorStore> store_;
   Coordinator coordinator_;
+  const DoTask do_task_;  // empty: what is required of files never fails
   TimePoint next_;
 };
 

@@ -168,6 +168,7 @@ void StateSaver::serve(Copy copy) {
       return;
     }
   }
+  if (writes_ == Writes::kAtOnce) return write(order, copy);
   if (writing_.valid()) writing_.wait();  // for an earlier file, which is small
   writing_ =
       std::async(std::launch::async, [this, order, copy = std::move(copy)] { write(order, copy); });

@@ -34,6 +34,12 @@ struct TableState {
 /// Thread    order(), part() and is_due_at(): any; at_clock(): the compute thread
 class StateSaver {
  public:
+  enum class Writes : std::uint8_t {
+    kMeanwhile,  // on a thread, while the next clock computes
+    kAtOnce,     // before at_clock() and order() return: where there are no threads
+  };
+  explicit StateSaver(Writes writes = Writes::kMeanwhile) : writes_(writes) {}
+
   /// Sets the newest order; a repeated one changes nothing.
   void order(const pb::CheckpointOrder& order);
   /// Whether at_clock() would copy anything.
@@ -61,6 +67,7 @@ class StateSaver {
   void write(const pb::CheckpointOrder& order, const Copy& copy);
   void put(pb::CheckpointPart part);
 
+  const Writes writes_;
   mutable std::mutex mutex_;  // guards order_, due_, end_ and part_
   pb::CheckpointOrder order_;
   bool due_ = false;

@@ -127,6 +127,15 @@ Json workers_json(const Playback& playback, const Rows& rows) {
   return workers;
 }
 
+/// The bound where a policy moves it; null: the job's own.
+Json bounds_json(const Playback& playback, const Rows& rows) {
+  Json bounds = Json::array();
+  for (const std::int32_t bound : playback.bounds(rows.count())) {
+    bounds.push_back(bound < 0 ? Json() : Json(bound));
+  }
+  return bounds;
+}
+
 Json tests_json(const Playback& playback) {
   Json tests = Json::array();
   for (const Playback::Test& test : playback.tests()) {
@@ -178,6 +187,7 @@ std::string playback_json(const RunSummary& run, const lab::TrainingOutcome& out
                       {"iterations_per_s", rows.rates(playback.finished())},
                       {"loss", rows.means(playback.loss_sums(), playback.losses())},
                       {"staleness", rows.means(playback.staleness_sums(), playback.reads())},
+                      {"bound", bounds_json(playback, rows)},
                       {"tests", tests_json(playback)},
                       {"hosts_lost", losses_json(outcome)},
                       {"hosts", hosts_json(playback, rows)},

@@ -108,6 +108,8 @@ PlayedRun run_of(const Json& whole) {
   run.iterations_per_s = figures_of(whole, "iterations_per_s", run.bins);
   run.loss = figures_of(whole, "loss", run.bins);
   run.staleness = figures_of(whole, "staleness", run.bins);
+  // Those of an earlier build do not say it.
+  if (whole.contains("bound")) run.bound = figures_of(whole, "bound", run.bins);
   for (const Json& test : whole.at("tests")) {
     run.tests.push_back({.at_s = test.at("at_s").get<double>(),
                          .iteration = test.at("iteration").get<std::int64_t>(),
@@ -128,6 +130,11 @@ PlayedRun run_of(const Json& whole) {
 
 double PlayedRun::end_s(std::size_t bin) const {
   return bin + 1 == bins ? virtual_s : bin_s * static_cast<double>(bin + 1);
+}
+
+std::optional<double> PlayedRun::bound_at(std::size_t bin) const {
+  if (!bound.empty() && bound[bin]) return bound[bin];
+  return slack ? std::optional(static_cast<double>(*slack)) : std::nullopt;
 }
 
 Result<PlayedRun> parse_played_run(std::string text, const std::string& name) {

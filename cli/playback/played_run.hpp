@@ -60,7 +60,10 @@ struct PlayedRun {
   Figures iterations_per_s;
   Figures loss;
   Figures staleness;
+  Figures bound;  // where a policy moves it; nothing: the job's slack
 
+  /// The bound at the end of a bin; nothing: there is none.
+  [[nodiscard]] std::optional<double> bound_at(std::size_t bin) const;
   /// When a bin ends; the last one with the run.
   [[nodiscard]] double end_s(std::size_t bin) const;
   /// A row's share of a bin, from 0 to 1.

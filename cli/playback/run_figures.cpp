@@ -19,11 +19,16 @@ constexpr std::size_t kLines = 14;
 constexpr std::size_t kRows = 32;
 // Columns of pictures whose cells are rectangles.
 constexpr std::size_t kColumns = 256;
+constexpr std::size_t kStackColumns = 128;  // of those whose cells have several parts
 constexpr double kRowHeight = 15;
 // By state of a host: computing, waiting, paused, serving, away.
 constexpr std::array kStateFills = {kOkabeIto[0], kOkabeIto[4], kOkabeIto[3], kOkabeIto[2],
                                     kOkabeIto[6]};
 constexpr const char* kIdle = "#e6e6e6";
+// The states of a host from the bottom of its row on.
+constexpr std::array<std::size_t, PlayedRun::kStates> kStacked = {
+    PlayedRun::kComputing, PlayedRun::kServing, PlayedRun::kPaused, PlayedRun::kWaiting,
+    PlayedRun::kAway};
 
 PlotFrame frame_of(const PlayedRun& run, double highest) {
   PlotFrame frame;
@@ -38,6 +43,41 @@ std::vector<double> times_of(const PlayedRun& run) {
   return times;
 }
 
+/// The highest bound of the run; 0: there is none.
+double highest_bound(const PlayedRun& run) {
+  double highest = 0;
+  for (std::size_t bin = 0; bin < run.bins; ++bin) {
+    highest = std::max(highest, run.bound_at(bin).value_or(0));
+  }
+  return highest;
+}
+
+/// The bound over time, dashed: a line, or steps where a policy moves it.
+std::string bound_svg(const PlayedRun& run, const PlotFrame& frame) {
+  std::string path;
+  std::optional<double> last;
+  double low = 0;
+  double high = 0;
+  for (std::size_t bin = 0; bin < run.bins; ++bin) {
+    const std::optional<double> bound = run.bound_at(bin);
+    if (bound && bound != last) {
+      const double x = frame.x(run.bin_s * static_cast<double>(bin));
+      path += last ? fmt::format("H{:.1f}V{:.1f}", x, frame.y(*bound))
+                   : fmt::format("M{:.1f} {:.1f}", x, frame.y(*bound));
+      low = last ? std::min(low, *bound) : *bound;
+      high = std::max(high, *bound);
+    }
+    last = bound;
+  }
+  if (!last) return {};
+  path += fmt::format("H{:.1f}", frame.left + frame.width);
+  const std::string name = low == high ? fmt::format("bound: slack {:g}", high)
+                                       : fmt::format("bound: slack {:g} to {:g}", low, high);
+  return fmt::format("<path d=\"{}\" fill=\"none\" stroke=\"#000\" stroke-dasharray=\"6 4\"/>\n",
+                     path) +
+         plot_text(frame.left + 4, frame.y(high) - 4, "start", name);
+}
+
 /// The clocks of all workers over time: of each, or where they are many their quantiles.
 /// from_slowest  counted from the slowest worker's
 std::string clocks_svg(const PlayedRun& run, const std::string& title, bool from_slowest) {
@@ -45,7 +85,7 @@ std::string clocks_svg(const PlayedRun& run, const std::string& title, bool from
   constexpr std::array kQuantiles = {0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0};
   std::array<std::vector<double>, kQuantiles.size()> quantiles;
   std::vector<double> slowest(run.bins);
-  double highest = from_slowest && run.slack ? static_cast<double>(*run.slack) : 0;
+  double highest = from_slowest ? highest_bound(run) : 0;
   for (std::size_t bin = 0; bin < run.bins; ++bin) {
     std::vector<std::int32_t> clocks = clocks_at(run, bin);
     if (clocks.empty()) clocks.push_back(bin > 0 ? static_cast<std::int32_t>(slowest[bin - 1]) : 0);
@@ -83,14 +123,7 @@ std::string clocks_svg(const PlayedRun& run, const std::string& title, bool from
       svg += plot_line(frame, line, i) + legend_line(frame, i, i, worker.name);
     }
   }
-  if (from_slowest && run.slack) {
-    const double y = frame.y(static_cast<double>(*run.slack));
-    svg += fmt::format(
-        "<line x1=\"{0:.1f}\" x2=\"{1:.1f}\" y1=\"{2:.1f}\" y2=\"{2:.1f}\" stroke=\"#000\" "
-        "stroke-dasharray=\"6 4\"/>\n",
-        frame.left, frame.left + frame.width, y);
-    svg += plot_text(frame.left + 4, y - 4, "start", fmt::format("bound: slack {}", *run.slack));
-  }
+  if (from_slowest) svg += bound_svg(run, frame);
   return svg + close_plot();
 }
 
@@ -210,7 +243,51 @@ double mean_share(const PlayedRun::Shares& row, std::size_t from, std::size_t to
   return sum / static_cast<double>(to - from);
 }
 
-/// Each host's state over time: what it does most.
+/// A host's states in the bins from one to another, from the bottom of its row: what is below each
+/// in the end; never more than all of its time.
+std::array<double, kStacked.size()> stack_of(const PlayedRun::Host& host, std::size_t from,
+                                             std::size_t to) {
+  std::array<double, kStacked.size()> tops{};
+  double sum = 0;
+  for (std::size_t i = 0; i < tops.size(); ++i) {
+    sum += mean_share(host.shares[kStacked[i]], from, to);
+    tops[i] = sum;
+  }
+  for (double& top : tops) top /= std::max(1.0, sum);
+  return tops;
+}
+
+/// A host's row: its states stacked in each column, as one area for each of them.
+std::string host_row(const PlayedRun& run, const PlayedRun::Host& host, const PlotFrame& frame,
+                     double y) {
+  constexpr double kHigh = kRowHeight - 1;
+  const std::size_t step = std::max<std::size_t>(1, (run.bins + kStackColumns - 1) / kStackColumns);
+  std::array<std::string, kStacked.size()> there;  // along the top, and back along the bottom
+  std::array<std::string, kStacked.size()> back;
+  std::array<bool, kStacked.size()> is_used{};
+  for (std::size_t bin = 0; bin < run.bins; bin += step) {
+    const std::size_t end = std::min(run.bins, bin + step);
+    const auto tops = stack_of(host, bin, end);
+    const double x = frame.x(run.bin_s * static_cast<double>(bin));
+    const double x_end = frame.x(run.end_s(end - 1));
+    double low = 0;
+    for (std::size_t i = 0; i < tops.size(); ++i) {
+      is_used[i] = is_used[i] || tops[i] > low;
+      there[i] += fmt::format("V{:.1f}H{:.1f}", y + kHigh * (1 - tops[i]), x_end);
+      back[i] = fmt::format("V{:.1f}H{:.1f}", y + kHigh * (1 - low), x) + back[i];
+      low = tops[i];
+    }
+  }
+  std::string svg = plot_cell(frame.left, y, frame.width, kHigh, kIdle);
+  for (std::size_t i = 0; i < kStacked.size(); ++i) {
+    if (!is_used[i]) continue;
+    svg += fmt::format("<path d=\"M{:.1f} {:.1f}{}{}Z\" fill=\"{}\"/>\n", frame.left, y + kHigh,
+                       there[i], back[i], kStateFills[kStacked[i]]);
+  }
+  return svg;
+}
+
+/// What each host does over time: the shares of its states.
 std::string hosts_svg(const PlayedRun& run, const std::string& title) {
   const std::size_t step = (run.hosts.size() + kRows - 1) / kRows;
   const std::size_t rows = (run.hosts.size() + step - 1) / step;
@@ -222,24 +299,13 @@ std::string hosts_svg(const PlayedRun& run, const std::string& title) {
   for (std::size_t row = 0; row < rows; ++row) {
     const PlayedRun::Host& host = run.hosts[row * step];
     const double y = frame.y(1) + kRowHeight * static_cast<double>(row);
-    svg += row_name(frame, y, host.name);
-    svg += cells_of(run, frame, y, [&](std::size_t from, std::size_t to) -> std::string {
-      std::array<double, PlayedRun::kStates> shares{};
-      double used = 0;
-      for (std::size_t state = 0; state < shares.size(); ++state) {
-        shares[state] = mean_share(host.shares[state], from, to);
-        used += shares[state];
-      }
-      const auto most = std::ranges::max_element(shares);
-      // Of time in which it does nothing it is idle.
-      if (*most <= 0 || *most < 1 - used) return kIdle;
-      const auto state = static_cast<std::size_t>(most - shares.begin());
-      is_used[state] = true;
-      return kStateFills[state];
-    });
+    svg += row_name(frame, y, host.name) + host_row(run, host, frame, y);
+    for (std::size_t state = 0; state < is_used.size(); ++state) {
+      is_used[state] = is_used[state] || mean_share(host.shares[state], 0, run.bins) > 0;
+    }
   }
   std::size_t place = 0;
-  for (std::size_t state = 0; state < is_used.size(); ++state) {
+  for (const std::size_t state : kStacked) {
     if (!is_used[state]) continue;
     svg += legend_field(frame, place++, kStateFills[state], PlayedRun::kStateNames[state]);
   }
@@ -302,8 +368,7 @@ std::vector<Figure> figures_of(const PlayedRun& run) {
       [&](const char* title) { return clocks_svg(run, title, true); });
   add("states", "What the workers' hosts do",
       [&](const char* title) { return states_svg(run, title); });
-  add("hosts", "Hosts by what they do most",
-      [&](const char* title) { return hosts_svg(run, title); });
+  add("hosts", "What each host does", [&](const char* title) { return hosts_svg(run, title); });
   if (!run.links.empty()) {
     add("links", "Load of the links", [&](const char* title) { return links_svg(run, title); });
   }

@@ -85,14 +85,15 @@ std::string hosts_csv(const PlayedRun& run) {
 }
 
 std::string training_csv(const PlayedRun& run) {
-  std::string csv = "virtual_s,iterations_per_s,loss,mean_staleness,slowest,median,fastest\n";
+  std::string csv = "virtual_s,iterations_per_s,loss,mean_staleness,slowest,median,fastest,bound\n";
   for (std::size_t bin = 0; bin < run.bins; ++bin) {
     csv += fmt::format("{},{},{},{},", time_cell(run, bin), figure_cell(run.iterations_per_s, bin),
                        figure_cell(run.loss, bin), figure_cell(run.staleness, bin));
     const std::vector<std::int32_t> clocks = clocks_at(run, bin);
-    csv += clocks.empty() ? std::string(",,\n")
-                          : fmt::format("{},{},{}\n", clocks.front(), clocks[clocks.size() / 2],
-                                        clocks.back());
+    csv += clocks.empty()
+               ? std::string(",,")
+               : fmt::format("{},{},{}", clocks.front(), clocks[clocks.size() / 2], clocks.back());
+    csv += fmt::format(",{}\n", optional_cell(run.bound_at(bin)));
   }
   return csv;
 }

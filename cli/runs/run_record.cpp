@@ -95,7 +95,10 @@ void add_summary(const json& summary, RunRecord& run) {
   }
   const auto checkpoints = summary.find("checkpoints");
   if (checkpoints == summary.end() || !checkpoints->is_array()) return;
-  for (const json& one : *checkpoints) run.checkpoints.push_back(text_of(one, "folder"));
+  // The lab's are in the run's folder, and relative to it.
+  for (const json& one : *checkpoints) {
+    run.checkpoints.push_back((run.folder / text_of(one, "folder")).string());
+  }
 }
 
 void collect(const fs::path& folder, int depth, std::vector<RunRecord>& found) {

@@ -18,6 +18,7 @@
 #include "common/files/file.hpp"
 #include "common/system/stop_signal.hpp"
 #include "proto/config/text.hpp"
+#include "proto/config/text_places.hpp"
 
 namespace taut::cli {
 namespace {
@@ -26,6 +27,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kGridFile = "sweep.textproto";
 constexpr const char* kBaseFile = "base_job.textproto";
+constexpr Bytes kMaxText{16UL << 20U};
 
 /// What a folder is the sweep of: its grid, and the job as resolved.
 struct Grid {
@@ -92,14 +94,17 @@ Result<pb::Job> base_job(const SweepOptions& options) {
 
 Result<SweepOptions> load_sweep(const std::string& file) {
   SweepOptions options;
-  TAUT_TRY(read_text(file, options.sweep));
+  TAUT_TRY(const std::string text, read_file(file, kMaxText));
+  PlacedText placed;
+  TAUT_TRY(placed.read(text, file, options.sweep));
   if (options.sweep.has_job()) {
     TAUT_TRY(const fs::path found, find_mentioned(options.sweep.job(), file));
     options.job_file = found.string();
   }
-  if (options.sweep.has_cluster()) {
-    TAUT_TRY(const fs::path found, find_mentioned(options.sweep.cluster(), file));
-    options.sweep.set_cluster(fs::absolute(found).string());
+  for (int i = 0; i < options.sweep.cluster_size(); ++i) {
+    const auto found = find_mentioned(options.sweep.cluster(i), file);
+    if (!found) return placed.error({{"cluster", i}}, found.error().message);
+    options.sweep.set_cluster(i, fs::absolute(found.value()).string());
   }
   if (!options.sweep.has_name()) options.sweep.set_name(fs::path(file).stem().string());
   return options;

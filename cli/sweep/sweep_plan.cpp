@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
+#include <filesystem>
+#include <map>
 #include <optional>
 #include <set>
 
@@ -13,6 +15,7 @@
 #include "cli/job_records.hpp"
 #include "cli/sweep/job_field.hpp"
 #include "cli/sweep/vary.hpp"
+#include "lab/training/topology.hpp"
 #include "proto/config/lab/lab_cluster.hpp"
 #include "proto/config/text.hpp"
 #include "worker/model/job/job.hpp"
@@ -21,6 +24,8 @@ namespace taut::cli {
 namespace {
 
 constexpr std::uint32_t kMaxWorkers = 256;
+constexpr std::uint32_t kMaxLabWorkers = 100'000;
+constexpr std::uint32_t kMaxParallel = 256;
 constexpr std::uint32_t kMaxSeeds = 1000;
 
 /// Nothing if the text is not a slack.
@@ -94,9 +99,9 @@ void check_numbers(const pb::Sweep& sweep, Findings& findings) {
   if (sweep.seeds() < 1 || sweep.seeds() > kMaxSeeds) {
     findings.add(fmt::format("seeds: must be from 1 to {}, is {}", kMaxSeeds, sweep.seeds()));
   }
-  if (sweep.parallel() < 1 || sweep.parallel() > kMaxWorkers) {
+  if (sweep.parallel() < 1 || sweep.parallel() > kMaxParallel) {
     findings.add(
-        fmt::format("parallel: must be from 1 to {}, is {}", kMaxWorkers, sweep.parallel()));
+        fmt::format("parallel: must be from 1 to {}, is {}", kMaxParallel, sweep.parallel()));
   }
   if (!(sweep.limit_s() > 0)) {
     findings.add(fmt::format("limit_s: must be greater than 0, is {}", sweep.limit_s()));
@@ -158,9 +163,13 @@ void check_policies(const pb::Sweep& sweep, Findings& findings) {
 
 void check_worker_counts(const pb::Sweep& sweep, Findings& findings) {
   std::set<std::string> seen;
+  const std::uint32_t most = sweep.cluster().empty() ? kMaxWorkers : kMaxLabWorkers;
   for (const std::uint32_t workers : sweep.workers()) {
-    if (workers < 1 || workers > kMaxWorkers) {
-      findings.add(fmt::format("workers: must be from 1 to {}, is {}", kMaxWorkers, workers));
+    if (workers < 1 || workers > most) {
+      findings.add(fmt::format("workers: must be from 1 to {}, is {}{}", most, workers,
+                               workers > most && most < kMaxLabWorkers
+                                   ? "; the lab takes more, on a cluster that is named"
+                                   : ""));
     } else if (!seen.insert(std::to_string(workers)).second) {
       findings.add(fmt::format("workers {} is named twice", workers));
     }
@@ -184,6 +193,23 @@ void check_variants(const pb::Sweep& sweep, Findings& findings) {
   }
 }
 
+/// A cluster's name: its file's, without the ending.
+std::string name_of_cluster(const std::string& file) {
+  return std::filesystem::path(file).stem().string();
+}
+
+void check_clusters(const pb::Sweep& sweep, Findings& findings) {
+  std::map<std::string, std::string> seen;  // files, by the name in folders
+  for (const std::string& file : sweep.cluster()) {
+    const auto [other, is_new] = seen.emplace(as_file_name(name_of_cluster(file)), file);
+    if (is_new) continue;
+    findings.add(other->second == file
+                     ? fmt::format("cluster {} is named twice", file)
+                     : fmt::format("clusters {} and {} have the same name, {}; rename one",
+                                   other->second, file, name_of_cluster(file)));
+  }
+}
+
 void check_axes(const pb::Sweep& sweep, Findings& findings) {
   check_numbers(sweep, findings);
   check_target(sweep, findings);
@@ -191,6 +217,7 @@ void check_axes(const pb::Sweep& sweep, Findings& findings) {
   check_policies(sweep, findings);
   check_worker_counts(sweep, findings);
   check_variants(sweep, findings);
+  check_clusters(sweep, findings);
 }
 
 /// Intervals of a run whose test_interval is chosen here.
@@ -233,11 +260,13 @@ std::string folder_word(const SweepPoint& point) {
 }
 
 /// The name of a run's folder. A setting that makes it long is named by its number.
-std::string folder_name(const SweepPoint& point, std::size_t setting, std::uint64_t seed) {
+std::string folder_name(const SweepPoint& point, bool names_cluster, std::size_t setting,
+                        std::uint64_t seed) {
   constexpr std::size_t kMaxSettingName = 60;
   std::string name =
       fmt::format("{}{}-workers{}", folder_word(point), as_file_name(point.slack), point.workers);
   if (!point.variant.empty()) name += "-" + as_file_name(point.variant);
+  if (names_cluster) name += "-" + as_file_name(point.cluster);
   if (!point.setting.empty()) {
     std::string words = as_file_name(point.setting);
     if (words.size() > kMaxSettingName) words = fmt::format("setting{}", setting + 1);
@@ -267,6 +296,7 @@ std::string SweepPoint::group() const {
   std::string name = fmt::format("{} worker{}", workers, workers == 1 ? "" : "s");
   if (is_by_setting) name = bound() + ", " + name;
   if (!variant.empty()) name += ", " + variant;
+  if (!cluster.empty()) name += ", " + cluster;
   return is_by_setting || setting.empty() ? name : name + ", " + setting;
 }
 
@@ -291,9 +321,33 @@ void put_fields_over(const google::protobuf::Message& over, google::protobuf::Me
 
 namespace {
 
+/// A cluster of the lab.
+struct NamedCluster {
+  std::string name;  // empty: real processes
+  std::string text;
+};
+
+/// Reads the sweep's clusters, and checks that each has places for all that runs on it.
+/// workers  numbers of them
+Result<std::vector<NamedCluster>> read_clusters(const pb::Sweep& sweep,
+                                                const std::vector<std::uint32_t>& workers) {
+  std::vector<NamedCluster> clusters;
+  for (const std::string& file : sweep.cluster()) {
+    TAUT_TRY(const pb::LabCluster read, read_lab_cluster(file));
+    for (const std::uint32_t count : workers) {
+      const auto placed = lab::Topology::make(read, sweep.servers(), count, 1);
+      if (!placed) return invalid(fmt::format("{}: {}", file, placed.error().message));
+    }
+    clusters.push_back({name_of_cluster(file), to_text(read)});
+  }
+  if (clusters.empty()) clusters.emplace_back();
+  return clusters;
+}
+
 /// What the points of a sweep differ in.
 struct Axes {
   std::vector<pb::SweepVariant> variants;
+  std::vector<NamedCluster> clusters;
   std::vector<std::uint32_t> workers;
   std::vector<Setting> settings;
   std::vector<Bound> bounds;
@@ -308,6 +362,7 @@ Result<Axes> axes_of(const pb::Sweep& sweep, const pb::Job& whole) {
   if (axes.variants.empty()) axes.variants.emplace_back();
   axes.workers.assign(sweep.workers().begin(), sweep.workers().end());
   if (axes.workers.empty()) axes.workers.push_back(whole.workers() > 0 ? whole.workers() : 2);
+  TAUT_TRY(axes.clusters, read_clusters(sweep, axes.workers));
   TAUT_TRY(axes.settings, settings_of(sweep, whole));
   axes.bounds = bounds_of(sweep, whole);
   for (const pb::SweepVary& vary : sweep.vary()) axes.fields.push_back(vary.field());
@@ -317,8 +372,10 @@ Result<Axes> axes_of(const pb::Sweep& sweep, const pb::Job& whole) {
 
 /// A point but for its fields that are varied, and its tests.
 SweepPoint point_of(const Axes& axes, const pb::Job& whole, const pb::SweepVariant& variant,
-                    std::uint32_t workers, const Setting& setting, const Bound& bound) {
+                    const NamedCluster& cluster, std::uint32_t workers, const Setting& setting,
+                    const Bound& bound) {
   SweepPoint point{bound.name, workers, variant.name(), whole, bound.is_policy};
+  point.cluster = cluster.name;
   point.values = setting;
   point.setting = setting_name(axes.names, setting);
   point.is_by_setting = axes.bounds.size() == 1 && !setting.empty();
@@ -340,9 +397,11 @@ void complete(SweepPoint& point, const Axes& axes, const std::string& metric, Fi
   check_point(point, metric, findings);
 }
 
-SweepRun run_of(const SweepPoint& point, std::size_t number, std::size_t setting,
-                std::uint64_t seed) {
-  SweepRun run{number, seed, folder_name(point, setting, seed), point.job};
+SweepRun run_of(const Axes& axes, const SweepPoint& point, std::size_t number, std::uint64_t seed) {
+  const std::size_t setting = number / axes.bounds.size() % axes.settings.size();
+  const bool names_cluster = axes.clusters.size() > 1;
+  SweepRun run{number, seed, folder_name(point, names_cluster, setting, seed), point.job};
+  run.cluster = std::ranges::find(axes.clusters, point.cluster, &NamedCluster::name)->text;
   run.job.set_seed(seed);
   pb::SolverParameter& solver = *run.job.mutable_solver_param();
   solver.clear_random_seed();
@@ -363,30 +422,29 @@ Result<SweepPlan> plan_sweep(const pb::Sweep& sweep, const pb::Job& base) {
   TAUT_TRY(const Axes axes, axes_of(sweep, whole));
   SweepPlan plan;
   plan.fields = axes.fields;
-  for (const pb::SweepVariant& variant : axes.variants) {
+  plan.is_in_lab = !sweep.cluster().empty();
+  const auto add_points = [&](const pb::SweepVariant& variant, const NamedCluster& cluster) {
     for (const std::uint32_t workers : axes.workers) {
       for (const Setting& setting : axes.settings) {
         for (const Bound& bound : axes.bounds) {
-          SweepPoint point = point_of(axes, whole, variant, workers, setting, bound);
+          SweepPoint point = point_of(axes, whole, variant, cluster, workers, setting, bound);
           complete(point, axes, sweep.metric(), findings);
           plan.points.push_back(std::move(point));
         }
       }
     }
+  };
+  for (const pb::SweepVariant& variant : axes.variants) {
+    for (const NamedCluster& cluster : axes.clusters) {
+      add_points(variant, cluster);
+    }
   }
   if (!findings.lines().empty()) return invalid(findings.lines());
   TAUT_TRY(plan.metric, metric_of(sweep.metric(), plan.points.front().job));
-  std::string cluster;
-  if (sweep.has_cluster()) {
-    TAUT_TRY(const pb::LabCluster read, read_lab_cluster(sweep.cluster()));
-    cluster = to_text(read);
-  }
   std::set<std::string> folders;
   for (std::uint32_t repeat = 0; repeat < sweep.seeds(); ++repeat) {
     for (std::size_t i = 0; i < plan.points.size(); ++i) {
-      const std::size_t setting = i / axes.bounds.size() % axes.settings.size();
-      plan.runs.push_back(run_of(plan.points[i], i, setting, whole.seed() + repeat));
-      plan.runs.back().cluster = cluster;
+      plan.runs.push_back(run_of(axes, plan.points[i], i, whole.seed() + repeat));
       if (folders.insert(plan.runs.back().folder).second) continue;
       return invalid(fmt::format(
           "two runs have the folder {}: their values differ only in characters that no folder has",

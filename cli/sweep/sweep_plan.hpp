@@ -29,6 +29,7 @@ struct SweepPoint {
   std::string setting = {};  // "base_lr 0.01, momentum 0.9"; empty: nothing is varied
   std::vector<std::string> values = {};  // of the varied fields, in the sweep's order
   bool is_by_setting = false;            // settings are compared: there is one bound
+  std::string cluster = {};              // of the lab, its name; empty: real processes
 
   /// E.g. "slack 2", "BSP", "async", "dynamic_slack".
   [[nodiscard]] std::string bound() const;
@@ -36,7 +37,7 @@ struct SweepPoint {
   [[nodiscard]] std::string name() const { return is_by_setting ? setting : bound(); }
   /// "bound" or "setting"
   [[nodiscard]] std::string kind() const { return is_by_setting ? "setting" : "bound"; }
-  /// What it shares with the points that it is compared with, e.g. "4 workers, bursts".
+  /// What it shares with the points that it is compared with, e.g. "4 workers, bursts, rack".
   [[nodiscard]] std::string group() const;
 };
 
@@ -53,7 +54,8 @@ struct SweepPlan {
   std::vector<SweepPoint> points;
   SweepMetric metric;
   std::vector<std::string> fields;  // that are varied: their paths
-  std::vector<SweepRun> runs;       // all points with the first seed, then all with the second, ...
+  bool is_in_lab = false;
+  std::vector<SweepRun> runs;  // all points with the first seed, then all with the second, ...
 };
 
 /// Puts the fields of `over` over those of `base`: like protobuf's merge, but a repeated field that
@@ -63,7 +65,8 @@ void put_fields_over(const google::protobuf::Message& over, google::protobuf::Me
 /// The runs of a sweep. Where a solver's test_interval gives a run fewer than kTestsNeeded tests,
 /// the runs test more often.
 /// base      the whole job
-/// Errors    invalid: every value that cannot work, one a line; a cluster that cannot be read
+/// Errors    invalid: every value that cannot work, one a line; a cluster that cannot be read, or
+///           has too few places for the workers and servers
 [[nodiscard]] Result<SweepPlan> plan_sweep(const pb::Sweep& sweep, const pb::Job& base);
 
 }  // namespace taut::cli

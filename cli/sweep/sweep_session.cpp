@@ -35,7 +35,7 @@ Company company_of(const SweepOptions& options, const SweepPlan& plan) {
   company.runs = is_on_slurm ? 1 : std::min({sweep.parallel(), company.cores, runs});
   for (const SweepPoint& point : plan.points) {
     // A run in the lab is one process.
-    const std::uint32_t computing = sweep.has_cluster() ? 1 : point.workers;
+    const std::uint32_t computing = plan.is_in_lab ? 1 : point.workers;
     company.threads = std::max(company.threads, computing * sweep.threads());
   }
   return company;
@@ -82,8 +82,8 @@ std::vector<std::pair<std::string, std::string>> setting_of(const SweepOptions& 
       {"runs", fmt::format("{}: {}, {} each", plan.runs.size(),
                            counted(static_cast<std::int64_t>(plan.points.size()), "point"),
                            counted(options.sweep.seeds(), "seed"))}};
-  if (options.sweep.has_cluster()) {
-    setting.emplace_back("cluster", options.sweep.cluster() + ", in the lab's virtual time");
+  for (const std::string& file : options.sweep.cluster()) {
+    setting.emplace_back("cluster", file + ", in the lab's virtual time");
   }
   if (const std::string batch = batch_text(job); !batch.empty()) {
     setting.emplace_back("batch size", batch);
@@ -130,7 +130,7 @@ Result<SweepSession::Active> SweepSession::start(std::size_t number) {
   const pb::Sweep& sweep = options_.sweep;
   const std::string job = (folder / "job.textproto").string();
   std::vector<std::string> arguments{"train", job, "--discard"};
-  if (sweep.has_cluster()) {
+  if (plan_.is_in_lab) {
     arguments = {"lab", job, "--cluster", (folder / "cluster.textproto").string()};
   }
   arguments.insert(
@@ -233,6 +233,7 @@ Result<void> SweepSession::write_report() {
   SweepReport report;
   report.name = options_.sweep.name();
   report.fields = plan_.fields;
+  report.is_in_lab = plan_.is_in_lab;
   Company company;
   for (const auto& [number, outcome] : outcomes_) {
     report.outcomes.push_back(outcome);

@@ -18,10 +18,17 @@ Processes::Processes(World& world, ProcessOptions options)
 
 void Processes::start() {
   places_.resize(first_worker() + options_.job.workers());
+  sim::DoTask do_task;
+  if (world_.disk != nullptr) {
+    do_task = [this](CheckpointTask task) {
+      return world_.disk->carry_out(std::move(task), world_.now());
+    };
+  }
   places_[Topology::kCoordinator].node = std::make_unique<sim::CoordinatorNode>(
       *world_.network, std::make_shared<CoordinatorRecords>(), Topology::kCoordinator,
-      options_.coordinator);
-  auto user = std::make_unique<TrainingUser>(world_, options_.job, options_.servers);
+      options_.coordinator, std::move(do_task));
+  auto user =
+      std::make_unique<TrainingUser>(world_, options_.job, options_.servers, options_.resume);
   user_ = user.get();
   places_[Topology::kUser].node = std::move(user);
   for (sim::NodeId node = Topology::kUser + 1; node < places_.size(); ++node) enter(node);
@@ -98,6 +105,9 @@ void Processes::stop(std::size_t host) {
   for (const sim::NodeId number : on_host(host)) {
     if (world_.playback != nullptr && number >= first_worker()) {
       world_.playback->leave(number - first_worker(), world_.now());
+    }
+    if (world_.playback != nullptr && number < first_worker()) {
+      world_.playback->lose(number - world_.topology->server_node(0), world_.now());
     }
     // What it would still send in its end gets nowhere.
     world_.network->end(number);

@@ -13,6 +13,7 @@
 #include "lab/training/outages.hpp"
 #include "lab/training/processes.hpp"
 #include "proto/config/settle_policies.hpp"
+#include "proto/formats/resume_point.hpp"
 #include "server/coordinator/coordinator_config.hpp"
 
 namespace taut::lab {
@@ -21,24 +22,32 @@ namespace {
 // As `tautline train` has its daemons.
 constexpr double kHeartbeat_s = 0.2;
 
-/// The job as the lab runs it: it is not saved, and starts once.
-Result<pb::Job> job_of(const pb::Job& asked) {
-  if (asked.has_resume()) {
-    return invalid(
-        fmt::format("resume: the lab starts a job from its beginning, not from {}; "
-                    "leave it out",
-                    asked.resume()));
+/// Has a job saved on the run's disk where it asks for that, or not at all.
+void settle_checkpoints(bool is_saved, pb::Job& job) {
+  pb::SolverParameter& solver = *job.mutable_solver_param();
+  if (!is_saved) {
+    job.clear_checkpoint();
+    solver.clear_snapshot();
+    solver.set_snapshot_after_train(false);
+    return;
   }
+  if (!job.has_checkpoint() && solver.snapshot() == 0 && !solver.snapshot_after_train()) return;
+  job.mutable_checkpoint()->set_folder(RunDisk::kCheckpoints);
+  // Parts of files are for the disks of servers, which have none here.
+  job.mutable_checkpoint()->clear_coded();
+}
+
+/// The job as the lab runs it: it starts once.
+Result<pb::Job> job_of(const TrainingOptions& options) {
+  const pb::Job& asked = options.job;
   const pb::NetworkFaults& faults = asked.network();
   if (faults.delay_ms() > 0 || faults.jitter_ms() > 0 || faults.loss() > 0) {
     return invalid(
         "network: the lab's links come from the cluster file; give latency_us and jitter_us there");
   }
   pb::Job job = asked;
-  job.clear_checkpoint();
   job.clear_restart();
-  job.mutable_solver_param()->clear_snapshot();
-  job.mutable_solver_param()->set_snapshot_after_train(false);
+  settle_checkpoints(options.learns && !options.folder.empty(), job);
   return job;
 }
 
@@ -56,7 +65,7 @@ class Training {
 
  private:
   Result<void> start() {
-    TAUT_TRY(const pb::Job job, job_of(options_.job));
+    TAUT_TRY(const pb::Job job, job_of(options_));
     TAUT_TRY(assets_, open_assets(job));
     BackendOptions device;
     device.device = DeviceKind::kCpu;
@@ -80,6 +89,9 @@ class Training {
     world_.assets = assets_.get();
     world_.times = times_.get();
     world_.meter = options_.meter;
+    if (options_.learns && !options_.folder.empty()) {
+      world_.disk = std::make_unique<RunDisk>(options_.folder);
+    }
     TAUT_TRY(expect_memory());
     if (!options_.learns) {
       world_.memory = std::make_unique<CostMemory>(assets_->train_graph().parameters);
@@ -151,6 +163,9 @@ class Training {
     config.mutable_replication()->set_interval(control.replication_interval());
     ProcessOptions options;
     options.job = job;
+    if (job.has_resume()) {
+      TAUT_TRY(options.resume, resume_point(job.resume()));
+    }
     options.servers = options_.servers;
     options.shards = options_.shards;
     options.timings.heartbeat_interval = from_seconds(heartbeat_s());

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <string>
 #include <vector>
@@ -27,8 +28,11 @@ struct TrainingOptions {
   bool learns = true;         // otherwise nothing is computed, and only what it costs is known
   bool overlap = true;        // as WorkerConfig's
   pb::RecordsConfig records;  // what the workers write down
-  double limit_s = 1e9;       // of virtual time
-  Meter* meter = nullptr;     // gets what messages take; nullptr: nothing is measured
+  /// Gets the job's checkpoints, in a folder `checkpoints`, wherever the job would have them; they
+  /// are whole files. Empty, or it does not learn: none is written.
+  std::filesystem::path folder;
+  double limit_s = 1e9;                 // of virtual time
+  Meter* meter = nullptr;               // gets what messages take; nullptr: nothing is measured
   VirtualTimeline* timeline = nullptr;  // gets what is done when; nullptr: none is kept
   Playback* playback = nullptr;         // gets it in bins; a new one; nullptr: none is kept
   Bytes memory{0};                      // that this process may take; 0: no limit
@@ -44,7 +48,7 @@ struct LinkUse {
 };
 
 struct TrainingOutcome {
-  pb::JobStatus job;
+  pb::JobStatus job;             // checkpoints' folders are relative to the options' folder
   double virtual_s = 0;          // from the cluster's start to the job's end
   double submitted_s = 0;        // from the start to the job's submission
   double first_iteration_s = 0;  // from the start to the first worker's first clock

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "common/log.hpp"
+#include "server/checkpoints/resume_images.hpp"
 
 namespace taut::lab {
 namespace {
@@ -35,6 +36,7 @@ TrainingServer::TrainingServer(World& world, std::uint32_t number, std::uint64_t
     : ControlNode(*world.network, world.topology->server_node(number),
                   identity_of(number, start, shards), timings),
       world_(world),
+      server_(number),
       jobs_(shards) {
   for (std::uint32_t i = 0; i < shards; ++i) {
     auto one = std::make_unique<OneShard>(i, world.machine_of(node_), initial_);
@@ -73,6 +75,7 @@ Lane::Work TrainingServer::serve(OneShard& one, PeerId from, const Message& mess
   auto images = one.shard.take_images(world_.now());
   std::ranges::move(images, std::back_inserter(answers));
   note_changes();
+  note_bound(one);
   auto messages = encoded(answers);
   if (world_.meter != nullptr) {
     std::uint64_t all = bytes;
@@ -99,6 +102,14 @@ void TrainingServer::send_next(OneShard& one, PeerId to, const Message& message)
                         world_.network->send(one.socket, to, message);
                       }};
   });
+}
+
+/// Tells the playback what a policy makes of the bound at a shard.
+void TrainingServer::note_bound(const OneShard& one) const {
+  if (world_.playback == nullptr) return;
+  if (const auto moving = one.shard.moving_slack()) {
+    world_.playback->bound(server_, one.number, moving->slack, world_.now());
+  }
 }
 
 void TrainingServer::show(const OneShard& one, std::string_view name, TimePoint begin) const {
@@ -135,11 +146,23 @@ void TrainingServer::note_changes() {
       jobs_.take_report(i, shard.report(job));
       world_.step_soon(node_);
     }
-    // No checkpoint is ordered here; memory that is released goes back at once.
-    (void)shard.take_captures();
+    // Memory that is to be prepared or is released costs nothing here.
     (void)shard.take_stocks();
     (void)shard.take_excesses();
     (void)shard.take_opened();
+  }
+  save_captures();
+}
+
+/// Writes what the shards have captured for checkpoints.
+void TrainingServer::save_captures() {
+  for (std::size_t i = 0; i < shards_.size(); ++i) {
+    for (server::ShardCapture& capture : shards_[i]->shard.take_captures()) {
+      if (world_.disk == nullptr) continue;
+      const JobId job = capture.job;
+      jobs_.take_part(i, job, world_.disk->write(std::move(capture)));
+      world_.step_soon(node_);
+    }
   }
 }
 
@@ -159,6 +182,7 @@ TimePoint TrainingServer::wake() const {
 
 void TrainingServer::on_event(const ControlEvent& event, TimePoint /*now*/) {
   if (std::holds_alternative<control_event::DeclaredLost>(event)) {
+    resumed_.clear();
     for (const auto& over : jobs_.clear()) {
       for (const auto& one : shards_) (void)one->shard.set_job(over);
     }
@@ -167,19 +191,33 @@ void TrainingServer::on_event(const ControlEvent& event, TimePoint /*now*/) {
   }
 }
 
+Result<std::vector<server::ShardImages>> TrainingServer::begin_of(const pb::ServerJob& job) {
+  if (job.finished()) resumed_.erase(job.job());
+  if (job.finished() || !job.has_resume() || resumed_.contains(job.job())) {
+    return std::vector<server::ShardImages>(shards_.size());
+  }
+  TAUT_TRY(auto images, server::read_shard_images(job, shards_.size()));
+  resumed_.insert(job.job());
+  return images;
+}
+
 void TrainingServer::take_job(const pb::ServerJob& job) {
   const auto view = jobs_.take_job(job);
   if (!view) return;
+  auto begin = begin_of(job);
+  if (!begin) return jobs_.fail(view->job, begin.error().message);
   if (job.replication_interval() > 0) images_due_ = std::min(images_due_, world_.now() + kImages);
   for (std::size_t i = 0; i < shards_.size(); ++i) {
     OneShard& one = *shards_[i];
     one.shard.set_id(ShardId(job.first_shard() + static_cast<std::uint32_t>(i)));
-    send(one, one.shard.set_job(view));
+    send(one, one.shard.set_job(view, std::move(begin.value()[i])));
     server::ShardReport report = one.shard.report(view->job);
     report.job = view->job;
     report.revision = view->revision;
     jobs_.take_report(i, std::move(report));
   }
+  // A new order may be captured, or missed, at once.
+  save_captures();
 }
 
 }  // namespace taut::lab

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <vector>
 
 #include "common/net/buffer_pool.hpp"
@@ -45,14 +46,20 @@ class TrainingServer final : public sim::ControlNode {
   void send_next(OneShard& one, PeerId to, const Message& message);
   void send(const OneShard& one, const std::vector<server::Outgoing>& messages);
   void take_job(const pb::ServerJob& job);
+  /// What the shards start from. Errors: as server::read_shard_images().
+  [[nodiscard]] Result<std::vector<server::ShardImages>> begin_of(const pb::ServerJob& job);
   void note_changes();
+  void note_bound(const OneShard& one) const;
+  void save_captures();
   /// Enters what a shard's thread did from `begin` until now in the timeline.
   void show(const OneShard& one, std::string_view name, TimePoint begin) const;
 
   World& world_;
+  const std::uint32_t server_;  // its number
   server::FileWeights initial_;
   std::vector<std::unique_ptr<OneShard>> shards_;
   server::ServerJobs jobs_;
+  std::set<std::uint64_t> resumed_;  // jobs whose checkpoint was read
   TimePoint images_due_ = TimePoint::never();
 };
 

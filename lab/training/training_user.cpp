@@ -11,10 +11,12 @@ constexpr Duration kBetween{20'000};
 
 }  // namespace
 
-TrainingUser::TrainingUser(World& world, pb::Job job, std::uint32_t servers)
+TrainingUser::TrainingUser(World& world, pb::Job job, std::uint32_t servers,
+                           std::optional<pb::ResumePoint> resume)
     : world_(world),
       job_(std::move(job)),
       servers_(servers),
+      resume_(std::move(resume)),
       socket_(world.network->open(Topology::kUser)),
       coordinator_(world.network->connect(socket_, sim::kCoordinatorAddress)) {}
 
@@ -53,6 +55,7 @@ void TrainingUser::step(TimePoint now) {
   if (have_joined_ && number_ == 0) {
     *message.mutable_submit()->mutable_definition() = job_;
     message.mutable_submit()->set_token(1);
+    if (resume_) *message.mutable_submit()->mutable_resume() = *resume_;
   } else {
     message.mutable_status_request()->set_job(number_);
   }

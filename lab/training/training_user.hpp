@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <string>
 
 #include "lab/node.hpp"
 #include "lab/training/world.hpp"
@@ -10,7 +12,9 @@ namespace taut::lab {
 /// Whoever submits the job, once servers and workers have joined, and then asks how it is.
 class TrainingUser final : public sim::Node {
  public:
-  TrainingUser(World& world, pb::Job job, std::uint32_t servers);
+  /// resume  the checkpoint that the job names; nothing: none
+  TrainingUser(World& world, pb::Job job, std::uint32_t servers,
+               std::optional<pb::ResumePoint> resume);
 
   void receive(sim::SocketId socket, PeerId from, sim::Body body, TimePoint now) override;
   void step(TimePoint now) override;
@@ -30,6 +34,7 @@ class TrainingUser final : public sim::Node {
   World& world_;
   const pb::Job job_;
   const std::uint32_t servers_;
+  const std::optional<pb::ResumePoint> resume_;
   sim::SocketId socket_;
   PeerId coordinator_;
   bool have_joined_ = false;  // the processes

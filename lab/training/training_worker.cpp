@@ -316,12 +316,21 @@ void TrainingWorker::stop_run() {
   if (client_ != nullptr) client_->cancel();
 }
 
+/// Has the run write what only this worker has of a checkpoint.
+void TrainingWorker::order_checkpoint(const pb::WorkerJob& job) {
+  if (!job.has_checkpoint() || world_.disk == nullptr) return;
+  pb::CheckpointOrder order = job.checkpoint();
+  order.set_folder(world_.disk->place_of(order.folder()));
+  run_->saver.order(order);
+}
+
 void TrainingWorker::take_job(const pb::WorkerJob& job) {
   const bool same =
       run_ && run_->job.job() == job.job() && run_->job.incarnation() == job.incarnation();
   if (same) {
     run_->job.set_revision(job.revision());
     run_->orders.evaluates = job.evaluates();
+    order_checkpoint(job);
     if (job.replicated() && client_ != nullptr) client_->move_shards(worker::shard_addresses(job));
     if (job.leaves()) run_->orders.leave = true;
     if (job.stop()) stop_run();
@@ -337,6 +346,7 @@ void TrainingWorker::take_job(const pb::WorkerJob& job) {
   run_->job = job;
   run_->orders.evaluates = job.evaluates();
   run_->orders.leave = leaves_ || job.leaves();
+  order_checkpoint(job);
   run_->begun = world_.now();
   run_->played.clocks = job.start_clock();
   reported_end_ = false;
@@ -375,6 +385,9 @@ void TrainingWorker::report_progress() {
   pb::Heartbeat content;
   *content.mutable_progress() =
       worker::progress_of(run_->job, run_->begun, run_->board, run_->end, run_->rate, world_.now());
+  if (auto part = run_->saver.part(); part.number() > 0) {
+    *content.mutable_progress()->mutable_checkpoint() = std::move(part);
+  }
   const pb::Progress& progress = content.progress();
   const bool ended = progress.finished() || progress.left();
   const bool news = (ended && !reported_end_) || reported_revision_ != progress.revision();

@@ -36,7 +36,7 @@ class TrainingWorker final : public sim::ControlNode, private worker::RunPlace {
     TimePoint begun;
     worker::RunOrders orders;
     worker::ProgressBoard board;
-    worker::StateSaver saver;
+    worker::StateSaver saver{worker::StateSaver::Writes::kAtOnce};
     RecentRate rate;
     worker::RunEnd end;
     Playback::Totals played;       // what the playback knows of it
@@ -48,6 +48,7 @@ class TrainingWorker final : public sim::ControlNode, private worker::RunPlace {
   void on_event(const ControlEvent& event, TimePoint now) override;
   void on_data(sim::SocketId, PeerId, DataMessage, TimePoint) override {}
   void take_job(const pb::WorkerJob& job);
+  void order_checkpoint(const pb::WorkerJob& job);
   void stop_run();
   void run(Run& run);
   void report_progress();

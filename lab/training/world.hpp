@@ -14,6 +14,7 @@
 #include "lab/training/page_allocator.hpp"
 #include "lab/training/records/playback.hpp"
 #include "lab/training/records/virtual_timeline.hpp"
+#include "lab/training/run_disk.hpp"
 #include "lab/training/shared_values.hpp"
 #include "lab/training/topology.hpp"
 #include "proto/cluster.pb.h"
@@ -42,6 +43,7 @@ struct World {
   const ComputeTimes* times = nullptr;
   std::shared_ptr<Net> net;            // of all workers; nullptr: each has its own
   std::unique_ptr<CostMemory> memory;  // nullptr: they learn
+  std::unique_ptr<RunDisk> disk;       // nullptr: no checkpoint is written
   ValuePool values;                    // that workers have read
   std::shared_ptr<BufferPool> updates =
       std::make_shared<BufferPool>(kFreeUpdates, page_allocator());

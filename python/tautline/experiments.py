@@ -103,6 +103,12 @@ def _counted(values: Union[One, Iterable[One]]) -> str:
     return ",".join(words)
 
 
+def _files(files: Union[Path, Iterable[Path]]) -> str:
+    """One file or several, as a command's word."""
+    several = [files] if isinstance(files, (str, os.PathLike)) else files
+    return ",".join(str(os.fspath(file)) for file in several)
+
+
 def _command(job: Path, options: dict[str, Any], vary: dict[str, Any]) -> list[str]:
     words = [program("tautline"), "sweep", str(job)]
     for name, value in options.items():
@@ -129,9 +135,10 @@ def _watch(process: "subprocess.Popen[str]", progress: Optional[bool]) -> Option
 def sweep(job: Path, *, slack: Union[Slack, Iterable[Slack], str] = "", workers: Any = None,
           seeds: Optional[int] = None, vary: Optional[dict[str, Any]] = None, over: str = "",
           name: Optional[str] = None, folder: Optional[Path] = None, metric: Optional[str] = None,
-          target: Optional[float] = None, lab: Optional[Path] = None, data: Optional[Path] = None,
-          draws: Optional[int] = None, parallel: Optional[int] = None,
-          limit_s: Optional[float] = None, progress: Optional[bool] = None) -> Sweep:
+          target: Optional[float] = None, lab: Optional[Union[Path, Iterable[Path]]] = None,
+          data: Optional[Path] = None, draws: Optional[int] = None,
+          parallel: Optional[int] = None, limit_s: Optional[float] = None,
+          progress: Optional[bool] = None) -> Sweep:
     """Trains a job under several bounds, one run of real processes after the other, and returns
     what was measured as data frames. An interrupted sweep continues where it stopped, and one that
     has run is not run again.
@@ -152,7 +159,7 @@ def sweep(job: Path, *, slack: Union[Slack, Iterable[Slack], str] = "", workers:
     folder    where it is kept; not given: runs/NAME
     metric    "accuracy", "loss", "perplexity" or an output of the test net
     target    the metric's value whose time is compared; not given: the best that every run reached
-    lab       a cluster's file: runs are in the lab's virtual time, on that cluster
+    lab       a cluster's file, or several: runs are in the lab's virtual time, on each of them
     data      the folder of the data set
     draws     how many combinations of the varied values are drawn at random
     parallel  runs at the same time
@@ -165,7 +172,8 @@ def sweep(job: Path, *, slack: Union[Slack, Iterable[Slack], str] = "", workers:
     options = {"output": folder, "name": name, "over": over or None,
                "slack": None if slack == "" else _counted(slack),
                "workers": None if workers is None else _counted(workers), "seeds": seeds,
-               "metric": metric, "target": target, "lab": lab, "data": data, "draws": draws,
+               "metric": metric, "target": target,
+               "lab": None if lab is None else _files(lab), "data": data, "draws": draws,
                "parallel": parallel, "limit": limit_s}
     with tempfile.TemporaryDirectory(prefix="tautline-sweep-") as temporary:
         errors = pathlib.Path(temporary) / "errors"

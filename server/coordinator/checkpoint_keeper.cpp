@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <cerrno>
-#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <set>
@@ -18,6 +17,7 @@
 #include "common/files/file_writer.hpp"
 #include "common/files/folder.hpp"
 #include "common/log.hpp"
+#include "common/unix_time.hpp"
 #include "proto/formats/checkpoint_manifest.hpp"
 #include "proto/formats/checkpoint_reader.hpp"
 
@@ -190,8 +190,8 @@ Result<void> copy_manifest(const CheckpointTask& task, const std::string& folder
 /// The manifest's file. Errors: invalid: it would be too long to be read.
 Result<std::string> manifest_text(const CheckpointTask& task) {
   pb::CheckpointManifest manifest = task.manifest;
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  manifest.set_unix_time_s(std::chrono::duration<double>(now).count());
+  // In virtual time the task has it already.
+  if (manifest.unix_time_s() == 0) manifest.set_unix_time_s(unix_time_s());
   std::string text = write_manifest(manifest);
   if (text.size() <= kMaxManifestBytes) return text;
   return invalid(fmt::format(
@@ -289,6 +289,33 @@ Result<void> note_manifest(CheckpointTask& task) {
 
 }  // namespace
 
+DoneCheckpointTask carry_out(CheckpointTask given, server::PartClient* parts) {
+  DoneCheckpointTask done{std::move(given), "", {}};
+  CheckpointTask& task = done.task;
+  switch (task.kind) {
+    case CheckpointTask::Kind::kFinish: {
+      const auto finished = finish_checkpoint(task, done.notes, parts, &task.tried);
+      if (finished) task.folder = finished.value();
+      const Result<void> noted = finished ? note_manifest(task) : Result<void>(finished.error());
+      if (!noted) done.error = noted.error().message;
+      break;
+    }
+    case CheckpointTask::Kind::kDrop:
+      if (const auto removed = remove_checkpoint(task.aside); !removed) {
+        done.error = removed.error().message;
+        done.notes.push_back("the parts of a checkpoint were not removed: " + done.error);
+      }
+      break;
+    case CheckpointTask::Kind::kRemove:
+      remove_unkept(task, done.notes);
+      break;
+    case CheckpointTask::Kind::kRemoveParts:
+      remove_parts(task, done.notes, parts);
+      break;
+  }
+  return done;
+}
+
 CheckpointKeeper::CheckpointKeeper(std::function<void()> on_done,
                                    std::unique_ptr<server::PartClient> parts)
     : on_done_(std::move(on_done)), parts_(std::move(parts)), thread_([this] { run(); }) {}
@@ -325,34 +352,7 @@ void CheckpointKeeper::run() {
       if (tasks_.closed()) return;
       continue;
     }
-    Done done{std::move(*task), "", {}};
-    carry_out(done);
-    give(std::move(done));
-  }
-}
-
-void CheckpointKeeper::carry_out(Done& done) {
-  CheckpointTask& task = done.task;
-  switch (task.kind) {
-    case CheckpointTask::Kind::kFinish: {
-      const auto finished = finish_checkpoint(task, done.notes, parts_.get(), &task.tried);
-      if (finished) task.folder = finished.value();
-      const Result<void> noted = finished ? note_manifest(task) : Result<void>(finished.error());
-      if (!noted) done.error = noted.error().message;
-      break;
-    }
-    case CheckpointTask::Kind::kDrop:
-      if (const auto removed = remove_checkpoint(task.aside); !removed) {
-        done.error = removed.error().message;
-        done.notes.push_back("the parts of a checkpoint were not removed: " + done.error);
-      }
-      break;
-    case CheckpointTask::Kind::kRemove:
-      remove_unkept(task, done.notes);
-      break;
-    case CheckpointTask::Kind::kRemoveParts:
-      remove_parts(task, done.notes, parts_.get());
-      break;
+    give(carry_out(std::move(*task), parts_.get()));
   }
 }
 

@@ -35,15 +35,23 @@ namespace taut {
 /// Errors    io
 [[nodiscard]] Result<void> remove_checkpoint(const std::string& folder);
 
+/// A task and what became of it.
+struct DoneCheckpointTask {
+  CheckpointTask task;
+  std::string error;               // empty on success
+  std::vector<std::string> notes;  // further lines for the log
+};
+
+/// Executes a task, which may take a while.
+/// parts     as finish_checkpoint()
+[[nodiscard]] DoneCheckpointTask carry_out(CheckpointTask task,
+                                           server::PartClient* parts = nullptr);
+
 /// Executes checkpoint tasks on a dedicated thread: the coordinator never waits for a disk.
 /// Thread    put() and take_done(): one
 class CheckpointKeeper {
  public:
-  struct Done {
-    CheckpointTask task;
-    std::string error;  // empty on success
-    std::vector<std::string> notes;
-  };
+  using Done = DoneCheckpointTask;
 
   /// on_done  called on the keeper's thread after each task
   /// parts    for coded checkpoints; nullptr: there are none
@@ -59,7 +67,6 @@ class CheckpointKeeper {
 
  private:
   void run();
-  void carry_out(Done& done);
   void give(Done done);
 
   const std::function<void()> on_done_;

@@ -12,7 +12,7 @@
 #include "common/log.hpp"
 #include "common/unix_time.hpp"
 #include "proto/control_message.hpp"
-#include "proto/formats/checkpoint_reader.hpp"
+#include "proto/formats/resume_point.hpp"
 #include "proto/rights.hpp"
 #include "proto/session/record_sender.hpp"
 #include "proto/wire_version.hpp"
@@ -353,19 +353,10 @@ std::optional<pb::ControlMessage> CoordinatorThread::settle_submission(
   }
   submit.clear_resume();
   if (!definition.has_resume()) return std::nullopt;
-  // No file is read as a whole here, where heartbeats wait: the servers compare every byte that
-  // they read with its digest.
-  const auto saved = find_saved(definition.resume());
-  if (!saved) return refused(saved.error().message);
-  const pb::CheckpointManifest& manifest = saved.value().manifest;
-  pb::ResumePoint& resume = *submit.mutable_resume();
-  resume.set_folder(saved.value().folder.string());
-  resume.set_clock(manifest.clock());
-  resume.set_slots(manifest.slots());
-  if (manifest.has_coding()) {
-    resume.set_manifest_sha256(saved.value().manifest_sha256);
-    resume.set_token(manifest.token());
-  }
+  // Heartbeats wait meanwhile.
+  const auto resume = resume_point(definition.resume());
+  if (!resume) return refused(resume.error().message);
+  *submit.mutable_resume() = resume.value();
   return std::nullopt;
 }
 

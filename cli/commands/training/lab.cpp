@@ -34,9 +34,14 @@ void add_training(Command& lab, LabOptions& options) {
   lab.flag(
       "--no-learning", [&options] { options.learns = false; },
       "Computes nothing: only times, bytes and waits, for many workers");
+  lab.text(
+         "--records", options.records,
+         "What is written to the run's folder: metrics (metrics.csv), tensorboard, timeline, all, "
+         "none; ',' between them")
+      .by_default(options.records);
   lab.flag(
-      "--no-records", [&train] { train.records.set_metrics(false); },
-      "Writes no metrics.csv of workers");
+      "--no-records", [&options] { options.records = "none"; },
+      "Writes no metrics.csv of workers: --records none");
   lab.flag("--timeline", options.timeline,
            "Writes timeline.json, with what each process and link did when, for ui.perfetto.dev, "
            "and draws a few clocks");
@@ -49,6 +54,14 @@ void add_training(Command& lab, LabOptions& options) {
            "Prints the summary as one JSON object on a line, and no progress");
 }
 
+/// The timeline of the lab is one of all processes, and no worker's.
+void settle_records(LabOptions& options) {
+  options.train.records = parse_records(options.records);
+  if (!options.train.records.timeline()) return;
+  options.train.records.set_timeline(false);
+  options.timeline = true;
+}
+
 }  // namespace
 
 void add_lab(Command& lab, int& status) {
@@ -57,6 +70,7 @@ void add_lab(Command& lab, int& status) {
   add_job_options(lab, std::shared_ptr<JobOptions>(options, &options->train.job), kMaxWorkers);
   lab.on_run([options, &status] {
     check_job_options(options->train.job);
+    settle_records(*options);
     status = run_lab(*options);
   });
   add_lab_calibrate(lab, status);

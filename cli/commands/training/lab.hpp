@@ -12,7 +12,8 @@ namespace taut::cli {
 struct LabOptions {
   TrainOptions train;
   bool learns = true;
-  std::string cluster;  // file; empty: this machine, measured
+  std::string cluster;              // file; empty: this machine, measured
+  std::string records = "metrics";  // what workers write down, as for `train`
   bool timeline = false;
   std::uint64_t memory_limit = 0;  // bytes; 0: none
 };

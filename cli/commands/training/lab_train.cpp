@@ -11,9 +11,11 @@
 #include <utility>
 #include <vector>
 
+#include "cli/checkpoint_paths.hpp"
 #include "cli/commands/shared_options.hpp"
 #include "cli/commands/training/lab.hpp"
 #include "cli/commands/training/lab_timeline.hpp"
+#include "cli/commands/training/run_files.hpp"
 #include "cli/playback/playback_json.hpp"
 #include "cli/run_folder.hpp"
 #include "cli/views/draw.hpp"
@@ -132,9 +134,11 @@ Result<fs::path> prepare_folder(const LabOptions& options, const pb::Job& job,
   TAUT_TRY(const fs::path folder, make_run_folder({.requested = options.train.output,
                                                    .job_name = job.name(),
                                                    .force = options.train.force,
-                                                   .keep = {}}));
+                                                   .keep = job.resume()}));
   TAUT_TRY(write_file_atomically(folder / "job.textproto", to_text(job)));
   TAUT_TRY(write_file_atomically(folder / "cluster.textproto", to_text(cluster)));
+  TAUT_TRY(write_origin(job, "lab", folder));
+  TAUT_TRY(write_vocabularies(job, folder));
   return folder;
 }
 
@@ -176,6 +180,41 @@ void print_timeline(const lab::VirtualTimeline& timeline, const fs::path& file) 
              timeline.has_ended() ? ", which ends early: it has reached its limit" : "");
 }
 
+/// Errors    invalid: parameters to start from, where there are none
+Result<void> check_costs_alone(const LabOptions& options, const pb::Job& job) {
+  if (options.learns) return ok();
+  constexpr const char* kWhy = "--no-learning computes no parameters; leave one of the two out";
+  if (job.has_resume()) {
+    return invalid(fmt::format("resume {}: cannot be continued, as {}", job.resume(), kWhy));
+  }
+  if (!options.train.job.weights.empty()) {
+    return invalid(
+        fmt::format("--weights {}: has no use, as {}", options.train.job.weights.front(), kWhy));
+  }
+  return ok();
+}
+
+/// What the job says of its checkpoints and the lab does otherwise; empty: nothing.
+std::string checkpoint_note(const LabOptions& options, const pb::Job& job) {
+  const bool saves = job.has_checkpoint() || job.solver_param().snapshot() > 0;
+  if (!options.learns) {
+    return saves ? "the job's checkpoints: --no-learning computes no parameters, so none is written"
+                 : "";
+  }
+  if (job.checkpoint().has_coded()) {
+    return "checkpoint.coded: the lab's servers have no disks, so checkpoints are whole files";
+  }
+  return "";
+}
+
+/// The status with its checkpoints' folders as they are found from anywhere.
+pb::JobStatus with_whole_paths(pb::JobStatus job, const fs::path& folder) {
+  for (pb::KeptCheckpoint& kept : *job.mutable_checkpoints()) {
+    kept.set_folder((folder / kept.folder()).string());
+  }
+  return job;
+}
+
 Result<int> train_in_lab(const LabOptions& options) {
   const TimePoint began = steady_now();
   pb::LabCluster cluster;
@@ -183,6 +222,7 @@ Result<int> train_in_lab(const LabOptions& options) {
     TAUT_TRY(cluster, read_lab_cluster(options.cluster));
   }
   TAUT_TRY(const pb::Job job, training_job(options.train));
+  TAUT_TRY(check_costs_alone(options, job));
   if (options.cluster.empty()) {
     TAUT_TRY(cluster, lab::calibrate(job, options.train.threads, std::nullopt));
   }
@@ -192,6 +232,9 @@ Result<int> train_in_lab(const LabOptions& options) {
                counted(options.train.servers, "server"), counted(job.workers(), "worker"),
                folder.string());
     std::fflush(stdout);
+  }
+  if (const std::string note = checkpoint_note(options, job); !note.empty()) {
+    fmt::print(stderr, "warning: {}\n", note);
   }
   TAUT_TRY(log::start({.role = "lab", .name = "lab", .file = (folder / "lab.log").string()}));
   raise_descriptor_limit();
@@ -206,6 +249,7 @@ Result<int> train_in_lab(const LabOptions& options) {
   training.overlap = options.train.overlap;
   training.records = options.train.records;
   training.records.set_folder(folder.string());
+  training.folder = absolute_path(folder.string());
   training.memory = Bytes(options.memory_limit);
   TAUT_TRY(const auto timeline, open_timeline(options, job, folder));
   training.timeline = timeline.get();
@@ -229,7 +273,9 @@ Result<int> train_in_lab(const LabOptions& options) {
   if (options.train.json) {
     fmt::print("{}\n", lab_json(summary, outcome, figures, JsonLayout::kOneLine));
   } else {
-    fmt::print("{}", summary_text(summary, outcome, figures));
+    RunSummary shown = summary;
+    shown.job = with_whole_paths(outcome.job, training.folder);
+    fmt::print("{}", summary_text(shown, outcome, figures));
     if (timeline) print_timeline(*timeline, folder / kTimelineFile);
   }
   TAUT_TRY(write_file_atomically(folder / "summary.json",

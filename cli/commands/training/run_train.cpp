@@ -1,18 +1,15 @@
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdio>
-#include <ctime>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
-#include <system_error>
 #include <thread>
 #include <utility>
 
 #include "cli/checkpoint_paths.hpp"
 #include "cli/commands/shared_options.hpp"
+#include "cli/commands/training/run_files.hpp"
 #include "cli/commands/training/train.hpp"
 #include "cli/local_cluster.hpp"
 #include "cli/run_folder.hpp"
@@ -27,9 +24,6 @@
 #include "proto/config/text.hpp"
 #include "proto/formats/checkpoint_reader.hpp"
 #include "proto/state_word.hpp"
-#include "proto/wire_version.hpp"
-#include "worker/data/text_source.hpp"
-#include "worker/model/job/job_data.hpp"
 
 namespace taut::cli {
 namespace {
@@ -210,44 +204,13 @@ Result<void> write_summary(const RunSummary& run) {
                                summary_json(run));
 }
 
-/// Writes what the numbers of the job's texts mean next to the run's results.
-Result<void> write_vocabularies(const pb::Job& job, const std::filesystem::path& folder) {
-  TAUT_TRY(const auto layers, model::data_of(job, pb::TRAIN));
-  for (const auto& [layer, place] : layers) {
-    if (layer.data_param().backend() != pb::DataParameter::TEXT) continue;
-    TAUT_TRY(const auto vocabulary, data::text_vocabulary(layer.text_param(), place.folder));
-    TAUT_TRY(write_file_atomically(folder / fmt::format("vocabulary_{}.txt", layer.name()),
-                                   vocabulary.to_file()));
-  }
-  return ok();
-}
-
-/// What the run's folder says of its making; a sweep has said it already.
-Result<void> write_origin(const pb::Job& job, const std::filesystem::path& folder) {
-  std::error_code ignored;
-  if (std::filesystem::exists(folder / "run.json", ignored)) return ok();
-  const pb::RunOrigin origin = run_origin();
-  const nlohmann::ordered_json about = {
-      {"kind", "train"},
-      {"name", job.name()},
-      {"began", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)))},
-      {"command", std::vector<std::string>(origin.command().begin(), origin.command().end())},
-      {"host", origin.host()},
-      {"working_folder", origin.folder()},
-      {"project", origin.project()},
-      {"build", build_name()}};
-  return write_file_atomically(
-      folder / "run.json",
-      about.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
-}
-
 Result<std::filesystem::path> prepare_folder(const TrainOptions& options, const pb::Job& job) {
   TAUT_TRY(const std::filesystem::path folder, make_run_folder({.requested = options.output,
                                                                 .job_name = job.name(),
                                                                 .force = options.force,
                                                                 .keep = job.resume()}));
   Result<void> written = write_file_atomically(folder / "job.textproto", to_text(job));
-  if (written) written = write_origin(job, folder);
+  if (written) written = write_origin(job, "train", folder);
   if (!written) {
     Error error = written.error();
     error.message += "; make room there, or name another folder with --output";

@@ -41,7 +41,7 @@ struct SweepArguments {
   std::string metric;
   std::optional<double> target;
   std::optional<double> limit_s;
-  std::string cluster;
+  std::vector<std::string> clusters;
   std::string data;
   std::string output;
   std::string engine = "local";
@@ -86,7 +86,10 @@ void put_axes_over(const SweepArguments& arguments, pb::Sweep& sweep) {
     sweep.set_target(*arguments.target);
   }
   if (arguments.limit_s) sweep.set_limit_s(*arguments.limit_s);
-  if (!arguments.cluster.empty()) sweep.set_cluster(fs::absolute(arguments.cluster).string());
+  if (!arguments.clusters.empty()) sweep.clear_cluster();
+  for (const std::string& file : arguments.clusters) {
+    sweep.add_cluster(fs::absolute(file).string());
+  }
   pb::Job& over = *sweep.mutable_over();
   for (const pb::Straggler& straggler : arguments.stragglers) *over.add_straggler() = straggler;
   if (arguments.clock_time_ms) over.set_clock_time_ms(*arguments.clock_time_ms);
@@ -164,6 +167,8 @@ void add_settings(Command& command, SweepArguments& arguments) {
 
 void add_axes(Command& command, SweepArguments& arguments) {
   constexpr std::uint64_t kMaxSeeds = 1000;
+  // How many real processes there may be is checked once it is known that it is not the lab's.
+  constexpr std::uint64_t kMaxLabWorkers = 100'000;
   command
       .texts("--slack", arguments.slack,
              "Bounds with ',' between them: 0 is bsp, async is no bound (default: "
@@ -179,11 +184,12 @@ void add_axes(Command& command, SweepArguments& arguments) {
       .value("FILE");
   command
       .texts("--workers", arguments.workers,
-             "Numbers of workers with ',' between them, each 1 to 256 (default: the job's)")
+             "Numbers of workers with ',' between them, each 1 to 256, in the lab 1 to 100000 "
+             "(default: the job's)")
       .separated_by_commas()
       .value("N")
       .check([](const std::string& text) {
-        return command_line::check_whole_number(text, 1, kMaxProcesses);
+        return command_line::check_whole_number(text, 1, kMaxLabWorkers);
       });
   add_settings(command, arguments);
   command.whole_number("--seeds", arguments.seeds, "Repeats of each point (default: 3)", 1,
@@ -230,8 +236,10 @@ void add_sweep(Command& command, int& status) {
                  "A run that takes longer is ended as failed (default: 3600)", "SECONDS",
                  {.excludes_limits = true});
   command
-      .text("--lab", arguments->cluster,
-            "Runs in the lab's virtual time, on the cluster of this file, instead of processes")
+      .texts("--lab", arguments->clusters,
+             "Runs in the lab's virtual time, on the cluster of this file, instead of processes; "
+             "several files with ',' between them are a further axis")
+      .separated_by_commas()
       .value("FILE");
   command.text("--data", arguments->data, "Folder of the data set").value("DIR");
   command

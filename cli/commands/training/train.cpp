@@ -23,24 +23,6 @@ struct TrainArguments {
   std::string records = "metrics";
 };
 
-/// What the workers write down. Throws UsageError.
-pb::RecordsConfig records_of(const std::string& words) {
-  pb::RecordsConfig records;
-  records.set_metrics(false);
-  std::istringstream parts(words);
-  for (std::string part; std::getline(parts, part, ',');) {
-    static const std::vector<std::string> known{"metrics", "tensorboard", "timeline", "all",
-                                                "none"};
-    if (const std::string wrong = command_line::check_word(part, known); !wrong.empty()) {
-      throw UsageError(fmt::format("--records: each word {}", wrong));
-    }
-    if (part == "metrics" || part == "all") records.set_metrics(true);
-    if (part == "tensorboard" || part == "all") records.set_tensorboard(true);
-    if (part == "timeline" || part == "all") records.set_timeline(true);
-  }
-  return records;
-}
-
 /// What is wrong with an address for the page; empty: nothing.
 std::string check_dashboard(const std::string& address) {
   if (!is_address(address)) {
@@ -83,7 +65,7 @@ void settle(TrainArguments& arguments) {
   if (arguments.device == "cpu") options.device = pb::WorkerConfig::CPU;
   if (arguments.device == "cuda") options.device = pb::WorkerConfig::CUDA;
   check_job_options(options.job);
-  options.records = records_of(arguments.records);
+  options.records = parse_records(arguments.records);
   options.device_indices = device_indices_of(arguments.device_index);
   if (arguments.pin.empty()) return;
   std::istringstream parts(arguments.pin);
@@ -148,6 +130,23 @@ void add_run_options(Command& command, TrainArguments& arguments) {
 }
 
 }  // namespace
+
+pb::RecordsConfig parse_records(const std::string& words) {
+  pb::RecordsConfig records;
+  records.set_metrics(false);
+  std::istringstream parts(words);
+  for (std::string part; std::getline(parts, part, ',');) {
+    static const std::vector<std::string> known{"metrics", "tensorboard", "timeline", "all",
+                                                "none"};
+    if (const std::string wrong = command_line::check_word(part, known); !wrong.empty()) {
+      throw UsageError(fmt::format("--records: each word {}", wrong));
+    }
+    if (part == "metrics" || part == "all") records.set_metrics(true);
+    if (part == "tensorboard" || part == "all") records.set_tensorboard(true);
+    if (part == "timeline" || part == "all") records.set_timeline(true);
+  }
+  return records;
+}
 
 void add_train(Command& command, int& status) {
   auto arguments = std::make_shared<TrainArguments>();

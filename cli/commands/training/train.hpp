@@ -35,6 +35,10 @@ struct TrainOptions {
 /// Errors    as load_job and check_job; missing data, with the way to get it
 [[nodiscard]] Result<pb::Job> training_job(const TrainOptions& options);
 
+/// What workers write down, from words with ',' between them: metrics, tensorboard, timeline, all,
+/// none. Throws UsageError for another word.
+[[nodiscard]] pb::RecordsConfig parse_records(const std::string& words);
+
 /// Trains on this machine and prints the summary. Returns the exit status.
 int run_train(const TrainOptions& options);
 

@@ -9,13 +9,15 @@ namespace {
 std::string point_cells(const SweepPoint& point) {
   std::string cells =
       fmt::format("{},{},{}", csv_cell(point.slack), point.workers, csv_cell(point.variant));
+  if (!point.cluster.empty()) cells += "," + csv_cell(point.cluster);
   for (const std::string& value : point.values) cells += "," + csv_cell(value);
   return cells;
 }
 
-/// The names of point_cells(): a varied field is a column.
+/// The names of point_cells(): a varied field is a column, and so are the clusters of the lab.
 std::string point_columns(const SweepReport& report) {
   std::string columns = "slack,workers,variant";
+  if (report.is_in_lab) columns += ",cluster";
   for (const std::string& field : report.fields) columns += "," + csv_cell(field);
   return columns;
 }

@@ -13,6 +13,7 @@ struct SweepReport {
   std::string name;
   SweepTarget target;
   std::vector<std::string> fields;  // that are varied: their paths
+  bool is_in_lab = false;
   std::vector<PointFigures> points;
   std::vector<SweepOutcome> outcomes;
   std::vector<std::pair<std::string, std::string>> setting;  // what is the same for all runs

@@ -34,6 +34,7 @@ Json to_json(const PointFigures& point, const SweepReport& report) {
   return {{"bound", point.point.slack},
           {"workers", point.point.workers},
           {"variant", point.point.variant.empty() ? Json() : Json(point.point.variant)},
+          {"cluster", point.point.cluster.empty() ? Json() : Json(point.point.cluster)},
           {"setting", setting_of(point.point, report.fields)},
           {"runs", point.runs.size()},
           {"seconds_to_target", to_json(point.to_target_s)},

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 namespace taut::lab {
 namespace {
@@ -39,7 +40,9 @@ void Playback::open(const Topology& topology, std::uint32_t servers, std::uint32
   // Rows that something is added to: what a host's processes do, and its links.
   constexpr std::size_t kOfHost = 6;
   const std::size_t rows = kOfHost * used + 2 * (topology.devices().size() + workers);
-  bins_.emplace(row_of(links_.size()), std::size_t{2} * workers, bins_for(rows), kFirstWidth);
+  const std::size_t values = std::size_t{2} * workers + 1;  // the last one: the bound
+  bins_.emplace(row_of(links_.size()), values, bins_for(rows), kFirstWidth);
+  allowed_.assign(std::size_t{servers} * shards, TimeBins::kNone);
 }
 
 void Playback::spend(std::size_t host, State state, TimePoint begin, TimePoint end) {
@@ -99,6 +102,32 @@ void Playback::test(const Test& test) {
   // A worker that takes the tests over may repeat the last one.
   if (!tests_.empty() && test.clock <= tests_.back().clock) return;
   tests_.push_back(test);
+}
+
+void Playback::bound(std::uint32_t server, std::uint32_t shard, Slack slack, TimePoint now) {
+  constexpr std::int64_t kMax = std::numeric_limits<std::int32_t>::max();
+  const auto clocks = static_cast<std::int32_t>(std::min(slack.clocks(), kMax));
+  std::int32_t& allowed = allowed_[std::size_t{server} * shards_ + shard];
+  if (std::exchange(allowed, clocks) != clocks) set_bound(now);
+}
+
+void Playback::lose(std::uint32_t server, TimePoint now) {
+  const auto first = allowed_.begin() + static_cast<std::ptrdiff_t>(std::size_t{server} * shards_);
+  std::fill(first, first + shards_, TimeBins::kNone);
+  set_bound(now);
+}
+
+void Playback::set_bound(TimePoint now) {
+  const std::int32_t largest = std::ranges::max(allowed_);
+  // Where the last shard is lost, the newest bound stays.
+  if (largest == TimeBins::kNone || std::exchange(bound_, largest) == largest) return;
+  bound_moves_ = true;
+  bins_->set(std::size_t{2} * workers_, now, largest);
+}
+
+std::vector<std::int32_t> Playback::bounds(std::size_t count) const {
+  if (!bound_moves_) return {};
+  return bins_->values(std::size_t{2} * workers_, count);
 }
 
 std::span<const double> Playback::spent_us(std::size_t host, State state) const {

@@ -67,6 +67,10 @@ class Playback {
   /// loss  of the newest; nullopt: unknown
   void finish(const Totals& before, const Totals& after, std::optional<double> loss, TimePoint now);
   void test(const Test& test);
+  /// The largest slack that a shard of a server allows from now on, where a policy moves it.
+  void bound(std::uint32_t server, std::uint32_t shard, Slack slack, TimePoint now);
+  /// A server's shards allow nothing any more.
+  void lose(std::uint32_t server, TimePoint now);
   /// The training ended. Called once, after the other methods.
   void close(TimePoint end) { bins_->cover(end); }
 
@@ -91,8 +95,12 @@ class Playback {
   /// waits for and all workers have finished the clocks before; TimeBins::kNone: it is no member.
   /// So none is farther ahead of the slowest one than the bound allows.
   [[nodiscard]] std::vector<std::vector<std::int32_t>> clocks(std::size_t count) const;
+  /// At the end of each bin, the largest slack that any shard allows; TimeBins::kNone: no policy
+  /// has moved it. Empty: none ever does.
+  [[nodiscard]] std::vector<std::int32_t> bounds(std::size_t count) const;
 
  private:
+  void set_bound(TimePoint now);
   // Rows of the whole training, before those of hosts and links.
   static constexpr std::size_t kFinished = 0;
   static constexpr std::size_t kLoss = 1;
@@ -113,6 +121,9 @@ class Playback {
   std::vector<Test> tests_;
   std::uint32_t workers_ = 0;
   std::uint32_t shards_ = 0;
+  std::vector<std::int32_t> allowed_;     // by shard of all servers; kNone: nothing
+  std::int32_t bound_ = TimeBins::kNone;  // the largest of these
+  bool bound_moves_ = false;
   std::optional<TimeBins> bins_;
 };
 

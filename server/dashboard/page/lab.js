@@ -4,7 +4,7 @@
 (() => {
   const $ = (id) => document.getElementById(id);
   const { css, group } = Draw;
-  const { kStates, share } = Played;
+  const { kStates, kStacked, share } = Played;
   const kLeft = 64; // of a strip, before its axis
   const kNames = 132; // of one with rows
   const kRight = 12;
@@ -13,6 +13,7 @@
   const kLinks = 24;
   const kRow = 16;
   const kMaxRows = 600; // pixels
+  const kParts = 12; // of a cell with several colours
   const kColours = ["--blue", "--orange", "--pink", "--green", "--text"]; // by state
   let run = null;
   let time = 0; // seconds of virtual time
@@ -162,6 +163,26 @@
     g.stroke();
     g.setLineDash([]);
   }
+  /** A dashed line that stays on each bin's value until the next one's. */
+  function steps(one, g, y, values, colour) {
+    g.strokeStyle = colour;
+    g.lineWidth = 1.5;
+    g.setLineDash([6, 4]);
+    g.beginPath();
+    let last = null;
+    for (let bin = 0; bin < run.bins; bin++) {
+      const value = values(bin);
+      const from = one.x(bin * run.bin_s);
+      if (value !== null) {
+        if (last === null) g.moveTo(from, y(value));
+        else if (value !== last) g.lineTo(from, y(value));
+        g.lineTo(one.x(Played.endOf(run, bin)), y(value));
+      }
+      last = value;
+    }
+    g.stroke();
+    g.setLineDash([]);
+  }
   function band(one, g, y, low, high, colour) {
     g.fillStyle = colour;
     g.beginPath();
@@ -175,9 +196,13 @@
   /** Clocks over time; fromSlowest: how far ahead. */
   function clockStrip(id, fromSlowest) {
     const base = (bin) => (fromSlowest ? quantiles[bin][0] : 0);
-    const bound = fromSlowest && run.slack !== null ? run.slack : null;
+    const bound = (bin) => (fromSlowest ? Played.boundAt(run, bin) : null);
+    const bounds = Array.from({ length: run.bins }, (_, bin) => bound(bin))
+      .filter((value) => value !== null);
+    const highest = bounds.reduce((most, value) => Math.max(most, value), 0);
+    const lowest = bounds.reduce((least, value) => Math.min(least, value), highest);
     // The bound's name is above its line.
-    let high = bound === null ? 1 : Math.max(1, 1.15 * bound);
+    let high = Math.max(1, 1.15 * highest);
     for (let bin = 0; bin < run.bins; bin++) high = Math.max(high, quantiles[bin][6] - base(bin));
     return strip(id, {
       height: () => kHeight,
@@ -199,21 +224,17 @@
                   css(colours[i % colours.length]), i < colours.length ? [] : [6, 3], true);
           });
         }
-        if (bound === null) return;
-        g.strokeStyle = g.fillStyle = css("--red");
-        g.lineWidth = 1.5;
-        g.setLineDash([6, 4]);
-        g.beginPath();
-        g.moveTo(one.left, y(bound));
-        g.lineTo(one.width - kRight, y(bound));
-        g.stroke();
-        g.setLineDash([]);
+        if (!bounds.length) return;
+        g.fillStyle = css("--red");
+        steps(one, g, y, bound, css("--red"));
         g.textAlign = "left";
-        g.fillText(`bound: slack ${bound}`, one.left + 4, y(bound) - 9);
+        g.fillText(lowest === highest ? `bound: slack ${highest}`
+          : `bound: slack ${lowest} to ${highest}`, one.left + 4, y(highest) - 9);
       },
       note: (bin) => {
         const [low, , , middle, , , top] = quantiles[bin].map((clock) => clock - base(bin));
-        return fromSlowest ? `median ${group(middle)}, most ${group(top)}`
+        const now = bound(bin) !== null && lowest !== highest ? `, bound ${group(bound(bin))}` : "";
+        return fromSlowest ? `median ${group(middle)}, most ${group(top)}${now}`
           : `${group(low)} to ${group(top)}`;
       },
       tip: (one, bin) => {
@@ -308,18 +329,20 @@
   }
 
   /** Rows of cells: each is an item's over time. Many are as thin as fits.
-   *  colour(item, bin) gives red, green, blue */
-  function rows(one, g, items, colour) {
+   *  colours(item, bin) gives red, green, blue of each of a cell's parts, from the top on */
+  function rows(one, g, items, colours, parts) {
     const raster = document.createElement("canvas");
     raster.width = run.bins;
-    raster.height = items.length;
+    raster.height = items.length * parts;
     const r = raster.getContext("2d");
-    const image = r.createImageData(run.bins, items.length);
+    const image = r.createImageData(run.bins, raster.height);
     items.forEach((item, row) => {
       for (let bin = 0; bin < run.bins; bin++) {
-        const at = 4 * (row * run.bins + bin);
-        [image.data[at], image.data[at + 1], image.data[at + 2]] = colour(item, bin);
-        image.data[at + 3] = 255;
+        colours(item, bin).forEach((colour, part) => {
+          const at = 4 * ((row * parts + part) * run.bins + bin);
+          [image.data[at], image.data[at + 1], image.data[at + 2]] = colour;
+          image.data[at + 3] = 255;
+        });
       }
     });
     r.putImageData(image, 0, 0);
@@ -367,7 +390,7 @@
     return strip("links", {
       names: true, height: () => rowHeight(shown().length), version: () => shown().length,
       draw: (one, g) => rows(one, g, shown(), (link, bin) =>
-        shades[link.load.length ? link.load[bin] : 0]),
+        [shades[link.load.length ? link.load[bin] : 0]], 1),
       note: (bin) => {
         const busiest = sorted.reduce((a, b) => (share(b.load, bin) > share(a.load, bin) ? b : a));
         const few = shown().length < sorted.length
@@ -377,7 +400,9 @@
       },
       tip: (one, bin, y) => {
         const link = shown()[rowAt(one, y, shown().length)];
-        return `${link.name}: ${percent(share(link.load, bin))} of ${speed(link)}`;
+        const mib = short(link.bytes / 2 ** 20);
+        return `${link.name}: ${percent(share(link.load, bin))} of ${speed(link)}; ` +
+          `${mib} MiB in ${plural(link.messages, "message")} in all`;
       },
     });
   }
@@ -386,24 +411,42 @@
     const hex = colour.length === 4 ? colour.replace(/[0-9a-f]/gi, "$&$&") : colour;
     return [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
   };
+  /** "node3: computing 61 %, waiting 39 %" */
+  function sharesText(host, bin) {
+    const parts = kStacked.filter((state) => share(host[state], bin) > 0)
+      .map((state) => `${state} ${percent(share(host[state], bin))}`);
+    return `${host.name}: ${parts.join(", ") || "idle"}`;
+  }
   function hostStrip() {
     return strip("hosts", {
       names: true, height: () => rowHeight(run.hosts.length),
       draw: (one, g) => {
         const colours = kColours.map((name) => rgb(css(name)));
         const idle = rgb(css("--line"));
-        rows(one, g, run.hosts, (host, bin) => colours[Played.stateOf(host, bin)] || idle);
+        const stacked = kStacked.map((state) => colours[kStates.indexOf(state)]);
+        // Where rows are thin, the state that most of the bin is spent in.
+        const parts = Math.min(kParts, Math.floor(kMaxRows / run.hosts.length));
+        if (parts < 3) {
+          rows(one, g, run.hosts, (host, bin) => [colours[Played.stateOf(host, bin)] || idle], 1);
+          return;
+        }
+        rows(one, g, run.hosts, (host, bin) => {
+          const tops = Played.stackAt(host, bin);
+          return Array.from({ length: parts }, (_, part) => {
+            const height = 1 - (part + 0.5) / parts;
+            return stacked[tops.findIndex((top) => height < top)] || idle;
+          });
+        }, parts);
       },
       note: (bin) => {
-        const counts = Played.countsAt(run, bin);
-        return [...kStates, "idle"].filter((state) => counts[state])
-          .map((state) => `${group(counts[state])} ${state}`).join(", ");
+        const means = Played.meanAt(run, bin);
+        const away = run.hosts.filter((host) => share(host.away, bin) > 0.5).length;
+        return [...kStacked, "idle"].filter((state) => state !== "away" && means[state] >= 0.005)
+          .map((state) => `${state} ${whole(means[state])}`)
+          .concat(away ? [`${group(away)} away`] : []).join(", ");
       },
       tip: (one, bin, y) => {
-        const host = run.hosts[rowAt(one, y, run.hosts.length)];
-        const parts = kStates.filter((state) => share(host[state], bin) > 0)
-          .map((state) => `${state} ${percent(share(host[state], bin))}`);
-        return `${host.name}: ${parts.join(", ") || "idle"}`;
+        return sharesText(run.hosts[rowAt(one, y, run.hosts.length)], bin);
       },
     });
   }
@@ -438,7 +481,7 @@
       g.strokeRect(x + half, y + half, size - 2 * half, size - 2 * half);
     }
   }
-  /** Each host as a mark, in the order of the cluster file. */
+  /** Each host as a mark of what it does most, in the order of the cluster file. */
   function paintNow() {
     const count = run.hosts.length;
     const canvas = $("now");
@@ -483,7 +526,8 @@
     const job = Played.jobAt(run, bin);
     Draw.clocks($("clock-plot"), job);
     const apart = quantiles[bin][6] - quantiles[bin][0];
-    const bound = run.slack === null ? "no bound" : `slack ${run.slack}`;
+    const slack = Played.boundAt(run, bin);
+    const bound = slack === null ? "no bound" : `slack ${slack}`;
     const sentence = `${plural(apart, "clock")} between the slowest and the fastest; ${bound}`;
     text("gap", sentence);
     $("clock-plot").setAttribute("aria-label",
@@ -712,8 +756,7 @@
         showTip(event, `${inSeconds(one.t(event.offsetX))}: ${one.tip(one, bin, event.offsetY)}`);
       } else if (canvas.hostAt) {
         const host = canvas.hostAt(event.offsetX, event.offsetY);
-        const state = host && (kStates[Played.stateOf(host, binOf(time))] || "idle");
-        showTip(event, host ? `${host.name}: ${state}` : "");
+        showTip(event, host ? sharesText(host, binOf(time)) : "");
       }
     });
     canvas.addEventListener("pointerleave", () => showTip(null, ""));

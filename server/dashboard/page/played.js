@@ -4,6 +4,8 @@
 const Played = (() => {
   const kStates = ["computing", "waiting", "paused", "serving", "away"];
   const kFormat = 1;
+  // The states of a host from the bottom of its row on.
+  const kStacked = ["computing", "serving", "paused", "waiting", "away"];
 
   const share = (row, bin) => (row.length ? row[bin] / 1000 : 0);
 
@@ -38,7 +40,7 @@ const Played = (() => {
     const lists = [run.hosts, run.links, run.workers, run.tests, run.hosts_lost];
     if (!lists.every(Array.isArray)) throw new Error("a list is missing");
     const fits = (row) => Array.isArray(row) && (row.length === 0 || row.length === run.bins);
-    const all = [run.iterations_per_s, run.loss, run.staleness,
+    const all = [run.iterations_per_s, run.loss, run.staleness, run.bound,
                  ...run.hosts.flatMap((host) => kStates.slice(0, 4).map((state) => host[state])),
                  ...run.links.map((link) => link.load), ...run.workers.map((one) => one.clock)];
     const covered = run.bin_s * run.bins;
@@ -56,6 +58,8 @@ const Played = (() => {
     } catch {
       throw new Error("this is no whole JSON");
     }
+    // Runs of an earlier build do not say it.
+    if (typeof run === "object" && run !== null) run.bound ??= [];
     check(run);
     for (const host of run.hosts) host.away = [];
     addLosses(run);
@@ -78,15 +82,30 @@ const Played = (() => {
     return highest < 1 - used ? -1 : most;
   }
 
-  /** How many hosts are in each state, and in none. */
-  function countsAt(run, bin) {
-    const counts = { idle: 0 };
-    for (const host of run.hosts) {
-      const name = kStates[stateOf(host, bin)] || "idle";
-      counts[name] = (counts[name] || 0) + 1;
-    }
-    return counts;
+  /** What part of a host's time is below each of kStacked in the end; together at most 1. */
+  function stackAt(host, bin) {
+    let sum = 0;
+    const tops = kStacked.map((state) => (sum += share(host[state], bin)));
+    return sum > 1 ? tops.map((top) => top / sum) : tops;
   }
+
+  /** The mean of all hosts' shares of each state, and of none. */
+  function meanAt(run, bin) {
+    const sums = { idle: 0 };
+    for (const host of run.hosts) {
+      let low = 0;
+      stackAt(host, bin).forEach((top, i) => {
+        sums[kStacked[i]] = (sums[kStacked[i]] || 0) + top - low;
+        low = top;
+      });
+      sums.idle += 1 - low;
+    }
+    for (const state of Object.keys(sums)) sums[state] /= Math.max(1, run.hosts.length);
+    return sums;
+  }
+
+  /** The bound at the end of a bin, where a policy moves it that of then; null: there is none. */
+  const boundAt = (run, bin) => run.bound[bin] ?? run.slack;
 
   /** What part of the workers' hosts is in each state, weighed by their workers. */
   function sharesAt(run, bin) {
@@ -118,7 +137,7 @@ const Played = (() => {
     const away = clock.map((at) => at < 0);
     const done = run.max_iter > 0 ? run.max_iter : Infinity;
     return {
-      slack: run.slack, version: null,
+      slack: boundAt(run, bin), version: null,
       by_worker: {
         name: run.workers.map((one) => one.name), clock, at: clock,
         state: away.map((gone, i) => (gone ? "lost" : clock[i] >= done ? "finished" : "running")),
@@ -159,18 +178,20 @@ const Played = (() => {
       return lines.join("\n") + "\n";
     },
     training: (run) => table(
-      run, ["iterations_per_s", "loss", "mean_staleness", "slowest", "median", "fastest"],
+      run, ["iterations_per_s", "loss", "mean_staleness", "slowest", "median", "fastest",
+            "bound"],
       (bin) => {
         const clocks = membersAt(run, bin);
         const middle = clocks[Math.floor(clocks.length / 2)];
         return [figure(run.iterations_per_s[bin]), figure(run.loss[bin]),
                 figure(run.staleness[bin]), clocks[0] ?? "", middle ?? "",
-                clocks[clocks.length - 1] ?? ""];
+                clocks[clocks.length - 1] ?? "", figure(boundAt(run, bin))];
       }),
     tests: (run) => ["virtual_s,iteration,accuracy,loss", ...run.tests.map((test) =>
       [test.at_s.toFixed(6), test.iteration, figure(test.accuracy), figure(test.loss)].join(","))]
       .join("\n") + "\n",
   };
 
-  return { kStates, parse, share, endOf, stateOf, countsAt, sharesAt, clocksAt, jobAt, tables };
+  return { kStates, kStacked, parse, share, endOf, stateOf, stackAt, meanAt, boundAt, sharesAt,
+           clocksAt, jobAt, tables };
 })();

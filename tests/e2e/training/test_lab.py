@@ -1,5 +1,6 @@
 """`tautline lab`: the same bits as real processes, and as itself."""
 
+import csv
 import json
 import pathlib
 import re
@@ -306,6 +307,64 @@ control { heartbeat_limit_s: 0.5 }
         answer = self.tautline("sweep", self.job(workers=2), "--lab", path, "--output",
                                self.folder / "other")
         self.assert_fails(answer, "cluster.textproto:1:1: a host has no name", status=2)
+
+    def test_a_sweep_over_clusters_compares_the_bounds_on_each(self):
+        for name, ms in (("near", 20), ("far", 60)):
+            (self.folder / f"{name}.textproto").write_text(
+                CLUSTER.replace("clock_ms: 2 ", f"clock_ms: {ms} tests: false "))
+        job = self.job(workers=2)
+        grid = self.file("grid.textproto", f"""
+            job: "{job}" slack: "0" slack: "async" workers: 1 workers: 2 seeds: 1 parallel: 2
+            over {{ solver_param {{ max_iter: 40 }} }}
+            cluster: "near.textproto" cluster: "far.textproto" """)
+        answer = self.tautline("sweep", grid, "--output", self.folder / "sweep", "--json")
+        self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
+        end = json.loads(answer.stdout)
+        self.assertEqual([(p["cluster"], p["workers"], p["bound"]) for p in end["points"]],
+                         [(cluster, workers, bound) for cluster in ("near", "far")
+                          for workers in (1, 2) for bound in ("0", "async")])
+        self.assertEqual({v["group"] for v in end["verdicts"]},
+                         {"1 worker, near", "2 workers, near", "1 worker, far", "2 workers, far"})
+        with open(self.folder / "sweep/runs.csv", newline="") as file:
+            runs = list(csv.DictReader(file))
+        took = {}
+        for run in runs:
+            self.assertEqual(run["state"], "done", run)
+            took.setdefault(run["cluster"], []).append(float(run["wall_s"]))
+        self.assertGreater(min(took["far"]), 1.5 * max(took["near"]))
+        page = (self.folder / "sweep/report.html").read_text()
+        self.assertIn("<h2>2 workers, far</h2>", page)
+        # The same on the command line; one that has run is not run again.
+        answer = self.tautline("sweep", job, "--slack", "0,async", "--workers", "1,2", "--seeds",
+                               1, "--max-iter", 40, "--lab",
+                               f"{self.folder / 'near.textproto'},{self.folder / 'far.textproto'}",
+                               "--output", self.folder / "sweep")
+        self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
+        self.assertEqual(answer.stdout.count("(finished earlier)"), 8, answer.stdout)
+        self.assertIn("slack0-workers2-far-seed1", answer.stdout)
+        self.assertIn("async, 2 workers, far", answer.stdout)
+        for old, new, error in (
+                ('"far.textproto"', '"fare.textproto"', f"{grid}:4:39: "),
+                ('"far.textproto"', '"near.textproto"', "near.textproto is named twice"),
+                ("workers: 2 ", "workers: 9 ", "places for 8 workers, 9 are requested")):
+            grid.write_text(grid.read_text().replace(old, new, 1))
+            answer = self.tautline("validate", grid)
+            self.assert_fails(answer, error)
+            grid.write_text(grid.read_text().replace(new, old, 1))
+        (self.folder / "far.textproto").write_text("host { name: 'h' servers: x }")
+        self.assert_fails(self.tautline("sweep", grid, "--output", self.folder / "other"),
+                          "far.textproto:1:")
+        self.assertFalse((self.folder / "other").exists())
+
+    def test_what_workers_write_down_is_chosen_as_for_real_ones(self):
+        self.lab("--records", "tensorboard,timeline", "--max-iter", 3)
+        run = self.folder / "lab"
+        self.assertTrue(list((run / "job1-worker0").glob("events.out.tfevents.*")))
+        self.assertFalse((run / "job1-worker0/metrics.csv").exists())
+        self.assertTrue((run / "timeline.json").exists())
+        path = self.folder / "cluster.textproto"
+        answer = self.tautline("lab", self.job(), "--cluster", path, "--records", "nothing")
+        self.assert_fails(answer, "--records: each word", status=2)
 
     def test_a_limit_of_memory_is_kept(self):
         path = self.folder / "cluster.textproto"

@@ -135,6 +135,30 @@ class Report(Recorded):
             self.assertFalse(any(hosts["node1"][state][bin] for bin in gone
                                  if hosts["node1"][state]), state)
 
+    def test_the_bound_is_the_one_that_a_policy_has_made_of_it_in_each_bin(self):
+        policy = "consistency { dynamic_slack { least: 1 most: 6 } }"
+        path = self.folder / "cluster.textproto"
+        path.write_text(CLUSTER.split("outage")[0])
+        answer = self.tautline("lab", self.job(workers=4, iterations=60, extra=policy),
+                               "--cluster", path, "--output", self.folder / "run",
+                               "--straggler", "worker: 0 slowdown: 3")
+        self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
+        playback = json.loads((self.folder / "run/playback.json").read_text())
+        bounds = [bound for bound in playback["bound"] if bound is not None]
+        self.assertEqual(len(playback["bound"]), playback["bins"])
+        self.assertGreater(len(bounds), playback["bins"] / 2)
+        self.assertTrue(all(1 <= bound <= 6 for bound in bounds), bounds)
+        self.assertGreater(len(set(bounds)), 1)
+        self.report("--figures", self.folder / "figures")
+        training = self.table("training.csv")
+        self.assertEqual([row["bound"] for row in training],
+                         [str(playback["slack"] if bound is None else bound)
+                          for bound in playback["bound"]])
+        lead = (self.folder / "figures/lead.svg").read_text()
+        self.assertIn(f"bound: slack {min(bounds)} to {max(bounds)}", lead)
+        plain, _ = self.lab()
+        self.assertEqual(plain["bound"], [])
+
     def test_a_report_is_one_file_that_loads_nothing_and_has_the_run_in_it(self):
         playback, _ = self.lab("--straggler", "worker: 0 slowdown: 2")
         said = self.report()

@@ -1,6 +1,10 @@
 #include "cli/playback/played_run.hpp"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
 
 #include "cli/playback/report_page.hpp"
 #include "cli/playback/run_figures.hpp"
@@ -89,10 +93,68 @@ TEST_CASE("a host that was away is so in its bins, and the clock of no member is
         "virtual_s,w out\n1.000000,0\n2.000000,0.125\n3.000000,1.000\n3.500000,0.007\n");
   CHECK_THAT(hosts_csv(run), Contains("2.000000,\"w,\"\"1\",0.500,0.500,0,0,0.750\n"));
   CHECK(training_csv(run) ==
-        "virtual_s,iterations_per_s,loss,mean_staleness,slowest,median,fastest\n"
-        "1.000000,1,,,0,0,0\n2.000000,2,2.5,,0,2,2\n3.000000,3,1.5,,0,2,4\n"
-        "3.500000,4,1,,9,9,9\n");
+        "virtual_s,iterations_per_s,loss,mean_staleness,slowest,median,fastest,bound\n"
+        "1.000000,1,,,0,0,0,3\n2.000000,2,2.5,,0,2,2,3\n3.000000,3,1.5,,0,2,4,3\n"
+        "3.500000,4,1,,9,9,9,3\n");
   CHECK(tests_csv(run) == "virtual_s,iteration,accuracy,loss\n3.000000,5,0.5,\n");
+}
+
+TEST_CASE("a bound that a policy moves is drawn as it is in each bin", "[lab]") {
+  Json json = run_of(2);
+  CHECK(parsed(json).bound_at(2) == 3);
+  json["bound"] = {nullptr, 6, 6, 1};
+  const PlayedRun run = parsed(json);
+  CHECK(run.bound_at(0) == 3);
+  CHECK(run.bound_at(1) == 6);
+  CHECK(run.bound_at(3) == 1);
+  CHECK_THAT(training_csv(run), Contains("2.000000,2,2.5,,0,0,0,6\n"));
+  const std::string lead = figures_of(run)[1].svg;
+  CHECK_THAT(lead, Contains("bound: slack 1 to 6"));
+  // Down from the first, up to the second, down to the last: it changes twice.
+  const std::size_t at = lead.find("fill=\"none\" stroke=\"#000\" stroke-dasharray");
+  const std::size_t begin = lead.rfind("d=\"M", at);
+  REQUIRE(begin != std::string::npos);
+  const std::string path = lead.substr(begin, at - begin);
+  CHECK(std::ranges::count(path, 'V') == 2);
+  json["slack"] = nullptr;
+  CHECK_FALSE(parsed(json).bound_at(0).has_value());
+  json["bound"] = {1, 2};
+  CHECK_THAT(error_of(json), Contains("\"bound\" has 2 entries, there are 4 bins"));
+}
+
+TEST_CASE("a host's row has the shares of its states, one on the other", "[lab]") {
+  Json json = run_of(1);
+  json["hosts"][1]["computing"] = {250, 0, 0, 0};
+  json["hosts"][1]["waiting"] = {500, 0, 0, 0};
+  const auto figures = figures_of(parsed(json));
+  CHECK(figures[3].name == "hosts");
+  // A row is 14 high: computing takes its lowest quarter, waiting the half above; then it is idle.
+  const std::string& svg = figures[3].svg;
+  const auto area_of = [&](const char* fill) {
+    const std::size_t end = svg.find(std::string("Z\" fill=\"") + fill);
+    REQUIRE(end != std::string::npos);
+    return svg.substr(svg.rfind("M", end), end - svg.rfind("M", end));
+  };
+  const auto steps_of = [](std::string path) {
+    std::vector<double> ys;
+    std::ranges::replace(path, 'V', ' ');
+    std::istringstream words(path);
+    for (std::string word; std::getline(words, word, ' ');) {
+      if (const auto h = word.find('H'); h != std::string::npos) {
+        ys.push_back(std::stod(word.substr(0, h)));
+      }
+    }
+    return ys;
+  };
+  const std::vector<double> computing = steps_of(area_of("#0072b2"));
+  const std::vector<double> waiting = steps_of(area_of("#e69f00"));
+  REQUIRE(computing.size() == 8);  // four bins there and back
+  REQUIRE(waiting.size() == 8);
+  const double floor = computing.back();
+  CHECK(floor - computing[0] == Approx(3.5).margin(0.11));
+  CHECK(computing[1] == floor);
+  CHECK(computing[0] - waiting[0] == Approx(7).margin(0.11));
+  CHECK(waiting.back() == computing[0]);
 }
 
 TEST_CASE("few workers are lines with names, many are bands", "[lab]") {

@@ -1,9 +1,12 @@
+#include <fmt/format.h>
+
 #include <set>
 
 #include "cli/sweep/sweep_plan.hpp"
 #include "cli/sweep/sweep_session.hpp"
 #include "proto/config/text.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/support/temp_folder.hpp"
 
 using Catch::Matchers::Contains;
 
@@ -68,6 +71,45 @@ TEST_CASE("a sweep is every bound with every number of workers, variant and seed
   CHECK(plan.value().points[0].job.consistency().mode() == pb::Consistency::BSP);
   CHECK(plan.value().points[1].job.consistency().slack() == 3);
   CHECK(plan.value().points[0].job.straggler_size() == 0);
+}
+
+TEST_CASE("clusters of the lab are an axis, named by their files", "[sweep]") {
+  const test::TempFolder folder;
+  const auto cluster = [&](const std::string& name, int hosts) {
+    folder.write(name, fmt::format("host {{ name: 'h' count: {} servers: 1 link: 'card' }} "
+                                   "link {{ name: 'card' gbit_per_s: 1 }} "
+                                   "compute {{ clock_ms: 5 }}",
+                                   hosts));
+    return fmt::format("cluster: '{}' ", (folder.path() / name).string());
+  };
+  const std::string near = cluster("near.textproto", 4);
+  const std::string far = cluster("far.textproto", 300);
+  const auto plan = plan_of(near + far + "slack: '0' slack: '3' workers: 2 workers: 4 seeds: 1");
+  if (!plan) FAIL(plan.error().message);
+  CHECK(plan.value().is_in_lab);
+  REQUIRE(plan.value().points.size() == 8);
+  CHECK(plan.value().points[0].group() == "2 workers, near");
+  CHECK(plan.value().points[7].group() == "4 workers, far");
+  CHECK(plan.value().runs[0].folder == "slack0-workers2-near-seed5");
+  CHECK(plan.value().runs[7].folder == "slack3-workers4-far-seed5");
+  CHECK_THAT(plan.value().runs[0].cluster, Contains("count: 4"));
+  CHECK_THAT(plan.value().runs[7].cluster, Contains("count: 300"));
+  // One cluster is in no folder's name, as before there were several; more workers than processes.
+  const auto one = plan_of(far + "slack: '0' workers: 300 seeds: 1");
+  if (!one) FAIL(one.error().message);
+  CHECK(one.value().runs[0].folder == "slack0-workers300-seed5");
+  CHECK(one.value().points[0].group() == "300 workers, far");
+  CHECK_FALSE(plan_of("workers: 2").value().is_in_lab);
+  CHECK_THAT(refusal_of("workers: 300"),
+             Contains("workers: must be from 1 to 256, is 300; the lab takes more"));
+  CHECK_THAT(refusal_of(near + far + "workers: 2 workers: 5"),
+             Contains("near.textproto: ") && Contains("places for 4 workers, 5 are requested"));
+  CHECK_THAT(refusal_of(near + near), Contains("near.textproto is named twice"));
+  folder.write("other/near.textproto", "host { }");
+  const std::string same =
+      fmt::format("cluster: '{}' ", (folder.path() / "other/near.textproto").string());
+  CHECK_THAT(refusal_of(near + same), Contains("have the same name, near; rename one"));
+  CHECK_THAT(refusal_of(same), Contains("near.textproto:1:1: a host has no name"));
 }
 
 TEST_CASE("policies are combined with the workers and seeds, in addition to the bounds",

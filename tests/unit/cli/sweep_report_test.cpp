@@ -132,6 +132,22 @@ TEST_CASE("points that differ in more than slack get a section each", "[sweep]")
   CHECK(groups_of(two.points, two.target.metric).size() == 2);
 }
 
+TEST_CASE("clusters of the lab have a section each, and a column", "[sweep]") {
+  SweepReport two = report();
+  CHECK_THAT(points_csv(two), !Contains("cluster"));
+  two.is_in_lab = true;
+  two.points[0].point.cluster = "near";
+  two.points[1].point.cluster = "far, slow";
+  CHECK_THAT(report_html(two),
+             Contains("<h2>2 workers, near</h2>") && Contains("<h2>2 workers, far, slow</h2>"));
+  CHECK_THAT(points_csv(two), Contains("slack,workers,variant,cluster,runs,") &&
+                                  Contains("\n0,2,,near,2,") &&
+                                  Contains("\nasync,2,,\"far, slow\",2,"));
+  CHECK_THAT(runs_csv(two),
+             Contains("slack,workers,variant,cluster,seed,") && Contains("\n0,2,,near,1,done,"));
+  CHECK_THAT(curves_csv(two), Contains("slack,workers,variant,cluster,seed,quantity,"));
+}
+
 TEST_CASE("a report of settings has them from the best on, and charts of the best eight",
           "[sweep]") {
   SweepReport created = report();

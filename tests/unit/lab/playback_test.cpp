@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <memory>
 #include <string>
@@ -85,6 +86,24 @@ TEST_CASE("a worker that waits is at the clock of the slowest, and one that left
   CHECK(clocks[0] == Clocks{0, 1, 2, 2});
   CHECK(clocks[1] == Clocks{0, 0, 1, TimeBins::kNone});
   CHECK(clocks[2] == Clocks(4, TimeBins::kNone));
+}
+
+TEST_CASE("the bound is the largest that a shard allows, and one that no policy moves has no row",
+          "[lab]") {
+  Playback playback;
+  playback.open(*star(2), 1, 2, 2);
+  playback.reach(0, Clock(0), at(10));
+  CHECK(playback.bounds(1).empty());
+  using Bounds = std::vector<std::int32_t>;
+  playback.bound(0, 0, Slack(3), at(110));
+  playback.bound(0, 1, Slack(5), at(120));
+  playback.bound(0, 1, Slack(2), at(210));
+  playback.bound(0, 0, Slack(1), at(310));
+  playback.bound(0, 0, Slack::unbounded(), at(410));
+  playback.lose(0, at(510));
+  playback.bound(0, 0, Slack(4), at(610));
+  const std::int32_t none = std::numeric_limits<std::int32_t>::max();
+  CHECK(playback.bounds(7) == Bounds{TimeBins::kNone, 5, 3, 2, none, none, 4});
 }
 
 TEST_CASE("a loss that is not finite is in no mean, and a test that is repeated is one", "[lab]") {
