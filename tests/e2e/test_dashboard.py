@@ -437,6 +437,20 @@ class Page(Browser, Served):
         self.do("await", js="document.querySelector('#job-title').textContent === 'Job 2: tiny'")
         self.assertEqual(self.do("faults"), [])
 
+    def test_a_page_that_is_drawn_while_a_job_is_asked_for_keeps_what_it_shows(self):
+        self.begin(iterations=20)
+        self.wait_for_job(1, "DONE")
+        self.assertEqual(self.ask("submit", self.job("next.textproto", iterations=1000000))
+                         .returncode, 0)
+        self.wait_for_job(2, "RUNNING")
+        self.open()
+        self.do("run", js="const ask = window.fetch; window.fetch = (...what) => "
+                          "new Promise(done => setTimeout(() => done(ask(...what)), 1500))")
+        self.do("click", at="#job-rows a[href='#job=1']")
+        self.do("size", width=700, height=800)
+        self.do("await", js="document.querySelector('#job-title').textContent === 'Job 1: tiny'")
+        self.assertEqual(self.do("faults"), [])
+
     def test_a_sweeps_report_fits_desk_and_phone_and_any_colour_vision(self):
         job = self.job(iterations=60)
         job.write_text(job.read_text().replace("test_interval: 60", "test_interval: 3"))

@@ -10,7 +10,7 @@
   const kRows = 16;
   const kOld_s = 3; // without an event
   let now = null; // the newest status
-  let past = []; // those of the last seconds
+  let past = []; // those of the last seconds; empty only where there is none now
   let series = empty(0); // the shown job's history
   let byClock = false;
   let pinned = 0; // the job that was chosen; 0: the running or newest one
@@ -589,7 +589,6 @@
     const running = now && now.jobs.find((job) => job.state === "running");
     pinned = wanted && !(running && running.id === wanted) ? wanted : 0;
     pinnedJob = null;
-    past = [];
     slackTouched = false;
     try {
       const reply = await fetch(pinned ? `/api/jobs/${pinned}` : "/api/status");
@@ -600,6 +599,8 @@
         return;
       }
       pinnedJob = pinned ? status.job : null;
+      // Not before: what is drawn in the meantime has a status of the past.
+      past = [];
       series = empty(0);
       takeHistory(status.history);
       takeStatus(status);
