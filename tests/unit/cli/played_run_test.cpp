@@ -133,7 +133,7 @@ TEST_CASE("a host's row has the shares of its states, one on the other", "[lab]"
   const auto area_of = [&](const char* fill) {
     const std::size_t end = svg.find(std::string("Z\" fill=\"") + fill);
     REQUIRE(end != std::string::npos);
-    return svg.substr(svg.rfind("M", end), end - svg.rfind("M", end));
+    return svg.substr(svg.rfind('M', end), end - svg.rfind('M', end));
   };
   const auto steps_of = [](std::string path) {
     std::vector<double> ys;

@@ -71,7 +71,7 @@ TEST_CASE("a worker that waits is at the clock of the slowest, and one that left
   using Clocks = std::vector<std::int32_t>;
   // With slack 1: the first has finished clock 1 and may not compute the next one before the
   // second has finished clock 0; the third has not begun.
-  for (const std::uint32_t worker : {0, 1}) {
+  for (const std::uint32_t worker : {0U, 1U}) {
     playback.reach(worker, Clock(0), at(10));
     playback.compute(worker, Clock(0), at(20));
   }
