@@ -415,13 +415,17 @@ class Page(Browser, Served):
                             ".includes('since slack 3, from clock ')")
         self.assertEqual(self.do("faults"), [])
 
-    def test_a_finished_job_is_opened_from_the_list_and_left_again(self):
+    def open_after_a_finished_job(self):
+        """The page, where job 1 has ended and job 2 trains on."""
         self.begin(iterations=20)
         self.wait_for_job(1, "DONE")
         self.assertEqual(self.ask("submit", self.job("next.textproto", iterations=1000000))
                          .returncode, 0)
         self.wait_for_job(2, "RUNNING")
         self.open()
+
+    def test_a_finished_job_is_opened_from_the_list_and_left_again(self):
+        self.open_after_a_finished_job()
         self.assertEqual(self.text("#job-title"), "Job 2: tiny")
         self.do("click", at="#job-rows a[href='#job=1']")
         self.do("await", js="document.querySelector('#job-title').textContent === 'Job 1: tiny'")
@@ -438,12 +442,7 @@ class Page(Browser, Served):
         self.assertEqual(self.do("faults"), [])
 
     def test_a_page_that_is_drawn_while_a_job_is_asked_for_keeps_what_it_shows(self):
-        self.begin(iterations=20)
-        self.wait_for_job(1, "DONE")
-        self.assertEqual(self.ask("submit", self.job("next.textproto", iterations=1000000))
-                         .returncode, 0)
-        self.wait_for_job(2, "RUNNING")
-        self.open()
+        self.open_after_a_finished_job()
         self.do("run", js="const ask = window.fetch; window.fetch = (...what) => "
                           "new Promise(done => setTimeout(() => done(ask(...what)), 1500))")
         self.do("click", at="#job-rows a[href='#job=1']")

@@ -36,6 +36,15 @@ def value_of(output, key):
     raise AssertionError(f"no {key} in:\n{output}")
 
 
+def letters_job(test):
+    """Two workers whose net carries states from batch to batch; saved every 8 of 24 clocks."""
+    data = test.folder / "text"
+    data.mkdir()
+    (data / "input.txt").write_text("abacadabra badacab " * 40)
+    text = f'name: "letters"\nworkers: 2\ndata {{ folder: "{data}" }}\n'
+    return test.file("text.textproto", text + TEXT_NET % 24 + "checkpoint { every: 8 keep: 0 }")
+
+
 class CheckpointTest(ClusterTest):
     def train(self, job, *arguments, output="run", fails=False, timeout=90):
         """Runs it to its end in its own folder."""
@@ -125,11 +134,7 @@ class Resume(CheckpointTest):
             self.assertIn("40 of 40", rest.stdout)
 
     def test_the_state_that_a_net_carries_between_batches_is_saved_too(self):
-        data = self.folder / "text"
-        data.mkdir()
-        (data / "input.txt").write_text("abacadabra badacab " * 40)
-        text = f'name: "letters"\nworkers: 2\ndata {{ folder: "{data}" }}\n'
-        job = self.file("text.textproto", text + TEXT_NET % 24 + "checkpoint { every: 8 keep: 0 }")
+        job = letters_job(self)
         whole = self.digest(job, "--mode", "bsp", output="whole")
         self.train(job, "--mode", "bsp", "--max-iter", 16, *PACE, output="first")
         for folder in self.saved("first"):

@@ -5,7 +5,7 @@ import shutil
 
 from cluster import *
 from tensors import read_safetensors
-from training.test_checkpoint import TEXT_NET
+from training.test_checkpoint import letters_job
 
 CLUSTER = """
 host { name: "server" cores: 2 workers: 0 servers: 2 link: "card" }
@@ -133,11 +133,7 @@ class LabCheckpoint(ClusterTest):
         self.assertEqual(run["checkpoints"], [str(self.saved()[-1])])
 
     def test_what_only_workers_have_is_saved_and_continued_in_the_lab(self):
-        data = self.folder / "text"
-        data.mkdir()
-        (data / "input.txt").write_text("abacadabra badacab " * 40)
-        text = f'name: "letters"\nworkers: 2\ndata {{ folder: "{data}" }}\n'
-        job = self.file("text.textproto", text + TEXT_NET % 24 + "checkpoint { every: 8 keep: 0 }")
+        job = letters_job(self)
         whole = self.lab(job, "--mode", "bsp", output="whole")["parameters_sha256"]
         self.assertTrue((self.folder / "whole/vocabulary_text.txt").exists())
         self.lab(job, "--mode", "bsp", "--max-iter", 16, output="first")

@@ -7,60 +7,26 @@
 #include "common/files/sha256.hpp"
 #include "lab/training/run_disk.hpp"
 #include "lab/training/training_run.hpp"
-#include "proto/config/lab/lab_cluster.hpp"
 #include "proto/formats/checkpoint_reader.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/temp_folder.hpp"
-#include "worker/model/job/job.hpp"
+#include "tests/unit/lab/tiny_training.hpp"
 
 namespace taut::lab {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kJob = R"(
-name: "tiny" workers: 3 consistency { mode: SSP slack: 2 }
-net_param {
-  name: "n"
-  layer { name: "in" type: "DummyData" top: "data" top: "label"
-          dummy_data_param { shape { dim: 4 dim: 6 } shape { dim: 4 }
-                             data_filler { type: "gaussian" std: 1 }
-                             data_filler { type: "constant" value: 1 } } }
-  layer { name: "ip" type: "InnerProduct" bottom: "data" top: "ip"
-          inner_product_param { num_output: 3 weight_filler { type: "xavier" } } }
-  layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" }
-}
-solver_param { base_lr: 0.1 momentum: 0.9 max_iter: 120 }
-checkpoint { every: 40 keep: 0 }
-)";
-
-constexpr const char* kCluster = R"(
-host { name: "s" workers: 0 servers: 1 link: "card" }
-host { name: "w" count: 3 link: "card" }
-link { name: "card" gbit_per_s: 0.01 latency_us: 50 jitter_us: 100 }
-compute { clock_ms: 30 spread: LOGNORMAL deviation: 0.5 }
-)";
-
 TrainingOptions options_for(const std::string& more = "") {
-  const test::TempFolder folder;
-  folder.write("job.textproto", kJob);
-  auto job = model::load_job(folder.path() / "job.textproto");
-  if (!job) FAIL(job.error().message);
-  auto cluster = parse_lab_cluster(kCluster + more, "cluster");
-  if (!cluster) FAIL(cluster.error().message);
-  TrainingOptions options;
-  options.job = std::move(job.value());
-  options.cluster = std::move(cluster.value());
-  options.seed = 5;
-  options.records.set_metrics(false);
-  return options;
+  return tiny_training(
+      "solver_param { base_lr: 0.1 momentum: 0.9 max_iter: 120 } checkpoint { every: 40 keep: 0 }",
+      "compute { clock_ms: 30 spread: LOGNORMAL deviation: 0.5 }" + more);
 }
 
 TrainingOutcome train(const TrainingOptions& options) {
-  auto outcome = run_training(options);
-  if (!outcome) FAIL(outcome.error().message);
-  REQUIRE(outcome.value().job.state() == pb::DONE);
-  return std::move(outcome.value());
+  TrainingOutcome outcome = run_to_end(options);
+  REQUIRE(outcome.job.state() == pb::DONE);
+  return outcome;
 }
 
 std::map<std::string, std::string> contents_of(const fs::path& folder) {

@@ -2,54 +2,19 @@
 
 #include "lab/training/records/playback.hpp"
 #include "lab/training/training_run.hpp"
-#include "proto/config/lab/lab_cluster.hpp"
 #include "tests/support/catch.hpp"
-#include "tests/support/temp_folder.hpp"
-#include "worker/model/job/job.hpp"
+#include "tests/unit/lab/tiny_training.hpp"
 
 namespace taut::lab {
 namespace {
 
-constexpr const char* kJob = R"(
-name: "tiny" workers: 3 consistency { mode: SSP slack: 2 }
-net_param {
-  name: "n"
-  layer { name: "in" type: "DummyData" top: "data" top: "label"
-          dummy_data_param { shape { dim: 4 dim: 6 } shape { dim: 4 }
-                             data_filler { type: "gaussian" std: 1 }
-                             data_filler { type: "constant" value: 1 } } }
-  layer { name: "ip" type: "InnerProduct" bottom: "data" top: "ip"
-          inner_product_param { num_output: 3 weight_filler { type: "xavier" } } }
-  layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" }
-}
-solver_param { base_lr: 0.1 max_iter: 300 }
-)";
-
-constexpr const char* kCluster = R"(
-host { name: "s" workers: 0 servers: 1 link: "card" }
-host { name: "w" count: 3 link: "card" }
-link { name: "card" gbit_per_s: 0.01 latency_us: 50 jitter_us: 100 }
-compute { clock_ms: 5 spread: LOGNORMAL deviation: 0.5 }
-outage { host: "w1" at_s: 0.1 back_s: 0.1 }
-control { heartbeat_limit_s: 0.5 }
-)";
-
 TrainingOutcome train(Playback* playback) {
-  const test::TempFolder folder;
-  folder.write("job.textproto", kJob);
-  auto job = model::load_job(folder.path() / "job.textproto");
-  if (!job) FAIL(job.error().message);
-  auto cluster = parse_lab_cluster(kCluster, "cluster");
-  if (!cluster) FAIL(cluster.error().message);
-  TrainingOptions options;
-  options.job = std::move(job.value());
-  options.cluster = std::move(cluster.value());
-  options.seed = 5;
-  options.records.set_metrics(false);
+  TrainingOptions options = tiny_training("solver_param { base_lr: 0.1 max_iter: 300 }",
+                                          "compute { clock_ms: 5 spread: LOGNORMAL deviation: 0.5 }"
+                                          "outage { host: \"w1\" at_s: 0.1 back_s: 0.1 }"
+                                          "control { heartbeat_limit_s: 0.5 }");
   options.playback = playback;
-  auto outcome = run_training(options);
-  if (!outcome) FAIL(outcome.error().message);
-  return std::move(outcome.value());
+  return run_to_end(options);
 }
 
 }  // namespace
