@@ -154,7 +154,7 @@ class Resume(CheckpointTest):
                          str(self.folder / "models/little_iter_20"))
 
     def test_older_checkpoints_go_beyond_those_to_keep(self):
-        self.train(self.saving(every=5, keep=2, iterations=20), *PACE)
+        self.train(self.saving(every=5, keep=2, iterations=20), "--clock-time", 100)
         self.assertEqual([f.name for f in self.saved()], ["tiny_iter_15", "tiny_iter_20"])
 
 
