@@ -50,7 +50,8 @@ struct MessageCost {
 };
 
 /// Through the medians of the smaller half of the messages and of the largest eighth: a few that
-/// the system interrupted do not count. REQUIRES: there are samples.
+/// the system interrupted do not count. Sizes that differ by less than 16 KiB have no slope: a few
+/// microseconds of noise would make a MiB of them cost a second. REQUIRES: there are samples.
 [[nodiscard]] MessageCost cost_of(Meter::Samples samples);
 
 }  // namespace taut::lab

@@ -253,6 +253,7 @@ pb::Job job_to_measure(pb::Job job, std::uint32_t workers) {
 
 MessageCost cost_of(Meter::Samples samples) {
   constexpr double kMib = 1UL << 20U;
+  constexpr double kApart = 16UL << 10U;
   std::ranges::sort(samples, {}, &Meter::Sample::bytes);
   const auto middle_of = [](std::span<const Meter::Sample> part) {
     std::vector<double> bytes;
@@ -268,8 +269,9 @@ MessageCost cost_of(Meter::Samples samples) {
   const auto [small, small_us] = middle_of(all.first(half));
   const auto [large, large_us] = middle_of(all.last((all.size() + 7) / 8));
   MessageCost cost;
-  if (large > small)
+  if (large - small >= kApart) {
     cost.us_per_mib = std::max(0.0, (large_us - small_us) / (large - small)) * kMib;
+  }
   cost.each_us = std::max(0.0, small_us - cost.us_per_mib * small / kMib);
   return cost;
 }

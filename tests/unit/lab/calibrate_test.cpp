@@ -97,6 +97,27 @@ TEST_CASE("times of real processes that leave nothing for computing are refused"
   CHECK_THAT(refusal(90'000, 0), Catch::Matchers::Contains("too short to be told from other load"));
 }
 
+TEST_CASE("messages of nearly one size cost each the same, whatever noise there is", "[lab]") {
+  Meter::Samples samples;
+  for (std::uint64_t i = 0; i < 80; ++i) {
+    const bool is_late = i >= 70;
+    samples.push_back(
+        {.bytes = 1'000 + (is_late ? 40 : i % 3), .microseconds = is_late ? 30. : 9.});
+  }
+  const MessageCost cost = cost_of(samples);
+  CHECK(cost.us_per_mib == 0);
+  CHECK(cost.each_us == 9);
+}
+
+TEST_CASE("messages of a MiB cost what they take above small ones", "[lab]") {
+  Meter::Samples samples;
+  for (int i = 0; i < 60; ++i) samples.push_back({.bytes = 0, .microseconds = 8});
+  for (int i = 0; i < 20; ++i) samples.push_back({.bytes = 1UL << 20U, .microseconds = 108});
+  const MessageCost cost = cost_of(samples);
+  CHECK(cost.us_per_mib == Approx(100));
+  CHECK(cost.each_us == Approx(8));
+}
+
 TEST_CASE("a job is measured in lock-step, and without what is no cost", "[lab]") {
   const pb::Job job = job_to_measure(job_of_file(), 2);
   CHECK(job.workers() == 2);
