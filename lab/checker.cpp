@@ -125,6 +125,7 @@ std::optional<Broken> Checker::next_at_shard(const Event& event, const History& 
         return Broken{"answer", fmt::format("shard {} is asked before its tables are open",
                                             event.shard.value())};
       }
+      if (auto wrong = check_weight(event)) return wrong;
       return oracle(shard, event.table, event.slice).request(event, *shard.contract);
     case Event::Kind::kPutAside:
       ++captured_;
@@ -276,6 +277,9 @@ std::optional<Broken> Checker::next_at_worker(const Event& event, const History&
       return std::nullopt;
     case Event::Kind::kPushed:
       worker.pushed[table] = clock + 1;
+      if (job_.balance) {
+        parts_[clock][event.worker.value()] = {event.first_record, event.records};
+      }
       if (clock >= job_.first_step()) ++worker.pushes[table];
       return std::nullopt;
     case Event::Kind::kReading: {
@@ -447,7 +451,60 @@ std::optional<Broken> Checker::check_counted(const Event& event, std::span<const
                             held, event.version.value(), required)};
 }
 
+std::optional<Broken> Checker::check_weight(const Event& request) const {
+  const bool is_push =
+      request.item == pb::DataItem::PUSH || request.item == pb::DataItem::PUSH_READ;
+  if (!job_.balance || !is_push) return std::nullopt;
+  const auto clock = parts_.find(request.clock.value());
+  if (clock == parts_.end() || !clock->second.contains(request.worker.value())) {
+    return Broken{"shares",
+                  fmt::format("worker {} sends an update of clock {} that it has not made",
+                              request.worker.value(), request.clock.value())};
+  }
+  const std::uint32_t records = clock->second.at(request.worker.value()).records;
+  if (request.weight == static_cast<float>(records) / kToyBatch) return std::nullopt;
+  return Broken{"shares", fmt::format("worker {}'s update of clock {} is of {} records, and counts "
+                                      "as {} of equal shares of {}",
+                                      request.worker.value(), request.clock.value(), records,
+                                      request.weight, kToyBatch)};
+}
+
+std::optional<Broken> Checker::check_parts() const {
+  const std::uint32_t batch = kToyBatch * job_.workers;
+  for (const auto& [clock, parts] : parts_) {
+    std::map<std::uint32_t, Part> by_place;
+    std::uint32_t records = 0;
+    for (const auto& [worker, part] : parts) {
+      // What one that was lost has computed in addition takes part in nothing.
+      const auto member = newest_.members.find(worker);
+      const bool is_known = member != newest_.members.end() &&
+                            !(member->second.fenced && member->second.leave == kNever);
+      if (!is_known || clock >= member->second.leave) continue;
+      records += part.records;
+      if (by_place.emplace(part.first, part).second) continue;
+      return Broken{"shares", fmt::format("two parts of clock {}'s batch begin at record {}", clock,
+                                          part.first)};
+    }
+    std::uint32_t free = 0;
+    for (const auto& [first, part] : by_place) {
+      if (first < free || first + part.records > batch) {
+        return Broken{"shares", fmt::format("a part of clock {}'s batch is of the records {} to "
+                                            "{}, and those below {} are another's",
+                                            clock, first, first + part.records, free)};
+      }
+      free = first + part.records;
+    }
+    if (by_place.size() == job_.workers && records != batch) {
+      return Broken{"shares", fmt::format("all workers together compute {} of {} records of clock "
+                                          "{}'s batch",
+                                          records, batch, clock)};
+    }
+  }
+  return std::nullopt;
+}
+
 std::optional<Broken> Checker::check_end(const Event& event) {
+  if (auto wrong = check_parts()) return wrong;
   if (event.done == Clock(0)) {
     return Broken{"end", "the run did not end, although its network healed"};
   }

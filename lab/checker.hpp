@@ -25,7 +25,8 @@ namespace taut::sim {
 /// At the workers  every table holds the updates that its clock and slack require, worker by worker
 ///                 and slice by slice; nothing that was seen once is missing later, and nothing is
 ///                 in it that no worker pushed
-/// At the end      what was pushed and not lost has been applied once, everywhere
+/// At the end      what was pushed and not lost has been applied once, everywhere; members that
+///                 share a batch by their speeds have drawn each record of it once
 class Checker {
  public:
   /// trace  called with every event before it is checked; may be empty
@@ -92,6 +93,10 @@ class Checker {
   [[nodiscard]] double required_until(std::int64_t version) const;
   [[nodiscard]] std::optional<Broken> check_counted_at_end() const;
   [[nodiscard]] std::optional<Broken> check_end(const Event& event);
+  /// An update counts as much as its worker's part of the batch.
+  [[nodiscard]] std::optional<Broken> check_weight(const Event& request) const;
+  /// The members' parts of each clock's batch do not overlap, and leave nothing out.
+  [[nodiscard]] std::optional<Broken> check_parts() const;
   [[nodiscard]] std::optional<Broken> check_cut(const Contract& contract);
   void take_over(const Event& event);
   static void give_away(ShardSide& shard, const SliceKey& key);
@@ -109,6 +114,11 @@ class Checker {
   std::map<SliceKey, std::vector<float>> moved_values_;  // its newest snapshot there
   std::map<std::uint32_t, WorkerSide> workers_;
   std::map<std::uint64_t, std::int64_t> taken_;  // the newest version of each follower's program
+  struct Part {
+    std::uint32_t first = 0;
+    std::uint32_t records = 0;
+  };
+  std::map<std::int64_t, std::map<std::uint32_t, Part>> parts_;  // by clock and worker
   bool servers_are_lost_ = false;
   Contract newest_;
   std::uint64_t newest_revision_ = 0;

@@ -33,6 +33,7 @@ Contract Contract::of(const pb::ServerJob& view, std::uint32_t tables) {
   contract.checkpoint_clock = view.checkpoint().clock();
   contract.end = view.definition().solver_param().max_iter();
   contract.is_seeded = view.definition().external_members();
+  contract.balance = view.definition().balance();
   if (consistency.has_dynamic_slack()) contract.max_slack = consistency.dynamic_slack().most();
   contract.interval = interval_of(consistency, contract.is_seeded);
   // A slack of periodic averaging counts meetings.

@@ -42,6 +42,7 @@ struct Contract {
   std::int64_t interval = 1;   // clocks of which the last one is pushed
   std::int64_t end = 0;        // of the job; its last clock is pushed too, but by programs
   bool is_seeded = false;      // the updates of clock 0 are initial values
+  bool balance = false;        // updates have weights
 
   std::uint32_t tables = 1;  // of one size each
   // The bounded followers, with what each had confirmed when it joined.
@@ -63,7 +64,7 @@ struct Contract {
   [[nodiscard]] bool keeps_reads() const { return weighs(policies); }
   /// Whether a slice's values say how many updates of which worker they hold.
   [[nodiscard]] bool counts() const {
-    return !mean && !keeps_reads() && keeps_counts(compression, end);
+    return !mean && !balance && !keeps_reads() && keeps_counts(compression, end);
   }
   /// The slack of a read at this clock. Updates apply in the order of clocks, so a read shows its
   /// reader's own update only when every aggregate of an earlier clock has been made: in BSP, slack

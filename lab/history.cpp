@@ -86,6 +86,7 @@ void History::add_items(Event::Kind kind, TimePoint at, ShardId shard, PeerId pe
     event.incarnation = message.incarnation;
     event.item = item.kind;
     event.refusal = item.refusal;
+    event.weight = item.weight;
     event.is_plain = item.encoding.codec == math::Codec::kFloat32;
     event.table = item.table;
     event.slice = item.slice;

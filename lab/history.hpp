@@ -53,6 +53,9 @@ struct Event {
   Clock clock;
   Clock version;
   Clock done;
+  float weight = 1;                // of a push in a request
+  std::uint32_t first_record = 0;  // kPushed, of a job that balances: of the worker's part
+  std::uint32_t records = 0;       // of it
   std::uint32_t view = 0;          // of History::views()
   std::uint32_t values_begin = 0;  // of History::values(); [values_end - values_begin]
   std::uint32_t values_end = 0;

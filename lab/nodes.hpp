@@ -12,6 +12,7 @@
 #include "lab/network.hpp"
 #include "lab/node.hpp"
 #include "lab/run_plan.hpp"
+#include "proto/session/share_orders.hpp"
 #include "server/server_jobs.hpp"
 #include "server/shard.hpp"
 #include "worker/client/client_protocol.hpp"
@@ -85,6 +86,7 @@ class WorkerNode final : public ControlNode {
   void serve_rival(const pb::WorkerJob& job);
   void ask(TableId table, TimePoint now);
   void take(const CompletedRead& read, TimePoint now);
+  [[nodiscard]] bool begins_clock();
   void finish_clock(TimePoint now);
   void note_progress(TimePoint now);
   void serve_checkpoint();
@@ -101,6 +103,10 @@ class WorkerNode final : public ControlNode {
   std::map<ShardId, PeerId> peer_of_;
   std::unique_ptr<ClientProtocol> protocol_;
   std::unique_ptr<UpdateEncoder> encoder_;
+  std::unique_ptr<ShareOrders> shares_ = std::make_unique<ShareOrders>();
+  BatchShares::Part part_of_batch_;  // of the clock that it computes, in a job that balances
+  double computed_s_ = 0;
+  std::uint64_t records_ = 0;
   std::uint64_t job_ = 0;
   std::uint64_t revision_ = 0;
   std::uint64_t reported_revision_ = 0;

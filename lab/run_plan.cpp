@@ -45,9 +45,9 @@ Slack draw_slack(Random& random) {
   }
 }
 
-/// Half of the seeds have none.
+/// Half of the seeds have none. The last one is drawn apart.
 const ToyPolicy& draw_policy(Random& random) {
-  const auto policies = toy_policies();
+  const auto policies = toy_policies().first(toy_policies().size() - 1);
   if (random.chance(0.5)) return policies[0];
   return policies[1 + random.below(policies.size() - 1)];
 }
@@ -231,6 +231,18 @@ void draw_job(Plan& plan, Random& random, const PlanLimits& limits) {
   plan.job.mean = random.chance(0.2);
 }
 
+/// Some jobs that add nothing else divide the batch by speed. Drawn apart, so that other seeds are
+/// the same without.
+void draw_balance_apart(Plan& plan, const PlanLimits& limits, const ToyPolicy& policy) {
+  Random apart(Random::mix(plan.seed ^ 0xba1a4ceULL));
+  const bool adds_nothing = &policy == &toy_policies().front() && !plan.job.is_seeded &&
+                            plan.job.compression.push().empty();
+  if (limits.policy != nullptr || !adds_nothing || !apart.chance(0.3)) return;
+  toy_policies().back().draw(apart, plan.job);
+  plan.slow_worker = static_cast<std::uint32_t>(apart.below(plan.job.workers));
+  plan.slowness = apart.between(2, 6);
+}
+
 /// What the job adds to the contract. From separate generators: a seed's faults are the same with
 /// and without policies and compression.
 void draw_additions(Plan& plan, const PlanLimits& limits) {
@@ -241,6 +253,8 @@ void draw_additions(Plan& plan, const PlanLimits& limits) {
     plan.slow_worker = static_cast<std::uint32_t>(policy_random.below(plan.job.workers));
     plan.slowness = policy_random.between(2, 6);
   }
+  // Its members bring no values, and what they push is not encoded.
+  if (plan.job.balance) return;
   Random compression_random(Random::mix(plan.seed ^ 0xc0dec5ULL));
   plan.job.compression = draw_compression(compression_random, plan.job.policies, limits.scheme);
   // Members of such a job keep nothing for later updates.
@@ -249,6 +263,7 @@ void draw_additions(Plan& plan, const PlanLimits& limits) {
   pb::Consistency& policies = plan.job.policies;
   plan.job.is_seeded =
       is_drawn && !policies.has_elastic_averaging() && !keeps_residuals(toy_definition(plan.job));
+  draw_balance_apart(plan, limits, policy);
   if (!plan.job.is_seeded || !policies.has_periodic_averaging()) return;
   // A clock of theirs is as many steps for each fragment.
   pb::PeriodicAveraging& averaging = *policies.mutable_periodic_averaging();

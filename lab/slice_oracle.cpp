@@ -241,6 +241,10 @@ void SliceOracle::descend(const std::vector<Pushed>& updates, const Contract& co
   auto members = static_cast<double>(contract.count_at(updates.back().clock));
   if (contract.backup_workers > 0) members = static_cast<double>(updates.size());
   if (buffer_of(contract.policies) > 0) members = buffer_of(contract.policies);
+  // Where all updates of a clock are applied as one, it is their weighted mean.
+  double weight = 0;
+  for (const Pushed& of : updates) weight += weight_of(of);
+  if (contract.balance && members == static_cast<double>(updates.size())) members = weight;
   bool first = true;
   for (const Pushed& of : updates) {
     toy_update(table_, slice_, WorkerId(of.worker), Clock(of.clock), update);
@@ -248,6 +252,7 @@ void SliceOracle::descend(const std::vector<Pushed>& updates, const Contract& co
            {contract.seed, contract.members.at(of.worker).slot, table_, slice_, of.clock,
             plain_.contains({of.worker, of.clock})},
            update, residuals_[of.worker]);
+    for (float& one : update) one *= weight_of(of);
     if (!contract.aggregates_at(of.clock)) weigh(of, contract, updates.size(), update);
     for (std::size_t i = 0; i < sum.size(); ++i) sum[i] = first ? update[i] : sum[i] + update[i];
     first = false;
@@ -258,6 +263,11 @@ void SliceOracle::descend(const std::vector<Pushed>& updates, const Contract& co
   const std::int64_t steps = std::max<std::int64_t>(applications_ - contract.first_step(), 0);
   step(contract.policies, steps, sum, values_, states_);
   ++applications_;
+}
+
+float SliceOracle::weight_of(const Pushed& of) const {
+  const auto found = weights_.find({of.worker, of.clock});
+  return found == weights_.end() ? 1.0F : found->second;
 }
 
 void SliceOracle::weigh(const Pushed& of, const Contract& contract, std::size_t together,
@@ -280,6 +290,7 @@ void SliceOracle::note_base(std::uint32_t worker, std::int64_t clock, const Cont
 void SliceOracle::accept(std::uint32_t worker, const Event& item, const Contract& contract) {
   const std::int64_t clock = item.clock.value();
   if (item.is_plain) plain_.emplace(worker, clock);
+  if (item.weight != 1) weights_[{worker, clock}] = item.weight;
   if (clock >= version_) {
     auto& workers = held_[clock];
     workers.insert(std::ranges::upper_bound(workers, worker), worker);

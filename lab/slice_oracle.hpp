@@ -91,6 +91,7 @@ class SliceOracle {
   void apply(const std::vector<Pushed>& updates, const Contract& contract);
   /// The first of the members' initial values are the slice's, others change nothing.
   void seed(std::uint32_t worker);
+  [[nodiscard]] float weight_of(const Pushed& of) const;
   void descend(const std::vector<Pushed>& updates, const Contract& contract);
   /// Weighs one of `together` late updates as the job's policies say.
   void weigh(const Pushed& of, const Contract& contract, std::size_t together,
@@ -130,6 +131,7 @@ class SliceOracle {
   std::map<std::string_view, std::vector<float>> states_;   // of policies
   std::map<std::uint32_t, std::vector<float>> residuals_;   // of compression, by worker
   std::set<std::pair<std::uint32_t, std::int64_t>> plain_;  // accepted as they are: worker, clock
+  std::map<std::pair<std::uint32_t, std::int64_t>, float> weights_;  // of accepted: worker, clock
   std::int64_t applications_ = 0;
   std::map<std::uint32_t, std::int64_t> applied_;  // the next clock that is not in the values
   Aside aside_;

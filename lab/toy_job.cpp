@@ -34,7 +34,7 @@ Clock ToyJob::next_push(Clock clock) const {
 }
 
 bool ToyJob::counts() const {
-  return !mean && !weighs(policies) && keeps_counts(compression, clocks);
+  return !mean && !balance && !weighs(policies) && keeps_counts(compression, clocks);
 }
 
 std::vector<TableSpec> toy_tables(const ToyJob& job) {
@@ -59,6 +59,13 @@ pb::Job toy_definition(const ToyJob& toy) {
     job.set_external_members(true);
   } else {
     job.mutable_net_param()->set_name("toy");
+  }
+  if (toy.balance) {
+    job.set_balance(true);
+    pb::LayerParameter& layer = *job.mutable_net_param()->add_layer();
+    layer.set_name("data");
+    layer.set_type("Data");
+    layer.mutable_data_param()->set_batch_size(kToyBatch);
   }
   job.mutable_solver_param()->set_base_lr(1);
   job.mutable_solver_param()->set_max_iter(static_cast<std::int32_t>(toy.clocks));

@@ -25,6 +25,8 @@ constexpr std::uint32_t kMembers = 32;
 constexpr JobId kToyJobId{1};
 constexpr std::uint32_t kMixed = 2 * kMembers;
 constexpr std::uint32_t kSliceElements = kMixed + 4;
+/// Records of an equal share of the batch.
+constexpr std::uint32_t kToyBatch = 8;
 
 /// Clocks of which the last one is pushed.
 /// is_seeded  members are programs, whose clocks are meetings of one fragment
@@ -49,6 +51,8 @@ struct ToyJob {
   // from `slack`; with elastic averaging pushes are added up, whatever `mean` is.
   pb::Consistency policies{};
   pb::Compression compression{};
+  // Shares of the batch follow the workers' speeds; an update's weight multiplies it.
+  bool balance = false;
 
   /// The clock of the first updates that are no initial values.
   [[nodiscard]] std::int64_t first_step() const { return is_seeded ? 1 : 0; }

@@ -53,6 +53,11 @@ void draw_elastic(Random& random, ToyJob& job) {
       static_cast<std::uint32_t>(random.between(1, 8)));
 }
 
+/// Two workers at least, since one has the whole batch.
+void draw_balance(Random& /*random*/, ToyJob& job) {
+  job.balance = job.workers > 1;
+}
+
 constexpr std::array kPolicies{
     ToyPolicy{"none", Fit::kAny, draw_none},
     ToyPolicy{"backup", Fit::kBsp, draw_backup},
@@ -63,6 +68,7 @@ constexpr std::array kPolicies{
     ToyPolicy{"periodic", Fit::kBsp, draw_periodic},
     ToyPolicy{"elastic", Fit::kAny, draw_elastic},
     ToyPolicy{"outer", Fit::kAny, draw_outer},
+    ToyPolicy{"balance", Fit::kAny, draw_balance},
 };
 
 void compensate(const pb::DelayCompensation& settings, const ExpectedUpdate& late) {

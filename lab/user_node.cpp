@@ -30,6 +30,8 @@ CoordinatorOptions coordinator_options(const Plan& plan, std::uint64_t session) 
   options.kept_bytes = plan.kept_bytes;
   options.resend_interval = plan.heartbeat_interval;
   options.session = session;
+  options.balance_measure = Duration(1000);
+  options.balance_hold = plan.heartbeat_limit / 4;
   return options;
 }
 

@@ -52,8 +52,9 @@ void WorkerNode::on_event(const ControlEvent& event, TimePoint now) {
     serve_rival(*job);
     return;
   }
-  revision_ = job->revision();
   const Incarnation incarnation(job->incarnation());
+  if (protocol_ && incarnation == incarnation_) shares_->take(*job);
+  revision_ = job->revision();
   if (protocol_ && incarnation == incarnation_) {
     if (job->stop()) {
       stop();
@@ -97,6 +98,10 @@ void WorkerNode::begin(const pb::WorkerJob& job, TimePoint now) {
   member_ = WorkerId(job.worker());
   TAUT_CHECK(member_.value() < kMembers, "more members than the toy job distinguishes");
   clock_ = Clock(job.start_clock());
+  shares_ = std::make_unique<ShareOrders>();
+  shares_->take(job);
+  computed_s_ = 0;
+  records_ = 0;
   data_ = world_.network.open(node_);
   shard_of_.clear();
   peer_of_.clear();
@@ -188,8 +193,17 @@ bool WorkerNode::owes_rest() const {
   return encoder_->keeps_residuals() && !encoder_->sends_rest();
 }
 
+/// Takes this worker's part of the clock's batch; false: the clock is held.
+bool WorkerNode::begins_clock() {
+  if (!world_.plan.job.balance) return true;
+  const auto begun = shares_->begin(clock_).value();
+  if (begun) part_of_batch_ = *begun;
+  return begun.has_value();
+}
+
 void WorkerNode::finish_clock(TimePoint now) {
   computing_until_.reset();
+  records_ += part_of_batch_.records;
   if (leaves()) encoder_->send_rest();
   const Clock end(world_.plan.job.clocks);
   // A program's last clocks may be without a meeting.
@@ -211,10 +225,18 @@ void WorkerNode::finish_clock(TimePoint now) {
     Event event = event_of(Event::Kind::kPushed, now);
     event.clock = pushed;
     event.table = TableId(i);
+    if (world_.plan.job.balance) {
+      event.first_record = static_cast<std::uint32_t>(part_of_batch_.first);
+      event.records = part_of_batch_.records;
+    }
     world_.history.add(event);
     // The read is first, as in the client: the protocol joins it to its push.
     if (clock_ != end) ask(TableId(i), now);
-    protocol_->push(TableId(i), encoder_->encode(TableId(i), pushed, gradient, 0, world_.pool));
+    std::vector<Update> updates = encoder_->encode(TableId(i), pushed, gradient, 0, world_.pool);
+    if (world_.plan.job.balance) {
+      for (Update& update : updates) update.weight = shares_->weight(pushed);
+    }
+    protocol_->push(TableId(i), std::move(updates));
   }
 }
 
@@ -222,12 +244,16 @@ void WorkerNode::step(TimePoint now) {
   if (protocol_) {
     if (computing_until_ && now >= *computing_until_) finish_clock(now);
     const bool continues = !leaves() || owes_rest();
-    if (continues && !computing_until_ && waits_ == 0 && clock_ < Clock(world_.plan.job.clocks)) {
+    if (continues && !computing_until_ && waits_ == 0 && clock_ < Clock(world_.plan.job.clocks) &&
+        begins_clock()) {
       const Plan& plan = world_.plan;
       const std::int64_t clocks = plan.job.next_push(clock_).next() - clock_;
       const std::int64_t factor = clocks * (number_ == plan.slow_worker ? plan.slowness : 1);
-      computing_until_ = now + Duration(factor * random_.between(plan.compute_min.count(),
-                                                                 plan.compute_max.count()));
+      Duration compute(factor *
+                       random_.between(plan.compute_min.count(), plan.compute_max.count()));
+      if (plan.job.balance) compute = compute * part_of_batch_.records / kToyBatch;
+      computed_s_ += seconds(compute);
+      computing_until_ = now + compute;
     }
     if (now >= next_tick_) {
       protocol_->tick(now);
@@ -279,6 +305,9 @@ void WorkerNode::note_progress(TimePoint now) {
   progress.set_revision(revision_);
   progress.set_incarnation(incarnation_.value());
   progress.set_clock(clock_.value());
+  progress.set_images(records_);
+  progress.set_compute_s(computed_s_);
+  shares_->report(progress);
   progress.set_finished(finished && is_at_end);
   // A program that has finished leaves: the job's end is its members', and no clock.
   const bool leaves_at_end = world_.plan.job.is_seeded && is_at_end;

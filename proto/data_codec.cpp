@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -86,6 +87,7 @@ void to_wire(const DataItem& item, pb::DataItem& wire) {
   wire.set_every(item.encoding.every);
   wire.set_refusal(item.refusal);
   wire.set_gradient_norm(item.gradient_norm);
+  if (item.weight != 1) wire.set_weight(item.weight);
   wire.set_waits_for(item.waits_for.value());
   wire.set_follower(item.follower.value());
   if (!item.reason.empty()) wire.set_reason(item.reason);
@@ -124,6 +126,10 @@ Result<DataItem> from_wire(pb::DataItem& wire) {
   item.gradient_norm = wire.gradient_norm();
   if (!(item.gradient_norm >= 0)) {
     return invalid(fmt::format("gradient norm {} is no norm", item.gradient_norm));
+  }
+  if (wire.weight() != 0) item.weight = wire.weight();
+  if (!(item.weight > 0 && std::isfinite(item.weight))) {
+    return invalid(fmt::format("weight {} is no weight of an update", item.weight));
   }
   if (item.clock < Clock(0) || item.clock == Clock::never()) {
     return invalid(fmt::format("clock {} is out of range", item.clock.value()));

@@ -32,6 +32,7 @@ struct DataItem {
   Refusal refusal = pb::DataItem::NONE;
   std::string reason;
   float gradient_norm = 0;    // in pushes: math::UpdateNorm; 0 if not needed
+  float weight = 1;           // in pushes: what the update counts; finite, above 0
   WorkerId waits_for;         // in PARKED: whose next update the read waits for
   FollowerId follower;        // in PARKED: whose confirmation the read waits for; 0: of none
   bool payload_lost = false;  // it is in shared memory that no handshake covers

@@ -13,6 +13,7 @@ struct Update {
   Frame gradient;             // [n] at any alignment; kept until it is acknowledged, or applied
   float norm = 0;             // the norm that the rule's math::UpdateNorm requires; 0 if none
   math::Encoding encoding{};  // of `gradient`
+  float weight = 1;           // what it counts: the worker's share of the batch over an equal one
 };
 
 }  // namespace taut

@@ -112,6 +112,7 @@ void SliceState::apply_ready(const JobView& job) {
 void SliceState::apply(const Application& application, const JobView& job) {
   std::vector<math::GradientView> gradients;
   std::vector<float> scales;
+  double weight = 0;  // of all gradients
   std::vector<Frame> alive;
   Buffer corrected;
   for (const HeldUpdate& of : application.updates) {
@@ -123,10 +124,12 @@ void SliceState::apply(const Application& application, const JobView& job) {
     if (waiting->second.empty()) waiting_.erase(waiting);
     applied_[of.worker] = of.clock.next();
     if (is_refused(of.worker, update, job)) continue;
-    // Running statistics are no gradients: nothing scales them.
-    scales.push_back(kind_ == TableKind::kAveraged
-                         ? 1.0F
-                         : math::update_scale(job.rule, update.norm, decay_mult_));
+    // Running statistics are no gradients: no norm scales them.
+    const float scale = kind_ == TableKind::kAveraged
+                            ? 1.0F
+                            : math::update_scale(job.rule, update.norm, decay_mult_);
+    scales.push_back(scale * update.weight);
+    weight += update.weight;
     gradients.push_back(
         {update.gradient.bytes().data(), scales.back(), update.encoding, place_.count});
     alive.push_back(std::move(update.gradient));
@@ -143,13 +146,20 @@ void SliceState::apply(const Application& application, const JobView& job) {
   }
   Buffer out = memory_.output();
   const std::size_t counted = application.members - (application.updates.size() - gradients.size());
-  const auto members = static_cast<double>(counted);
+  // An aggregate has all updates of its clock, and their weights; what arrives alone is one of as
+  // many as there are members, whose weights are 1 on average.
+  const auto members = counted == gradients.size() ? weight : static_cast<double>(counted);
   if (kind_ == TableKind::kAveraged) {
-    const double share = static_cast<double>(gradients.size()) / members;
+    // The mean of these is weighted.
+    const double each = static_cast<double>(gradients.size()) / weight;
+    for (math::GradientView& one : gradients) {
+      one.scale = static_cast<float>(one.scale * each);
+    }
+    const double share = weight / members;
     math::apply_average(gradients, static_cast<float>(share), memory_.values().floats(),
                         out.floats());
   } else {
-    const double share = math::decay_share(job.rule, scales, counted);
+    const double share = math::decay_share(job.rule, scales, weight, members);
     // What seeded the values was no step of the rule.
     const std::int64_t seeds = job.is_seeded ? 1 : 0;
     const math::UpdateStep step =

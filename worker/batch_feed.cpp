@@ -48,6 +48,13 @@ std::vector<DeviceSpan<const float>> BatchFeed::bring(Stream& compute, data::Bat
   return arriving;
 }
 
+void BatchFeed::drain() {
+  while (pending_ > 0) {
+    copying(0).copied->finish();
+    give_back();
+  }
+}
+
 void BatchFeed::mark_taken(Stream& compute) {
   slots_[newest_].taken->record(compute);
 }

@@ -28,6 +28,8 @@ class BatchFeed {
   /// Errors    DeviceError
   [[nodiscard]] std::vector<DeviceSpan<const float>> bring(Stream& compute, data::Batch batch,
                                                            data::DataLoader& loader);
+  /// Waits for all copies; the loaders have their batches back then.
+  void drain();
   /// Notes that `compute` has taken what the last bring() returned, once it gets here.
   void mark_taken(Stream& compute);
 

@@ -16,6 +16,7 @@
 #include "common/ssp/policies/averaging.hpp"
 #include "common/system/affinity.hpp"
 #include "proto/config/job_state.hpp"
+#include "proto/config/settle_balance.hpp"
 #include "proto/config/settle_compression.hpp"
 #include "proto/config/settle_policies.hpp"
 #include "proto/session/data_secret.hpp"
@@ -36,12 +37,17 @@ namespace {
 
 constexpr double kSilenceLimitS = 60;  // where the coordinator names none
 constexpr Duration kFinalWait{600'000'000};
+constexpr Duration kHeldStep{1'000};
 
 /// device  must outlive the job
 /// Errors    invalid: a compression that does not fit the job
 Result<ClientOptions> client_options(const pb::WorkerJob& job, const pb::WorkerConfig& settings,
-                                     Backend& device, const ProgressBoard& board, RunPlace& place) {
+                                     Backend& device, const ProgressBoard& board, RunPlace& place,
+                                     const RunOrders& orders) {
   ClientOptions options;
+  if (job.definition().balance()) {
+    options.weight = [&shares = orders.shares](Clock clock) { return shares.weight(clock); };
+  }
   TAUT_TRY(options.encoding.compression, to_compression(job.definition()));
   options.encoding.seed = job.definition().seed();
   options.encoding.slot = job.slot();
@@ -188,6 +194,26 @@ class ClientUse {
   RunPlace& place_;
 };
 
+/// Errors    invalid: the batch of a balanced job cannot change here
+Result<void> check_balanced(const pb::WorkerJob& job, const pb::WorkerConfig& settings,
+                            RunPlace& place) {
+  if (!job.definition().balance()) return ok();
+  if (settings.device_memory_budget() > 0) {
+    return invalid(
+        "balance: memory is planned for one size of batches, and balance changes it; omit "
+        "worker.device_memory_budget or the job's balance");
+  }
+  if (place.has_threads()) return ok();
+  return invalid(
+      "balance: the workers of the lab share one net, whose batch cannot change; omit balance");
+}
+
+/// The part of a batch with which a run of a balanced job starts; its first clock may be held.
+Result<BatchShares::Part> first_part(const pb::WorkerJob& job) {
+  TAUT_TRY(const BatchShares shares, to_batch_shares(job.definition(), job.slots(), job.shares()));
+  return shares.part(Clock(job.start_clock()), job.slot());
+}
+
 /// A replica of the training net on each device.
 Result<std::vector<Replica>> make_replicas(const pb::WorkerJob& job, const JobAssets& assets,
                                            std::span<Backend* const> devices, RunPlace& place) {
@@ -196,6 +222,9 @@ Result<std::vector<Replica>> make_replicas(const pb::WorkerJob& job, const JobAs
   sharing.has_data = place.learns();
   sharing.net = place.shared_net();
   const Clock start(job.start_clock());
+  if (job.definition().balance()) {
+    TAUT_TRY(sharing.part, first_part(job));
+  }
   std::vector<Replica> replicas;
   for (std::uint32_t i = 0; i < devices.size(); ++i) {
     devices[i]->set_math(math_options(job.definition().solver_param()));
@@ -218,6 +247,34 @@ Trainer::Options member_options(const pb::WorkerJob& job, const pb::WorkerConfig
   options.straggle =
       straggle_of(straggle_plan(job.definition(), settings, job.slot(), job.slots()));
   return options;
+}
+
+/// Changes the batches of a balanced job's run where its shares change. All arguments outlive the
+/// run.
+Result<void> balance(Trainer::Options& options, const pb::WorkerJob& job, const JobAssets& assets,
+                     std::vector<Replica>& replicas, RunState& state, RunOrders& orders) {
+  if (!job.definition().balance()) return ok();
+  TAUT_TRY(const BatchShares::Part first, first_part(job));
+  const auto part = std::make_shared<BatchShares::Part>(first);  // of which the replicas are
+  Pace& pace = *options.pace;
+  options.changes_batch = [part, &orders, &pace](Clock clock) -> Result<bool> {
+    while (true) {
+      TAUT_TRY(const auto begun, orders.shares.begin(clock));
+      if (begun) return std::exchange(*part, *begun) != *begun;
+      if (orders.stop) {
+        return make_error(ErrorCode::kClosed, "stopped while the shares of a clock were decided");
+      }
+      pace.sleep(kHeldStep);
+    }
+  };
+  options.change_batch = [part, &job, &assets, &replicas, &state](Clock clock) -> Result<void> {
+    log::info("{} of {} records of a batch from clock {} on", part->records, part->total,
+              clock.value());
+    TAUT_TRY(assets.change_part(replicas[0], job.slot(), clock, *part));
+    state.use(replicas);
+    return ok();
+  };
+  return ok();
 }
 
 /// When a member that is to leave does so: where nothing of its training is lost with it.
@@ -336,9 +393,10 @@ Result<JobOutcome> run_member(const pb::WorkerJob& job, const JobAssets& assets,
   const BudgetedBackend budgeted(*devices[0], Bytes(settings.device_memory_budget()));
   std::vector<Backend*> backends(devices.begin(), devices.end());
   backends[0] = &budgeted.backend();
+  TAUT_TRY(check_balanced(job, settings, place));
   TAUT_TRY(std::vector<Replica> replicas, make_replicas(job, assets, backends, place));
   TAUT_TRY(const ClientOptions options_of_client,
-           client_options(job, settings, *devices[0], board, place));
+           client_options(job, settings, *devices[0], board, place, orders));
   Client client(open_endpoint(place, job, settings), options_of_client);
   const ClientUse use(place, client);
   TAUT_TRY(auto cache, open_cache(client, backends, tables, job, settings, place));
@@ -359,6 +417,7 @@ Result<JobOutcome> run_member(const pb::WorkerJob& job, const JobAssets& assets,
   options.recorder = recorder.get();
   options.leaves = leaving_rule(orders, client, start, policies.schedule());
   state.attach_to(options);
+  TAUT_TRY(balance(options, job, assets, replicas, state, orders));
   const Clock end = options.end;
   Trainer trainer(replicas, *cache, tests.get(), std::move(options), board);
   TAUT_TRY(const Clock reached, trainer.run(orders.stop));

@@ -9,6 +9,7 @@
 #include "common/result.hpp"
 #include "proto/cluster.pb.h"
 #include "proto/control.pb.h"
+#include "proto/session/share_orders.hpp"
 #include "worker/cache/value_store.hpp"
 #include "worker/client/client.hpp"
 #include "worker/engine/backend.hpp"
@@ -35,7 +36,8 @@ struct RunOrders {
   /// It runs the last test and digests the parameters. Where another worker was to do so when it
   /// began, it runs no tests before the last one.
   std::atomic<bool> evaluates = false;
-  ShardMoves moves;  // where shards are served when their servers are lost
+  ShareOrders shares;  // of the batch, where the job balances
+  ShardMoves moves;    // where shards are served when their servers are lost
 };
 
 /// The trainer's options that follow from a job.

@@ -11,6 +11,7 @@
 #include "common/ssp/policies/averaging.hpp"
 #include "proto/config/job_state.hpp"
 #include "proto/config/job_words.hpp"
+#include "proto/config/settle_balance.hpp"
 #include "proto/config/settle_compression.hpp"
 #include "proto/config/settle_policies.hpp"
 #include "worker/cache/local_cache.hpp"
@@ -77,7 +78,13 @@ Result<void> run_locally(const pb::Job& job, Backend& device, const LocalRunOpti
   TAUT_TRY(cache.read_origins());
   std::vector<Replica> copies;
   for (std::uint32_t slot = 0; slot < replicas; ++slot) {
-    TAUT_TRY(Replica replica, assets.make_replica(backend, slot, replicas, Clock(0)));
+    ReplicaOptions own;
+    if (job.balance()) {
+      // In one process all shares are equal.
+      TAUT_TRY(const BatchShares shares, to_batch_shares(job, replicas, {}));
+      own.part = shares.part(Clock(0), slot);
+    }
+    TAUT_TRY(Replica replica, assets.make_replica(backend, slot, replicas, Clock(0), 0, own));
     copies.push_back(std::move(replica));
   }
   TAUT_TRY(const std::unique_ptr<TestPhases> tests, TestPhases::create(assets, backend));

@@ -159,7 +159,55 @@ Result<JobAssets> JobAssets::open(const pb::Job& job, std::uint32_t members,
     TAUT_TRY(const std::string weights, model::initialize_from_weights(job, assets.train_.graph));
     if (!weights.empty()) log::info("weights: {}", weights);
   }
+  if (job.balance()) {
+    TAUT_TRY(assets.check_parts());
+  }
   return assets;
+}
+
+/// The training net for another batch, fed from the same sources.
+Result<FedGraph> JobAssets::train_of(std::int64_t batch) const {
+  FedGraph fed;
+  fed.sources = train_.sources;
+  model::GraphOptions options;
+  options.phase = pb::TRAIN;
+  options.batch = batch;
+  for (const auto& [layer, source] : fed.sources) options.records[layer] = source->fields();
+  for (const model::NetChoice& choice : model::nets_of(job_)) {
+    if (choice.phase != pb::TRAIN) continue;
+    TAUT_TRY(fed.graph, model::build_graph(model::net_of(job_, choice), options));
+  }
+  return fed;
+}
+
+/// Errors    invalid: the batch of the training net cannot change
+Result<void> JobAssets::check_parts() const {
+  if (devices_ > 1) {
+    return invalid(
+        "balance: this worker has several devices, which divide its batch; give it one device, or "
+        "start a worker for each");
+  }
+  for (const model::Node& node : train_.graph.nodes) {
+    if (!node.is_fed) continue;
+    const auto source = train_.sources.find(node.definition.name());
+    if (source == train_.sources.end() || !source->second->batch_may_change()) {
+      return invalid(fmt::format(
+          "balance: the batch of layer \"{}\" cannot change: {}; omit balance",
+          node.definition.name(),
+          source == train_.sources.end() ? "it is filled, not read"
+                                         : "each of its records continues the one before it"));
+    }
+    TAUT_TRY(const std::uint32_t batch, batch_of(train_, node));
+    if (batch == train_batch()) continue;
+    return invalid(
+        fmt::format("balance: layer \"{}\" has batches of {}, and the first one of {}; give all "
+                    "data layers the same batch_size",
+                    node.definition.name(), batch, train_batch()));
+  }
+  const auto larger = train_of(train_batch() + 1);
+  if (larger) return ok();
+  return invalid(fmt::format("balance: the net has no batch of {}: {}", train_batch() + 1,
+                             larger.error().message));
 }
 
 std::shared_ptr<Net> JobAssets::make_net(Backend& backend, std::uint32_t draws) const {
@@ -171,25 +219,48 @@ Result<Replica> JobAssets::make_replica(Backend& backend, std::uint32_t slot, st
                                         const ReplicaOptions& sharing) const {
   Replica replica;
   replica.backend = &backend;
+  if (sharing.part) {
+    TAUT_TRY(change_part(replica, slot, start, *sharing.part));
+    return replica;
+  }
   replica.batch = train_.batch();
   replica.net = sharing.net ? sharing.net : make_net(backend, slot + device * slots);
+  const data::Share share{.slot = slot, .slots = slots, .part = device, .parts = devices_};
+  TAUT_TRY(start_data(replica, train_, share, start, sharing));
+  return replica;
+}
+
+/// Makes batches from a clock on, and memory for them if there is none yet.
+Result<void> JobAssets::start_data(Replica& replica, const FedGraph& fed, const data::Share& share,
+                                   Clock start, const ReplicaOptions& sharing) const {
   data::FeedOptions options;
   options.part = data::Part::kTrain;
-  options.share = {.slot = slot, .slots = slots, .part = device, .parts = devices_};
+  options.share = share;
   options.seed = job_.seed();
   data::DataLoader::Options loading;
   loading.loading = sharing.loading;
   loading.start = Clock(start.value() * job_.solver_param().iter_size());
-  if (!backend.shares_host_memory()) {
-    replica.batch_memory = std::make_unique<BatchMemory>(backend);
-    loading.memory = replica.batch_memory.get();
+  if (!replica.backend->shares_host_memory() && replica.batch_memory == nullptr) {
+    replica.batch_memory = std::make_unique<BatchMemory>(*replica.backend);
   }
+  if (replica.batch_memory != nullptr) loading.memory = replica.batch_memory.get();
   if (sharing.has_data) {
-    TAUT_TRY(replica.loader, start_loader(train_, options, loading));
+    TAUT_TRY(replica.loader, start_loader(fed, options, loading));
   } else {
     TAUT_TRY(replica.loader, data::DataLoader::start({}, loading));
   }
-  return replica;
+  return ok();
+}
+
+Result<void> JobAssets::change_part(Replica& replica, std::uint32_t slot, Clock start,
+                                    const BatchShares::Part& part) const {
+  // First, so that never both nets and both loaders need memory.
+  replica.loader.reset();
+  replica.net.reset();
+  TAUT_TRY(const FedGraph fed, train_of(part.records));
+  replica.batch = part.records;
+  replica.net = std::make_shared<Net>(fed.graph, *replica.backend, Net::Options{job_.seed(), slot});
+  return start_data(replica, fed, {.total = part.total, .first = part.first}, start, {});
 }
 
 Result<std::unique_ptr<data::DataLoader>> JobAssets::test_loader(

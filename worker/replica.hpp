@@ -4,10 +4,12 @@
 #include <map>
 #include <memory>
 #include <memory_resource>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "common/result.hpp"
+#include "common/ssp/batch_shares.hpp"
 #include "proto/job.pb.h"
 #include "worker/data/data_loader.hpp"
 #include "worker/engine/backend.hpp"
@@ -31,6 +33,9 @@ struct ReplicaOptions {
   data::Loading loading = data::Loading::kAhead;
   bool has_data = true;      // otherwise its batches are empty
   std::shared_ptr<Net> net;  // nullptr: its own
+  /// Its part of the batches that all members of a job share by their speeds, in place of a share
+  /// of the records.
+  std::optional<BatchShares::Part> part = std::nullopt;
 };
 
 /// A net of one phase with the sources of its data layers.
@@ -77,6 +82,11 @@ class JobAssets {
                                              std::uint32_t slots, Clock start,
                                              std::uint32_t device = 0,
                                              const ReplicaOptions& sharing = {}) const;
+  /// Gives a replica another part of the batches that all members share, from a clock on: another
+  /// net and another loader. REQUIRES: the device computes nothing of it. Throws DeviceError.
+  /// Errors    as build_graph: a batch of so many records is none of this net
+  [[nodiscard]] Result<void> change_part(Replica& replica, std::uint32_t slot, Clock start,
+                                         const BatchShares::Part& part) const;
   /// The training net with the draws of one share of the data. Throws DeviceError.
   [[nodiscard]] std::shared_ptr<Net> make_net(Backend& backend, std::uint32_t draws) const;
 
@@ -95,6 +105,12 @@ class JobAssets {
   [[nodiscard]] const pb::Job& job() const { return job_; }
 
  private:
+  [[nodiscard]] Result<FedGraph> train_of(std::int64_t batch) const;
+  [[nodiscard]] Result<void> check_parts() const;
+  [[nodiscard]] Result<void> start_data(Replica& replica, const FedGraph& fed,
+                                        const data::Share& share, Clock start,
+                                        const ReplicaOptions& sharing) const;
+
   pb::Job job_;
   std::uint32_t devices_ = 1;
   FedGraph train_;

@@ -54,6 +54,10 @@ void RunState::copy_at(Clock first, Clock clock) {
                   {std::move(residuals.value()), cache_.own_state(clock)});
 }
 
+void RunState::use(std::span<const Replica> replicas) {
+  for (std::size_t i = 0; i < replicas.size(); ++i) carriers_[i].net = replicas[i].net.get();
+}
+
 Result<void> RunState::finish(Clock reached) {
   TAUT_TRY(Residuals residuals, client_.residuals(Clock(job_.start_clock()), reached, wait_));
   saver_.at_end(reached, job_.slot(), carriers_, {std::move(residuals), cache_.own_state(reached)});

@@ -34,6 +34,8 @@ class RunState {
   /// Sets the calls with which the trainer lets this state be copied between two clocks. The state
   /// must outlive the trainer.
   void attach_to(Trainer::Options& options);
+  /// The replicas have other nets from now on, which carry nothing.
+  void use(std::span<const Replica> replicas);
   /// Training has reached its end: later checkpoints are written from the state of now.
   /// Errors    as Client::residuals
   [[nodiscard]] Result<void> finish(Clock reached);

@@ -75,12 +75,14 @@ Result<Clock> Trainer::run(const std::atomic<bool>& stop) {
     const Clock first = clock;
     board_.begin_wait(now());
     auto begun = cache_.begin_clock(first);
-    const Duration waited = board_.end_wait(now());
+    Duration waited = board_.end_wait(now());
     TAUT_TRY(clock, std::move(begun));
-    waited_ += waited;
     clock = std::min(clock, options_.end);
     if (clock == options_.end) break;
     log::set_context(options_.rank, clock.value());
+    TAUT_TRY(const Duration held, begin_batch(clock));
+    waited += held;
+    waited_ += waited;
     // The nets are idle only when the last loss has been read.
     const bool tests_now = test_is_due(first, clock);
     if ((options_.is_idle_before && options_.is_idle_before(clock)) || tests_now) {
@@ -109,6 +111,23 @@ Result<Clock> Trainer::run(const std::atomic<bool>& stop) {
   TAUT_TRY(read_losses(0));
   log::clear_context();
   return clock;
+}
+
+/// Gives the replicas another part of the batch where that begins. Returns how long it waited.
+Result<Duration> Trainer::begin_batch(Clock clock) {
+  if (!options_.changes_batch) return Duration(0);
+  board_.begin_wait(now());
+  auto changes = options_.changes_batch(clock);
+  const Duration waited = board_.end_wait(now());
+  if (!changes) return changes.error();
+  if (!changes.value()) return waited;
+  TAUT_TRY(read_losses(0));
+  for (Device& device : devices_) {
+    device.stream->finish();
+    if (device.feed != nullptr) device.feed->drain();
+  }
+  TAUT_TRY(options_.change_batch(clock));
+  return waited;
 }
 
 /// Whether a test is due at one of the clocks from `first` to `clock`.

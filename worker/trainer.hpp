@@ -64,6 +64,11 @@ class Trainer {
     /// Whether the nets have to be idle at that call: the host then waits for all that is queued.
     /// Empty: never.
     std::function<bool(Clock clock)> is_idle_before;
+    /// Whether the replicas' batches have another size or place from a clock on that is to begin;
+    /// may wait. Empty: never. Errors: closed, it is to stop.
+    std::function<Result<bool>(Clock clock)> changes_batch;
+    /// Gives the replicas the nets and the data for it; the nets are idle.
+    std::function<Result<void>(Clock clock)> change_batch;
     /// Whether this worker leaves before `next`, a clock that has not begun; may be empty.
     std::function<bool(Clock next)> leaves;
     Recorder* recorder = nullptr;  // nullptr: no records
@@ -83,6 +88,7 @@ class Trainer {
  private:
   [[nodiscard]] TimePoint now() const { return options_.pace->now(); }
   [[nodiscard]] bool test_is_due(Clock first, Clock clock) const;
+  [[nodiscard]] Result<Duration> begin_batch(Clock clock);
   /// Where a device writes the losses of one clock.
   struct LateLoss {
     HostBuffer numbers;

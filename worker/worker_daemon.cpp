@@ -216,7 +216,9 @@ void WorkerDaemon::take_job(const pb::WorkerJob& job) {
       run_ && run_->job.job() == job.job() && run_->job.incarnation() == job.incarnation();
   if (same) {
     std::scoped_lock lock(run_->mutex);
-    run_->job.set_revision(job.revision());
+    run_->orders.shares.take(job);
+    // A repeated older state takes nothing back.
+    run_->job.set_revision(std::max(run_->job.revision(), job.revision()));
     run_->orders.evaluates = job.evaluates();
     if (job.has_checkpoint()) run_->saver.order(job.checkpoint());
     if (job.replicated()) run_->orders.moves.post(shard_addresses(job));
@@ -235,6 +237,7 @@ void WorkerDaemon::take_job(const pb::WorkerJob& job) {
   run_->job = job;
   run_->orders.evaluates = job.evaluates();
   run_->begun = steady_now();
+  run_->orders.shares.take(job);
   if (job.stop()) run_->orders.stop = true;
   if (link_->session().leaves() || job.leaves()) run_->orders.leave = true;
   if (job.has_checkpoint()) run_->saver.order(job.checkpoint());
@@ -299,6 +302,7 @@ pb::Progress WorkerDaemon::progress_of(Run& run) const {
   std::scoped_lock lock(run.mutex);
   pb::Progress progress =
       worker::progress_of(run.job, run.begun, run.board, run.end, run.rate, steady_now());
+  run.orders.shares.report(progress);
   if (auto part = run.saver.part(); part.number() > 0) {
     *progress.mutable_checkpoint() = std::move(part);
   }

@@ -188,7 +188,7 @@ JobProgress progress_of(const pb::JobStatus& job) {
   std::int64_t slowest = std::numeric_limits<std::int64_t>::max();
   std::int64_t fastest = 0;
   int taking_part = 0;
-  int with_loss = 0;
+  double with_loss = 0;
   double losses = 0;
   for (const pb::WorkerStatus& worker : job.workers()) {
     const pb::Progress& own = worker.progress();
@@ -197,8 +197,10 @@ JobProgress progress_of(const pb::JobStatus& job) {
     slowest = std::min(slowest, own.clock());
     fastest = std::max(fastest, own.clock());
     if (own.images() == 0) continue;  // no loss yet, at whatever clock it continues
-    losses += own.loss();
-    ++with_loss;
+    // Of a batch that is divided by speed each has its share.
+    const double share = own.share() > 0 ? own.share() : 1;
+    losses += share * own.loss();
+    with_loss += share;
   }
   if (taking_part == 0) return sum;
   sum.iteration = slowest;

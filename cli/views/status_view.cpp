@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "cli/views/draw.hpp"
 #include "cli/views/job_text.hpp"
 #include "proto/state_word.hpp"
@@ -48,6 +50,17 @@ std::vector<std::string> follower_table(const pb::StatusReply& status) {
   return rows.size() == 1 ? std::vector<std::string>() : aligned(rows);
 }
 
+/// Of a running job that divides its batch by speed; empty: it does not.
+std::string shares_line(const pb::JobStatus& job) {
+  std::string shares;
+  for (const pb::WorkerStatus& worker : job.workers()) {
+    if (worker.state() != pb::PROCESS_RUNNING || worker.progress().share() == 0) continue;
+    shares += fmt::format("{}{} {}", shares.empty() ? "  records of a batch: " : ", ",
+                          worker.name(), worker.progress().share());
+  }
+  return shares;
+}
+
 std::vector<std::string> process_table(const pb::StatusReply& status) {
   std::vector<Row> rows{{"PROCESS", "ROLE", "STATE", "HEARD", "HAS"}};
   for (const pb::ServerStatus& server : status.servers()) {
@@ -75,6 +88,7 @@ std::vector<std::string> status_view(const pb::StatusReply& status, int width) {
     if (job.state() != pb::RUNNING) continue;
     lines.emplace_back();
     append(lines, progress_block(job, width));
+    if (std::string shares = shares_line(job); !shares.empty()) lines.push_back(std::move(shares));
   }
   if (const auto followers = follower_table(status); !followers.empty()) {
     lines.emplace_back();

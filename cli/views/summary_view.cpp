@@ -133,6 +133,7 @@ std::string summary_json(const RunSummary& run, JsonLayout layout) {
                        {"clock", own.clock()},
                        {"loss", own.loss()},
                        {"images", own.images()},
+                       {"share", own.share()},
                        {"compute_s", own.compute_s()},
                        {"wait_s", own.wait_s()},
                        {"waiting_share", waiting_share(own)},

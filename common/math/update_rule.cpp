@@ -75,10 +75,16 @@ float update_scale(const UpdateRule& rule, float norm, float decay_mult) {
 }
 
 double decay_share(const UpdateRule& rule, std::span<const float> scales, std::size_t members) {
-  const bool by_rate = rule.update_norm() == UpdateNorm::kRelative;
+  return decay_share(rule, scales, static_cast<double>(scales.size()),
+                     static_cast<double>(members));
+}
+
+double decay_share(const UpdateRule& rule, std::span<const float> scales, double weight,
+                   double members) {
+  if (rule.update_norm() != UpdateNorm::kRelative) return weight / members;
   double sum = 0;
-  for (const float scale : scales) sum += by_rate ? double{scale} : 1.0;
-  return sum / static_cast<double>(members);
+  for (const float scale : scales) sum += double{scale};
+  return sum / members;
 }
 
 UpdateStep make_step(const UpdateRule& rule, std::int64_t clock, float lr_mult, float decay_mult,

@@ -72,6 +72,11 @@ struct UpdateRule {
 /// members  that take part at the clock
 [[nodiscard]] double decay_share(const UpdateRule& rule, std::span<const float> scales,
                                  std::size_t members);
+/// Overload for updates that do not all count the same.
+/// weight   of the application's updates in total
+/// members  the same of all updates of the clock
+[[nodiscard]] double decay_share(const UpdateRule& rule, std::span<const float> scales,
+                                 double weight, double members);
 
 /// The numbers of one application: the same for every element of a slice.
 struct UpdateStep {

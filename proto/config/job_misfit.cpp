@@ -7,6 +7,7 @@
 #include "common/files/file.hpp"
 #include "proto/config/job_tables.hpp"
 #include "proto/config/settle_averaging.hpp"
+#include "proto/config/settle_balance.hpp"
 #include "proto/config/settle_compression.hpp"
 #include "proto/config/text_places.hpp"
 
@@ -29,6 +30,9 @@ std::optional<PlacedMisfit> misfit_of(const pb::Job& job) {
     return PlacedMisfit{{{"tables", misfit->table}, {misfit->field}}, misfit->what};
   }
   if (const auto misfit = misfit_of_averaging(job)) {
+    return PlacedMisfit{misfit->where, misfit->what};
+  }
+  if (const auto misfit = misfit_of_balance(job)) {
     return PlacedMisfit{misfit->where, misfit->what};
   }
   return std::nullopt;

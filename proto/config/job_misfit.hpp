@@ -8,8 +8,8 @@
 
 namespace taut {
 
-/// Checks what a job's text says about single fields of it: `compression`, `tables` and
-/// `periodic_averaging`.
+/// Checks what a job's text says about single fields of it: `compression`, `tables`,
+/// `periodic_averaging` and `balance`.
 /// text  that the job was read from
 /// name  of the text in messages, e.g. its path
 /// Errors    invalid: "name:line:column: what"

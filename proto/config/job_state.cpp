@@ -171,8 +171,12 @@ Result<math::UpdateRule> to_update_rule(const pb::Job& job) {
     TAUT_TRY(look_ahead(rule, solver.type()));
   }
   if (solver.lr_reference_batch() <= 0) return rule;
-  TAUT_TRY(const std::int64_t batch, batch_of_text(job));
-  const double items = static_cast<double>(batch) * std::max(1, solver.iter_size());
+  const auto batch = batch_of_text(job);
+  if (!batch) {
+    return invalid(fmt::format("lr_reference_batch is {}: {}", solver.lr_reference_batch(),
+                               batch.error().message));
+  }
+  const double items = static_cast<double>(batch.value()) * std::max(1, solver.iter_size());
   const double scale = items / solver.lr_reference_batch();
   if (job.global_batch()) {
     rule.rate.base *= scale;

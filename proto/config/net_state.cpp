@@ -56,8 +56,7 @@ Result<std::int64_t> batch_of_text(const pb::Job& job) {
     if (takes_part(layer, state) && batch_of(layer) > 0) return batch_of(layer);
   }
   return invalid(
-      fmt::format("lr_reference_batch is {}: no data layer of net \"{}\" gives a batch_size",
-                  job.solver_param().lr_reference_batch(), job.net_param().name()));
+      fmt::format("no data layer of net \"{}\" gives a batch_size", job.net_param().name()));
 }
 
 }  // namespace taut

@@ -8,6 +8,7 @@
 
 #include "proto/state_word.hpp"
 #include "proto/wire_version.hpp"
+#include "server/coordinator/balance/batch_balance.hpp"
 #include "server/coordinator/left_parts.hpp"
 
 namespace taut {
@@ -372,6 +373,7 @@ void Coordinator::settle() {
     if (job.stored().state() == pb::RUNNING && !job.stored().closing()) {
       advance_epoch(
           job, [this, &job = job] { return fitting_workers(job); }, out_.notes);
+      advance_balance(job, {options_.balance_measure, options_.balance_hold}, now_, out_.notes);
     }
   }
   std::vector<pb::StoredJob> failed;

@@ -29,6 +29,10 @@ struct CoordinatorOptions {
   Duration stop_limit = std::chrono::seconds(5);
   // How long a job that has lost every worker waits for another one.
   Duration worker_wait = std::chrono::seconds(60);
+  // How long a worker of a job that balances computes before its speed is believed.
+  Duration balance_measure = std::chrono::seconds(1);
+  // How long its workers may hold a clock, for other shares, because one of them does not answer.
+  Duration balance_hold = std::chrono::seconds(2);
   // How long a job whose workers are through waits for its last checkpoint.
   Duration checkpoint_limit = std::chrono::minutes(10);
   // How long a job that is stopped waits for the checkpoint that is written first.

@@ -9,6 +9,7 @@
 #include "proto/config/external_job.hpp"
 #include "proto/config/job_state.hpp"
 #include "proto/config/job_tables.hpp"
+#include "proto/config/settle_balance.hpp"
 #include "proto/config/settle_compression.hpp"
 #include "proto/config/settle_policies.hpp"
 #include "proto/message_limits.hpp"
@@ -134,6 +135,7 @@ Result<Slack> check_definition(const pb::Job& definition, std::uint32_t max_work
   TAUT_TRY(check_experiment(definition));
   TAUT_TRY(to_policies(definition));
   TAUT_TRY(to_compression(definition));
+  TAUT_TRY(check_balance(definition));
   TAUT_TRY(to_tables(definition));
   TAUT_TRY(check_checkpoints(definition));
   TAUT_TRY(to_update_rule(definition));
@@ -172,6 +174,9 @@ Result<void> check_slack(const pb::Job& definition, Slack slack) {
   }
   const auto policies = to_policies(changed);
   if (!policies) return policies.error();
+  changed.set_balance(definition.balance());
+  changed.mutable_solver_param()->set_type(definition.solver_param().type());
+  if (const auto misfit = misfit_of_balance(changed)) return invalid(misfit->what);
   return ok();
 }
 

@@ -62,6 +62,20 @@ void add_risks(Scrape& scrape, const pb::StatusReply& status) {
   });
 }
 
+/// The workers of running jobs that divide the batch by speed.
+void add_shares(Scrape& scrape, const pb::StatusReply& status) {
+  for_jobs(status, [&](const pb::JobStatus& job, const Labels& labels) {
+    for (const pb::WorkerStatus& worker : job.workers()) {
+      if (worker.progress().share() == 0 || worker.state() == pb::PROCESS_LOST) continue;
+      Labels one = labels;
+      one.emplace_back("worker", worker.name());
+      scrape.gauge("worker_share_records",
+                   "Records of a batch that a worker of a balanced job has.",
+                   static_cast<double>(worker.progress().share()), one);
+    }
+  });
+}
+
 /// The readers of running jobs.
 void add_followers(Scrape& scrape, const pb::StatusReply& status) {
   const auto each = [&](const auto& add) {
@@ -182,6 +196,7 @@ void add_cluster(Scrape& scrape, const pb::StatusReply& status) {
   count("worker", status.workers());
   add_clocks(scrape, status);
   add_risks(scrape, status);
+  add_shares(scrape, status);
   add_followers(scrape, status);
   add_training(scrape, status);
 }

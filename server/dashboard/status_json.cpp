@@ -121,7 +121,7 @@ json workers_of(const pb::JobStatus& job) {
       {"name", json::array()},      {"state", json::array()},  {"clock", json::array()},
       {"loss", json::array()},      {"images", json::array()}, {"images_per_second", json::array()},
       {"compute_s", json::array()}, {"wait_s", json::array()}, {"silent_s", json::array()},
-      {"is_stale", json::array()},  {"at", json::array()}};
+      {"is_stale", json::array()},  {"at", json::array()},     {"share", json::array()}};
   std::map<std::uint32_t, std::int64_t> at;
   for (const auto& member : job.clocks().members()) at[member.worker()] = member.clock();
   for (const pb::WorkerStatus& worker : job.workers()) {
@@ -136,6 +136,7 @@ json workers_of(const pb::JobStatus& job) {
     columns["wait_s"].push_back(number(own.wait_s(), 1e2));
     columns["silent_s"].push_back(number(worker.silent_s(), 1e3));
     columns["is_stale"].push_back(worker.is_stale());
+    columns["share"].push_back(own.share() > 0 ? json(own.share()) : json());
     const auto known = at.find(worker.worker());
     columns["at"].push_back(known == at.end() ? json() : json(known->second));
   }
@@ -205,15 +206,17 @@ json followers_of(const pb::JobStatus& job) {
 JobFigures figures_of(const pb::JobStatus& job) {
   JobFigures figures;
   figures.slowest = std::numeric_limits<std::int64_t>::max();
-  int begun = 0;
+  double begun = 0;
   for (const pb::WorkerStatus& worker : job.workers()) {
     if (worker.state() == pb::PROCESS_LOST) continue;
     const pb::Progress& own = worker.progress();
     figures.slowest = std::min(figures.slowest, own.clock());
     figures.fastest = std::max(figures.fastest, own.clock());
     if (own.images() == 0) continue;
-    ++begun;
-    figures.loss += own.loss();
+    // Of a batch that is divided by speed each has its share.
+    const double share = own.share() > 0 ? own.share() : 1;
+    begun += share;
+    figures.loss += share * own.loss();
   }
   if (figures.slowest == std::numeric_limits<std::int64_t>::max()) figures.slowest = 0;
   if (!job.clocks().members().empty()) {

@@ -61,6 +61,8 @@ struct ClientOptions {
   ResendPolicy resend{Duration(1'000'000), Duration(200'000), Duration(10'000'000)};
   SendPolicy send;
   UpdateEncoding encoding{};  // as the job's compression says, or what is sent does not fit
+  /// What this member's update of a clock counts, above 0; empty: 1. Thread: any.
+  std::function<float(Clock)> weight;
   std::shared_ptr<ClientLoad> load = std::make_shared<ClientLoad>();  // nullptr: not kept
   /// Without a thread of its own bytes move while the caller waits, and in Client::work().
   bool own_thread = true;

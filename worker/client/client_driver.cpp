@@ -56,6 +56,7 @@ ClientDriver::ClientDriver(std::unique_ptr<Endpoint> endpoint, const ClientOptio
       load_(options.load),
       shards_(shard_ids(options)),
       encoder_(options.encoding),
+      weight_(options.weight),
       protocol_({options.job, options.worker, options.incarnation, options.job_hash,
                  options.replicated, options.max_kept},
                 shards_, options.resend, options.send) {
@@ -175,8 +176,12 @@ void ClientDriver::push_and_read(TableId table, Clock clock, const Frame& gradie
 std::vector<Update> ClientDriver::encode(TableId table, Clock clock, const Frame& gradient,
                                          float norm) {
   std::vector<Update> updates = encoder_.encode(table, clock, gradient, norm, *pool_);
+  const float weight = weight_ ? weight_(clock) : 1;
   std::size_t bytes = 0;
-  for (const Update& update : updates) bytes += update.gradient.size();
+  for (Update& update : updates) {
+    update.weight = weight;
+    bytes += update.gradient.size();
+  }
   pushed_ += bytes;
   saved_ += spared(gradient.size(), bytes);
   return updates;

@@ -146,8 +146,9 @@ class ClientDriver {
   const std::vector<ShardId> shards_;
   // Of the thread that pushes: one at a time.
   UpdateEncoder encoder_;
-  std::size_t tables_ = 0;         // that are pushed
-  std::size_t tables_pushed_ = 0;  // at clock_pushed_
+  const std::function<float(Clock)> weight_;  // of an update; empty: 1
+  std::size_t tables_ = 0;                    // that are pushed
+  std::size_t tables_pushed_ = 0;             // at clock_pushed_
   Clock clock_pushed_{-1};
 
   // Held for a few instructions only: a push waits for no copy.

@@ -131,7 +131,7 @@ void ClientProtocol::push(TableId table, const Update& update) {
   for (const Slice& place : layout_.slices_of(table)) {
     const Frame part =
         update.gradient.part(place.offset * sizeof(float), place.count * sizeof(float));
-    slices.push_back({update.clock, part, update.norm});
+    slices.push_back({update.clock, part, update.norm, {}, update.weight});
   }
   push(table, std::move(slices));
 }

@@ -82,6 +82,7 @@ ClientProtocol::Next ClientProtocol::next_item(SliceLink& slice, DataItem& item,
       make(then_read ? pb::DataItem::PUSH_READ : pb::DataItem::PUSH, push.update.clock);
       item.payload = push.update.gradient;
       item.gradient_norm = push.update.norm;
+      item.weight = push.update.weight;
       item.encoding = push.update.encoding;
       return Next::kItem;
     }

@@ -34,7 +34,7 @@ class RecordFeed final : public Feed {
       : source_(std::move(source)),
         sampler_(std::move(sampler)),
         key_(draw_key(options.seed, options.share.slot)),
-        first_place_(options.share.part * sampler_->batch()),
+        first_place_(static_cast<std::uint32_t>(options.share.first_place(sampler_->batch()))),
         skip_corrupt_(options.skip_corrupt),
         spans_(tops),
         apart_(tops) {
@@ -94,7 +94,7 @@ class RecordFeed final : public Feed {
   const std::shared_ptr<const RecordSource> source_;
   const std::unique_ptr<const Sampler> sampler_;
   const std::uint64_t key_;
-  const std::uint32_t first_place_;  // in the worker's batch
+  const std::uint32_t first_place_;  // in the batch of which this is a part
   const bool skip_corrupt_;
   std::set<std::uint64_t> reported_;
   std::vector<Layout> layouts_;

@@ -83,6 +83,8 @@ class RecordSource {
   /// Which record is where in a batch: in training each pass over the share in its own order, in
   /// testing all records in their order. A source whose records follow each other has its own.
   [[nodiscard]] virtual Result<std::unique_ptr<Sampler>> sampler(const FeedOptions& options) const;
+  /// Whether batches may have another size from some clock on.
+  [[nodiscard]] virtual bool batch_may_change() const { return true; }
 };
 
 /// Checks one record's label against a range.

@@ -56,9 +56,8 @@ std::uint64_t order_key(std::uint64_t seed, std::uint32_t slot) {
 
 /// Which record of its share a place of a batch draws, counted from the first clock on.
 std::uint64_t drawn(const Share& share, std::uint32_t batch, Clock clock, std::uint32_t i) {
-  const std::uint64_t batches =
-      static_cast<std::uint64_t>(clock.value()) * share.parts + share.part;
-  return batches * batch + i;
+  const auto batches = static_cast<std::uint64_t>(clock.value());
+  return batches * share.places(batch) + share.first_place(batch) + i;
 }
 
 class ShuffledSampler final : public Sampler {

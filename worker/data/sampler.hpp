@@ -26,6 +26,19 @@ struct Share {
   std::uint32_t slots = 1;
   std::uint32_t part = 0;
   std::uint32_t parts = 1;
+  /// Above 0: in place of `part` and `parts`, the places from `first` on of batches of so many
+  /// records, which others have the rest of.
+  std::uint64_t total = 0;
+  std::uint64_t first = 0;
+
+  /// The first place of a part of so many records.
+  [[nodiscard]] std::uint64_t first_place(std::uint32_t batch) const {
+    return total > 0 ? first : std::uint64_t{part} * batch;
+  }
+  /// Places of the whole batch.
+  [[nodiscard]] std::uint64_t places(std::uint32_t batch) const {
+    return total > 0 ? total : std::uint64_t{parts} * batch;
+  }
 };
 
 /// Walks a share pass by pass, each pass in its own order, so that every record is drawn once

@@ -104,6 +104,8 @@ class StreamSource final : public TextSource {
     return ok();
   }
 
+  bool batch_may_change() const override { return false; }
+
   Result<std::unique_ptr<Sampler>> sampler(const FeedOptions& given) const override {
     FeedOptions options = given;
     if (options.part == Part::kTest) options.share = {};

@@ -26,6 +26,7 @@ Json worker_json(const pb::StoredMember& member) {
           {"clock", own.clock()},
           {"loss", own.loss()},
           {"images", own.images()},
+          {"share", own.share()},
           {"compute_s", own.compute_s()},
           {"wait_s", own.wait_s()},
           {"waiting_share", spent > 0 ? own.wait_s() / spent : 0},

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <vector>
 
+#include "proto/config/settle_balance.hpp"
 #include "proto/message_limits.hpp"
 
 namespace taut {
@@ -70,6 +72,19 @@ std::string damage_of_modes(const pb::StoredJob& stored) {
              : "";
 }
 
+std::string damage_of_shares(const pb::StoredJob& stored) {
+  if (!stored.definition().balance() || stored.slots() == 0) {
+    return stored.shares().empty() && !stored.has_proposed_shares() ? ""
+                                                                    : "it has no batch to share";
+  }
+  const auto shares = to_batch_shares(stored.definition(), stored.slots(), stored.shares());
+  if (!shares) return shares.error().message;
+  if (!stored.has_proposed_shares()) return "";
+  const pb::BatchShares& proposed = stored.proposed_shares();
+  const std::vector<std::uint32_t> records(proposed.records().begin(), proposed.records().end());
+  return shares.value().why_not(Clock(proposed.first_clock()), records);
+}
+
 }  // namespace
 
 std::string damage_of(JobId job, const pb::StoredJob& stored) {
@@ -85,7 +100,8 @@ std::string damage_of(JobId job, const pb::StoredJob& stored) {
   if (const auto text = check_utf8(stored.definition()); !text) {
     return "definition." + text.error().message;
   }
-  for (const auto check : {damage_of_servers, damage_of_members, damage_of_modes}) {
+  for (const auto check :
+       {damage_of_servers, damage_of_members, damage_of_modes, damage_of_shares}) {
     if (std::string damage = check(stored); !damage.empty()) return damage;
   }
   return "";

@@ -290,6 +290,8 @@ pb::WorkerJob JobRecord::worker_job(int index) const {
   state.set_evaluates(member.worker() == stored_.evaluating());
   state.set_token(stored_.token());
   state.set_leaves(stored_member.leaves());
+  *state.mutable_shares() = stored_.shares();
+  state.set_hold_from(stored_.proposed_shares().first_clock());
   state.set_stop(stored_.closing());
   if (stored_.closing()) state.set_stop_reason(stored_.message());
   if (stored_.has_checkpoint() && carries_state(stored_.definition())) {

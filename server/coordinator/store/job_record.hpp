@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/net/endpoint.hpp"
+#include "common/ssp/batch_shares.hpp"
 #include "common/time.hpp"
 #include "common/types.hpp"
 #include "proto/coordinator_state.pb.h"
@@ -76,6 +77,10 @@ class JobRecord {
     std::optional<TrainedSpan> trained;    // nothing: no clock of it has ended
     std::uint64_t bad_updates = 0;         // clocks whose updates servers have refused
     std::uint64_t judged_bad_updates = 0;  // of these, those that note_bad_updates() has seen
+    // Of a job that balances: what it had computed when its speed began to be measured.
+    std::optional<pb::Progress> measured_from;
+    std::optional<BatchTime> measured;         // at its present share
+    std::optional<BatchTime> measured_before;  // at the one before that
   };
 
   JobRecord(pb::StoredJob stored, TimePoint now)
@@ -121,6 +126,8 @@ class JobRecord {
   Followers followers;
   /// Once it has ended: from when on its tables are kept only for followers that have reported.
   std::optional<TimePoint> lingers_from;
+  /// When other shares of the batch were proposed.
+  std::optional<TimePoint> shares_proposed;
   /// Since when no worker has been left.
   std::optional<TimePoint> waits_for_workers;
 

@@ -415,7 +415,8 @@
       const stale = w.is_stale[i] && w.state[i] === "running";
       row.className = w.state[i] === "lost" ? "lost" : stale ? "stale" : "";
       cell(row, w.name[i]);
-      cell(row, w.state[i] + (stale ? `, silent ${w.silent_s[i].toFixed(0)} s` : ""));
+      const share = (w.share && w.share[i]) ? `, ${group(w.share[i])} records a batch` : "";
+      cell(row, w.state[i] + (stale ? `, silent ${w.silent_s[i].toFixed(0)} s` : share));
       cell(row, group(clock[i]), "n");
       const trains = w.state[i] === "running" && !stale;
       cell(row, trains ? group(w.images_per_second[i]) : "–", "n");

@@ -170,6 +170,25 @@ bool FakeServer::has_finished(std::uint64_t job) const {
   return state != nullptr && state->finished();
 }
 
+void FakeWorker::take(const pb::WorkerJob& state) {
+  if (!job_ || job_->incarnation() != state.incarnation()) {
+    shares_ = std::make_shared<ShareOrders>();
+  }
+  shares_->take(state);
+  job_ = state;
+}
+
+/// Whether it computes this clock, which a job that balances may hold.
+bool FakeWorker::begins(std::int64_t clock) {
+  if (!job_->definition().balance() || part_) return true;
+  part_ = shares_->begin(Clock(clock)).value();
+  if (!part_) return false;
+  parts_[clock] = *part_;
+  progress_.set_images(progress_.images() + part_->records);
+  progress_.set_compute_s(progress_.compute_s() + 0.001 * slowness * part_->records);
+  return true;
+}
+
 void FakeWorker::step(const std::vector<FakeServer*>& servers) {
   if (!job_ || stuck) return;
   if (began_ != job_->job() || began_as_ != job_->incarnation()) {
@@ -198,14 +217,16 @@ void FakeWorker::step(const std::vector<FakeServer*>& servers) {
   if (job_->stop() || (pushed_.empty() && !std::all_of(servers.begin(), servers.end(), allows))) {
     return;
   }
+  if (!begins(clock)) return;
   for (FakeServer* server : servers) {
     if (server->push(*job_, clock)) pushed_.insert(server);
   }
   if (pushed_.size() != servers.size()) return;
   pushed_.clear();
+  part_.reset();
   progress_.set_clock(clock + 1);
   // Ten records in each clock, which takes a hundredth of a second.
-  progress_.set_images(progress_.images() + 10);
+  if (!job_->definition().balance()) progress_.set_images(progress_.images() + 10);
   progress_.set_images_per_second(1000);
   progress_.set_trained_s(progress_.trained_s() + 0.01);
   if (clock + 1 >= end) finish();
@@ -223,7 +244,9 @@ void FakeWorker::finish() {
 
 pb::Heartbeat FakeWorker::report() const {
   pb::Heartbeat heartbeat;
-  if (job_) *heartbeat.mutable_progress() = progress_;
+  if (!job_) return heartbeat;
+  *heartbeat.mutable_progress() = progress_;
+  shares_->report(*heartbeat.mutable_progress());
   return heartbeat;
 }
 

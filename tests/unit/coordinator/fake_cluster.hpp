@@ -13,6 +13,7 @@
 #include "common/ssp/slice_clock.hpp"
 #include "proto/config/external_job.hpp"
 #include "proto/session/control_session.hpp"
+#include "proto/session/share_orders.hpp"
 #include "server/coordinator/coordinator.hpp"
 #include "server/coordinator/store/store.hpp"
 
@@ -57,23 +58,30 @@ class FakeServer {
 /// A worker whose training is counting its clock up, as the servers let it.
 class FakeWorker {
  public:
-  void take(const pb::WorkerJob& state) { job_ = state; }
+  void take(const pb::WorkerJob& state);
   void forget() { *this = FakeWorker(); }
   void step(const std::vector<FakeServer*>& servers);
   [[nodiscard]] pb::Heartbeat report() const;
   [[nodiscard]] std::int64_t clock() const { return progress_.clock(); }
   [[nodiscard]] const std::optional<pb::WorkerJob>& job() const { return job_; }
+  /// Its parts of the batches of a job that balances, by clock.
+  [[nodiscard]] const std::map<std::int64_t, BatchShares::Part>& parts() const { return parts_; }
 
   bool stuck = false;     // neither trains nor heeds a stop
   std::string fails;      // why it gives up
   bool diverges = false;  // what fails is the training, not the worker
+  double slowness = 1;    // of a job that balances: its records take so many milliseconds each
   bool tests = false;     // it has trained all clocks, and its last test lasts
   enum class Leaves : std::uint8_t { kNot, kForNow, kFinished };
   Leaves leaves = Leaves::kNot;  // at the end of a clock
 
  private:
   void finish();
+  [[nodiscard]] bool begins(std::int64_t clock);
   std::optional<pb::WorkerJob> job_;
+  std::shared_ptr<ShareOrders> shares_ = std::make_shared<ShareOrders>();
+  std::optional<BatchShares::Part> part_;  // of the clock that it computes
+  std::map<std::int64_t, BatchShares::Part> parts_;
   std::uint64_t began_ = 0;  // job and life that the progress is of
   std::uint64_t began_as_ = 0;
   pb::Progress progress_;

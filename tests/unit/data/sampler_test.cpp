@@ -83,6 +83,25 @@ TEST_CASE("the parts of a share's batches are the batches", "[sampler]") {
   }
 }
 
+TEST_CASE("a batch is the same however it is shared, and a pass has each record once",
+          "[sampler]") {
+  const auto whole = shuffled_sampler(100, {}, 12, 4).value();
+  std::vector<int> times(100, 0);
+  for (Clock clock; clock < Clock(25); clock = clock.next()) {
+    // Another share of the first worker at each clock.
+    const auto split = static_cast<std::uint32_t>(1 + clock.value() % 11);
+    const auto a = shuffled_sampler(100, {.total = 12, .first = 0}, split, 4).value();
+    const auto b = shuffled_sampler(100, {.total = 12, .first = split}, 12 - split, 4).value();
+    for (std::uint32_t i = 0; i < 12; ++i) {
+      const std::uint64_t record = i < split ? a->index(clock, i) : b->index(clock, i - split);
+      REQUIRE(record == whole->index(clock, i));
+      ++times[record];
+    }
+  }
+  // 25 batches of 12 are 3 passes.
+  CHECK(std::ranges::count(times, 3) == 100);
+}
+
 TEST_CASE("passes, seeds and slots have different orders", "[sampler]") {
   const auto drawn = draw(1000, Share{}, 1, 2000);
   const std::vector<std::uint64_t> first(drawn.begin(), drawn.begin() + 1000);

@@ -29,6 +29,7 @@ DataItem item(DataItem::Kind kind, std::size_t count = 0) {
   made.version = Clock(12);
   made.done = Clock(13);
   made.gradient_norm = 0.5F;
+  if (kind == pb::DataItem::PUSH) made.weight = 1.75F;
   if (count > 0) made.payload = floats(count);
   return made;
 }
@@ -104,6 +105,7 @@ TEST_CASE("items survive the way through frames, each with its own payload", "[c
     CHECK(items[i].refusal == expected[i].refusal);
     CHECK(items[i].reason == expected[i].reason);
     CHECK(items[i].gradient_norm == expected[i].gradient_norm);
+    CHECK(items[i].weight == expected[i].weight);
     CHECK(items[i].payload.text() == expected[i].payload.text());
   }
 }
@@ -477,6 +479,9 @@ TEST_CASE("kinds, types, layouts, clocks and norms that cannot be are refused", 
   CHECK(refused(read, [](auto& one) { one.set_clock(std::numeric_limits<std::int64_t>::min()); }));
   CHECK(refused(read, [](auto& one) { one.set_clock(Clock::never().value()); }));
   CHECK(refused(push, [](auto& one) { one.set_gradient_norm(-1); }));
+  CHECK(refused(push, [](auto& one) { one.set_weight(-1); }));
+  CHECK(refused(push, [](auto& one) { one.set_weight(std::numeric_limits<float>::infinity()); }));
+  CHECK(refused(push, [](auto& one) { one.set_weight(std::numeric_limits<float>::quiet_NaN()); }));
   CHECK(refused(push,
                 [](auto& one) { one.set_gradient_norm(std::numeric_limits<float>::quiet_NaN()); }));
 }

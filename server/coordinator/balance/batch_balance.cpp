@@ -1,0 +1,198 @@
+#include "server/coordinator/balance/batch_balance.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "common/ssp/batch_shares.hpp"
+#include "proto/config/external_job.hpp"
+#include "proto/config/settle_balance.hpp"
+#include "server/coordinator/shard_placement.hpp"
+
+namespace taut {
+namespace {
+
+constexpr double kMinGain = 0.1;
+// Batches of a share over which a worker is measured, at least.
+constexpr std::uint64_t kBatches = 4;
+// A worker that begins its clocks faster than it is heard of is met within a few attempts, each of
+// which is four times further ahead than the one before it.
+constexpr std::int64_t kLead = 2;
+constexpr std::uint32_t kMaxMisses = 6;
+// Every clock that a member may still begin is among these: one that joins begins behind all others
+// by a few changes at most.
+constexpr int kKept = 16;
+
+std::int64_t lead(std::uint32_t misses) {
+  return kLead << (2 * std::min(misses, kMaxMisses));
+}
+
+void revise_workers(JobRecord& job) {
+  for (int i = 0; i < job.stored().members_size(); ++i) {
+    if (job.works(job.stored().members(i))) job.revise_worker(i);
+  }
+}
+
+/// The clock behind all that a member is known to have begun.
+std::int64_t first_unbegun(const JobRecord& job) {
+  std::int64_t begun = 0;
+  const std::int64_t end = end_clock(job.stored().definition()).value() - 1;
+  for (const pb::StoredMember& member : job.stored().members()) {
+    if (!job.works(member)) continue;
+    begun = std::max({begun, member.progress().clock(), member.progress().begun(),
+                      member.member().join_clock()});
+  }
+  return std::min(begun, end) + 1;
+}
+
+void measure_anew(JobRecord& job) {
+  for (JobRecord::Worker& worker : job.workers) {
+    worker.measured_from.reset();
+    worker.measured.reset();
+  }
+}
+
+/// Notes what a worker has shown of its speed since it was first heard of at its present share.
+/// from     the clock that its share is from
+/// records  of its share
+void measure(JobRecord::Worker& worker, const pb::Progress& progress, std::int64_t from,
+             std::uint32_t records, Duration at_least) {
+  if (progress.clock() <= from || progress.images() == 0) return;
+  if (!worker.measured_from || worker.measured_from->images() > progress.images()) {
+    worker.measured_from = progress;
+  }
+  const double computed = progress.compute_s() - worker.measured_from->compute_s();
+  const std::uint64_t trained = progress.images() - worker.measured_from->images();
+  const bool is_enough = computed >= seconds(at_least) && trained >= kBatches * records;
+  if (!is_enough || !(computed > 0)) return;
+  worker.measured = BatchTime{records, computed / static_cast<double>(trained) * records};
+}
+
+/// Shares that are better than those of now; nothing: there are none, or they are not known yet.
+std::optional<std::vector<std::uint32_t>> better_shares(JobRecord& job, const BatchShares& shares,
+                                                        Duration at_least) {
+  const pb::StoredJob& stored = job.stored();
+  const std::span<const std::uint32_t> now = shares.at(Clock::never());
+  const auto equal = static_cast<std::uint32_t>(shares.part(Clock(0), 0).total / now.size());
+  const std::int64_t from =
+      stored.shares().empty() ? -1 : stored.shares(stored.shares_size() - 1).first_clock();
+  std::vector<MeasuredShare> measured;
+  std::vector<MeasuredShare> as_now;
+  std::uint64_t sum = 0;
+  for (int i = 0; i < stored.members_size(); ++i) {
+    const pb::StoredMember& member = stored.members(i);
+    if (!job.works(member)) continue;
+    const std::uint32_t slot = member.member().slot();
+    sum += now[slot];
+    as_now.push_back({slot, 1.0 / now[slot], 0});
+    JobRecord::Worker& worker = job.workers[static_cast<std::size_t>(i)];
+    measure(worker, member.progress(), from, now[slot], at_least);
+    if (!worker.measured) continue;
+    measured.push_back(measured_share(slot, *worker.measured, worker.measured_before));
+  }
+  if (as_now.empty()) return std::nullopt;
+  // A member has come or gone: the others have more or fewer records than equal shares.
+  if (sum != std::uint64_t{equal} * as_now.size()) return balanced_shares(as_now, now, equal, 0);
+  if (measured.size() < as_now.size() || measured.size() < 2) return std::nullopt;
+  auto better = balanced_shares(measured, now, equal, kMinGain);
+  if (!better) measure_anew(job);
+  return better;
+}
+
+/// Whether every member has its newest state: one that has died says nothing of another proposal.
+bool all_answer(const JobRecord& job) {
+  return std::ranges::all_of(job.stored().members(), [&job](const pb::StoredMember& member) {
+    return !job.works(member) || member.progress().revision() >= member.revision();
+  });
+}
+
+void propose(JobRecord& job, const BalanceLimits& limits, TimePoint now, Notes& notes) {
+  const pb::StoredJob& stored = job.stored();
+  const auto shares = to_batch_shares(stored.definition(), stored.slots(), stored.shares());
+  if (!shares || job.has_finished_members() || !all_answer(job)) return;
+  const std::int64_t clock = first_unbegun(job) + lead(0);
+  if (Clock(clock) >= end_clock(stored.definition())) return;
+  const auto better = better_shares(job, shares.value(), limits.measure);
+  if (!better || !shares.value().why_not(Clock(clock), *better).empty()) return;
+  pb::StoredJob& changed = job.change();
+  pb::BatchShares& proposed = *changed.mutable_proposed_shares();
+  proposed.set_first_clock(clock);
+  proposed.mutable_records()->Assign(better->begin(), better->end());
+  changed.set_share_misses(0);
+  job.shares_proposed = now;
+  revise_workers(job);
+  notes.push_back(fmt::format("job {}: shares of the batch {} are proposed for clock {}",
+                              stored.job(), fmt::join(*better, ", "), clock));
+}
+
+void make(JobRecord& job, Notes& notes) {
+  pb::StoredJob& stored = job.change();
+  *stored.add_shares() = stored.proposed_shares();
+  const int past = std::max(0, stored.shares_size() - kKept);
+  stored.mutable_shares()->DeleteSubrange(0, past);
+  notes.push_back(fmt::format("job {}: shares of the batch from clock {} on: {}", stored.job(),
+                              stored.proposed_shares().first_clock(),
+                              fmt::join(stored.proposed_shares().records(), ", ")));
+  stored.clear_proposed_shares();
+  stored.clear_share_misses();
+  for (JobRecord::Worker& worker : job.workers) {
+    if (worker.measured) worker.measured_before = worker.measured;
+  }
+  measure_anew(job);
+  revise_workers(job);
+}
+
+/// Nothing has been made of the proposal: whoever begins its clock does so with the old shares.
+void withdraw(JobRecord& job, Notes& notes) {
+  pb::StoredJob& stored = job.change();
+  notes.push_back(fmt::format(
+      "job {}: shares of the batch for clock {} are withdrawn: a worker has not answered",
+      stored.job(), stored.proposed_shares().first_clock()));
+  stored.clear_proposed_shares();
+  stored.clear_share_misses();
+  revise_workers(job);
+}
+
+/// Makes the proposed change once every worker holds its clock, or moves that further ahead.
+void conclude(JobRecord& job, Duration hold, TimePoint now, Notes& notes) {
+  const std::int64_t clock = job.stored().proposed_shares().first_clock();
+  if (!all_answer(job)) {
+    // A coordinator that has restarted counts from now.
+    if (!job.shares_proposed) job.shares_proposed = now;
+    if (now - *job.shares_proposed >= hold) withdraw(job, notes);
+    return;
+  }
+  bool is_late = false;
+  for (const pb::StoredMember& member : job.stored().members()) {
+    is_late |= job.works(member) && member.progress().begun() > clock;
+  }
+  if (!is_late) return make(job, notes);
+  pb::StoredJob& stored = job.change();
+  stored.set_share_misses(stored.share_misses() + 1);
+  const std::int64_t later = first_unbegun(job) + lead(stored.share_misses());
+  if (Clock(later) < end_clock(stored.definition())) {
+    stored.mutable_proposed_shares()->set_first_clock(later);
+  } else {
+    stored.clear_proposed_shares();
+  }
+  job.shares_proposed = now;
+  revise_workers(job);
+}
+
+}  // namespace
+
+void advance_balance(JobRecord& job, const BalanceLimits& limits, TimePoint now, Notes& notes) {
+  if (!job.stored().definition().balance()) return;
+  if (job.stored().has_proposed_shares()) {
+    conclude(job, limits.hold, now, notes);
+  } else if (!job.stored().has_preparing() && !is_settling(job)) {
+    propose(job, limits, now, notes);
+  }
+}
+
+}  // namespace taut
