@@ -73,6 +73,7 @@ def print_table(rows):
 
 def run(command):
     """The standard output of a command that must succeed, and must end."""
+    command = [str(word) for word in command]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST_S,
                               check=False)

@@ -59,8 +59,16 @@ struct Line {
     shard->set_job(ShardId(0), job.view());
     REQUIRE(reports.take());
   }
+  /// A queue of one message has no place before the last one has left.
+  void send(const DataMessage& message) {
+    const TimePoint deadline = steady_now() + kDeadline;
+    while (!endpoint->send(*peer, encode(message))) {
+      REQUIRE(steady_now() < deadline);
+      std::this_thread::sleep_for(Duration(100));
+    }
+  }
   DataMessage ask(const DataMessage& message) {
-    REQUIRE(endpoint->send(*peer, encode(message)).has_value());
+    send(message);
     return receive();
   }
   DataMessage receive() {
@@ -168,14 +176,7 @@ TEST_CASE("a peer that asks and does not read takes bounded memory", "[shard_thr
   const std::uint64_t before = line.shard->load().messages_in();
   const std::uint64_t requests = 4 * limit / (kValues * sizeof(float));
   const TimePoint deadline = steady_now() + kDeadline;
-  for (std::uint64_t sent = 0; sent < requests;) {
-    REQUIRE(steady_now() < deadline);
-    if (line.endpoint->send(*line.peer, encode(line.snapshot()))) {
-      ++sent;
-    } else {
-      std::this_thread::sleep_for(Duration(100));
-    }
-  }
+  for (std::uint64_t sent = 0; sent < requests; ++sent) line.send(line.snapshot());
   while (line.shard->load().messages_in() < before + requests) {
     REQUIRE(steady_now() < deadline);
     std::this_thread::sleep_for(Duration(1000));
