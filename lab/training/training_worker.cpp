@@ -133,6 +133,7 @@ void TrainingWorker::arrive(sim::SocketId socket, PeerId from, Message message) 
 }
 
 void TrainingWorker::send(PeerId to, Message message) {
+  share_header(message);
   const pb::LabCosts& costs = world_.costs;
   const double takes = costs.client_message_us();
   world_.clients_us += takes;
@@ -142,6 +143,17 @@ void TrainingWorker::send(PeerId to, Message message) {
                         if (network_.is_open(socket)) network_.send(socket, to, message);
                       }};
   });
+}
+
+void TrainingWorker::share_header(Message& message) {
+  constexpr std::size_t kLong = 1024;
+  if (message.frames.empty() || message.frames.front().size() < kLong) return;
+  Frame& header = message.frames.front();
+  if (header.text() == long_header_.text()) {
+    header = long_header_;
+  } else {
+    long_header_ = header;
+  }
 }
 
 void TrainingWorker::wake_client() {

@@ -80,6 +80,8 @@ class TrainingWorker final : public sim::ControlNode, private worker::RunPlace {
   void leave();
   void resume();
   void send(PeerId to, Message message);
+  /// Shards are told of all tables in the same bytes: these exist once.
+  void share_header(Message& message);
   void arrive(sim::SocketId socket, PeerId from, Message message);
   void wake_client();
   void let_client_work();
@@ -101,6 +103,7 @@ class TrainingWorker final : public sim::ControlNode, private worker::RunPlace {
   std::uint64_t waits_so_far_ = 0;
   Stopwatch entered_;          // of the fiber, by the machine's time
   double busy_us_ = 0;         // of the fiber, since a layer was last noted
+  Frame long_header_;          // the last one that was sent
   std::uint64_t arrived_ = 0;  // bytes of messages since the client last worked
   std::uint64_t uses_ = 0;     // of clients
   bool leaves_ = false;        // the job, at the end of a clock

@@ -30,7 +30,13 @@ Frame decoded(const math::Encoding& encoding, const Frame& payload, std::size_t 
 
 }  // namespace
 
-void ClientProtocol::advance(Link& link, LinkState state) {
+void ClientProtocol::advance(ShardId shard, Link& link, LinkState state) {
+  if (state == LinkState::kReady) {
+    --not_ready_;
+    unsent_.erase(shard);
+  } else {
+    unsent_.insert(shard);
+  }
   link.state = state;
   link.sent.reset();
   link.attempts = 0;
@@ -46,6 +52,8 @@ ClientProtocol::ClientProtocol(ClientIdentity identity, std::vector<ShardId> sha
     links_[shard] = Link{};
     resend_.emplace(shard, resend);
   }
+  not_ready_ = links_.size();
+  unsent_.insert(shards_.begin(), shards_.end());
 }
 
 void ClientProtocol::open(std::vector<TableSpec> tables, const Compression& compression) {
@@ -60,8 +68,7 @@ void ClientProtocol::open(std::vector<TableSpec> tables, const Compression& comp
 }
 
 bool ClientProtocol::ready() const {
-  return std::ranges::all_of(
-      links_, [](const auto& entry) { return entry.second.state == LinkState::kReady; });
+  return not_ready_ == 0;
 }
 
 void ClientProtocol::touch(SliceLink& slice) {
@@ -191,7 +198,7 @@ void ClientProtocol::handle(ShardId from, const DataMessage& message, TimePoint 
            fmt::format("shard {} refuses this worker: {}", from.value(), greeting->reason()));
     } else if (link.state == LinkState::kGreeting) {
       if (link.sent && link.attempts == 1) resend_.at(from).measured(now - *link.sent);
-      advance(link, LinkState::kOpening);
+      advance(from, link, LinkState::kOpening);
     }
   } else if (const auto* opened = std::get_if<pb::OpenTablesReply>(&message.body)) {
     if (!opened->accepted()) {
@@ -199,7 +206,7 @@ void ClientProtocol::handle(ShardId from, const DataMessage& message, TimePoint 
            fmt::format("shard {} cannot open the tables: {}", from.value(), opened->reason()));
     } else if (link.state == LinkState::kOpening) {
       if (link.sent && link.attempts == 1) resend_.at(from).measured(now - *link.sent);
-      advance(link, LinkState::kReady);
+      advance(from, link, LinkState::kReady);
       for (SliceLink& slice : slices_) {
         if (slice.place.shard == from) touch(slice);
       }
@@ -226,7 +233,9 @@ void ClientProtocol::rewind(ShardId shard) {
   }
   const auto heard = link.heard;
   const std::uint64_t term = link.term;
+  if (link.state == LinkState::kReady) ++not_ready_;
   link = Link{};
+  unsent_.insert(shard);
   link.heard = heard;
   link.term = term;
 }
@@ -415,7 +424,11 @@ void ClientProtocol::tick(TimePoint now) {
     pending.sent.reset();
     return true;
   };
-  for (auto& [shard, link] : links_) again_if_overdue(resend_.at(shard), link);
+  if (!ready()) {
+    for (auto& [shard, link] : links_) {
+      if (again_if_overdue(resend_.at(shard), link)) unsent_.insert(shard);
+    }
+  }
   for (SliceLink& slice : slices_) {
     ResendTimer& timer = resend_.at(slice.place.shard);
     bool again = false;

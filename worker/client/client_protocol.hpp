@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -163,7 +164,7 @@ class ClientProtocol {
     Clock highest;
   };
 
-  static void advance(Link& link, LinkState state);
+  void advance(ShardId shard, Link& link, LinkState state);
   void touch(SliceLink& slice);
   void mark_sent(SliceLink& slice, PendingPush& push, TimePoint now);
   void mark_unsent(const SliceLink& slice, PendingPush& push);
@@ -191,6 +192,8 @@ class ClientProtocol {
   const SendPolicy send_;
   OnValues take_values_;  // empty: values are copied
   std::map<ShardId, Link> links_;
+  std::size_t not_ready_ = 0;  // of the links
+  std::set<ShardId> unsent_;   // those that are to be greeted, or asked to open the tables
   std::vector<TableSpec> tables_;
   std::vector<math::Encoding> pulls_;  // by table
   SliceLayout layout_;

@@ -24,7 +24,6 @@ DataMessage ClientProtocol::envelope() const {
 
 void ClientProtocol::greet_or_open(ShardId shard, Link& link, std::vector<Outgoing>& out,
                                    TimePoint now) {
-  if (link.state == LinkState::kReady || link.sent) return;
   DataMessage message = envelope();
   if (link.state == LinkState::kGreeting) {
     pb::DataHello hello;
@@ -124,16 +123,18 @@ void ClientProtocol::put_in_order(std::vector<std::size_t>& slices) const {
 
 bool ClientProtocol::has_outgoing() const {
   if (!dirty_.empty()) return true;
-  return std::ranges::any_of(links_, [this](const auto& entry) {
-    const Link& link = entry.second;
-    if (link.sent || link.state == LinkState::kReady) return false;
-    return link.state == LinkState::kGreeting || !tables_.empty();
+  return std::ranges::any_of(unsent_, [this](ShardId shard) {
+    return links_.at(shard).state == LinkState::kGreeting || !tables_.empty();
   });
 }
 
 std::vector<ClientProtocol::Outgoing> ClientProtocol::take_outgoing(TimePoint now) {
   std::vector<Outgoing> out;
-  for (auto& [shard, link] : links_) greet_or_open(shard, link, out, now);
+  std::erase_if(unsent_, [&](ShardId shard) {
+    Link& link = links_.at(shard);
+    greet_or_open(shard, link, out, now);
+    return link.sent.has_value();
+  });
   // A shard that has not opened the tables reports that it holds every member at its join, so
   // nothing may be accepted elsewhere before.
   was_ready_ |= ready();
