@@ -25,6 +25,11 @@ Result<std::shared_ptr<const JobView>> make_job_view(const pb::ServerJob& job) {
   TAUT_TRY(view->compression, to_compression(job.definition()));
   view->sum = job.definition().reduction() == pb::Job::SUM;
   view->refuses_bad_updates = job.definition().on_bad_update() != pb::Job::ACCEPT;
+  if (job.definition().balance()) {
+    // A record of the largest batch, and a batch of all workers.
+    view->min_weight = 0x1p-31F;
+    view->max_weight = static_cast<float>(job.definition().workers());
+  }
   view->is_seeded = is_seeded(job.definition());
   view->first_step = first_step(job.definition());
   TAUT_TRY(view->tables, to_tables(job.definition()));

@@ -380,6 +380,13 @@ std::optional<DataItem> Shard::refusal_of(const DataMessage& message, const Data
                     item.table.value(), math::to_string(item.encoding.codec),
                     math::to_string(job.view->compression.of_push(table, item.clock).codec)));
   }
+  const float lowest = job.view->min_weight;
+  const float highest = job.view->max_weight;
+  if (is_push(item) && (item.weight < lowest || item.weight > highest)) {
+    return refuse(item, pb::DataItem::BAD_RANGE,
+                  fmt::format("an update weighs {}; in this job it must weigh {} to {}",
+                              item.weight, lowest, highest));
+  }
   return std::nullopt;
 }
 

@@ -211,6 +211,10 @@ Result<void> check_balanced(const pb::WorkerJob& job, const pb::WorkerConfig& se
 /// The part of a batch with which a run of a balanced job starts; its first clock may be held.
 Result<BatchShares::Part> first_part(const pb::WorkerJob& job) {
   TAUT_TRY(const BatchShares shares, to_batch_shares(job.definition(), job.slots(), job.shares()));
+  if (job.slot() >= job.slots()) {
+    return invalid(fmt::format("balance: slot {} of {}, which the job does not have", job.slot(),
+                               job.slots()));
+  }
   return shares.part(Clock(job.start_clock()), job.slot());
 }
 
@@ -244,6 +248,7 @@ Trainer::Options member_options(const pb::WorkerJob& job, const pb::WorkerConfig
   if (!place.learns()) options.arithmetic = Trainer::Arithmetic::kNone;
   options.start = Clock(job.start_clock());
   options.rank = job.worker();
+  options.measures_batches = job.definition().balance();
   options.straggle =
       straggle_of(straggle_plan(job.definition(), settings, job.slot(), job.slots()));
   return options;

@@ -29,7 +29,8 @@ Trainer::Trainer(std::vector<Replica>& replicas, ParameterCache& cache, TestPhas
   report_.clock = options_.start;
   const Backend& first = *replicas_[0].backend;
   // What a straggler adds is measured by the compute, so the host then waits for it.
-  is_late_ = !first.shares_host_memory() && !first.needs_dry_run() && !options_.straggle;
+  is_late_ = !first.shares_host_memory() && !first.needs_dry_run() && !options_.straggle &&
+             !options_.measures_batches;
   for (const Replica& replica : replicas_) {
     const bool known = std::ranges::any_of(
         devices_, [&](const Device& device) { return device.backend == replica.backend; });
@@ -290,6 +291,7 @@ Result<std::vector<data::Batch>> Trainer::next_batches(const Step& step) {
     }
     return batches;
   };
+  if (options_.measures_batches) return load();
   board_.begin_wait(now());
   auto batches = load();
   waited_ += board_.end_wait(now());

@@ -58,6 +58,9 @@ class Trainer {
     std::int64_t rank = -1;  // for the log; negative: no server
     DivergenceRule divergence;
     Straggle straggle;
+    /// Whether the rest of a clock's time, without waits, is to be what its batch takes: the host
+    /// then waits for its devices, and a wait for data counts as computing.
+    bool measures_batches = false;
     /// Called before each computed clock, with the first of the clocks that were skipped before
     /// it; may be empty.
     std::function<void(Clock first, Clock clock)> before_clock;

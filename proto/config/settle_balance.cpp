@@ -53,6 +53,13 @@ bool sums_losses(const pb::LayerParameter& layer) {
   return layer.loss_param().normalization() == pb::LossParameter::NONE;
 }
 
+/// A loss that a larger batch makes larger.
+bool sums_records(const pb::LayerParameter& layer) {
+  const bool is_loss = std::ranges::any_of(layer.loss_weight(), [](float one) { return one != 0; });
+  return is_loss && layer.type() == "Reduction" &&
+         layer.reduction_param().operation() != pb::ReductionParameter::MEAN;
+}
+
 }  // namespace
 
 std::optional<FieldMisfit> misfit_of_balance(const pb::Job& job) {
@@ -91,6 +98,13 @@ Result<void> check_balance(const pb::Job& job) {
           "balance: layer \"{}\" adds losses up (normalization: NONE), so that a larger share has "
           "more weight already; choose another normalization or omit balance",
           layer.name()));
+    }
+    if (sums_records(layer)) {
+      return invalid(fmt::format(
+          "balance: layer \"{}\" is a loss that adds records up (operation: {}), so that a larger "
+          "share has more weight already; choose operation: MEAN or omit balance",
+          layer.name(),
+          pb::ReductionParameter::ReductionOp_Name(layer.reduction_param().operation())));
     }
   }
   const auto shares = to_batch_shares(job, job.workers(), {});

@@ -13,9 +13,9 @@ void ShareOrders::take(const pb::WorkerJob& job) {
   const std::scoped_lock lock(mutex_);
   if (job.revision() < revision_) return;
   revision_ = job.revision();
-  slot_ = job.slot();
   held_ = job.hold_from() > 0 ? Clock(job.hold_from()) : Clock::never();
-  if (shares && slot_ < job.slots()) {
+  if (shares && job.slot() < job.slots()) {
+    slot_ = job.slot();
     shares_ = std::move(shares.value());
   } else {
     failure_ = shares ? "balance: a slot that the job does not have" : shares.error().message;

@@ -4,8 +4,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <optional>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -24,9 +26,6 @@ constexpr std::uint64_t kBatches = 4;
 // which is four times further ahead than the one before it.
 constexpr std::int64_t kLead = 2;
 constexpr std::uint32_t kMaxMisses = 6;
-// Every clock that a member may still begin is among these: one that joins begins behind all others
-// by a few changes at most.
-constexpr int kKept = 16;
 
 std::int64_t lead(std::uint32_t misses) {
   return kLead << (2 * std::min(misses, kMaxMisses));
@@ -38,16 +37,43 @@ void revise_workers(JobRecord& job) {
   }
 }
 
-/// The clock behind all that a member is known to have begun.
+/// The clock behind all that a member is known to have begun, and behind all updates that count:
+/// one that was lost or has left may have been ahead of the others.
 std::int64_t first_unbegun(const JobRecord& job) {
   std::int64_t begun = 0;
   const std::int64_t end = end_clock(job.stored().definition()).value() - 1;
   for (const pb::StoredMember& member : job.stored().members()) {
-    if (!job.works(member)) continue;
     begun = std::max({begun, member.progress().clock(), member.progress().begun(),
                       member.member().join_clock()});
+    if (Clock(member.member().leave_clock()) < Clock::never()) {
+      begun = std::max(begun, member.member().leave_clock());
+    }
+  }
+  for (const JobRecord::Server& server : job.servers) {
+    if (!server.lost) begun = std::max(begun, server.reply.max_done());
   }
   return std::min(begun, end) + 1;
+}
+
+/// The numbers of the members that work.
+google::protobuf::RepeatedField<std::uint32_t> working_members(const JobRecord& job) {
+  google::protobuf::RepeatedField<std::uint32_t> numbers;
+  for (const pb::StoredMember& member : job.stored().members()) {
+    if (job.works(member)) numbers.Add(member.member().worker());
+  }
+  return numbers;
+}
+
+/// Forgets changes before all clocks that a member may still begin.
+void forget_past_shares(const JobRecord& job, pb::StoredJob& stored) {
+  std::int64_t lowest = Clock::never().value();
+  for (const pb::StoredMember& member : stored.members()) {
+    if (!job.works(member)) continue;
+    lowest = std::min(lowest, std::max(member.progress().clock(), member.member().join_clock()));
+  }
+  int past = 0;
+  while (past + 1 < stored.shares_size() && stored.shares(past + 1).first_clock() <= lowest) ++past;
+  stored.mutable_shares()->DeleteSubrange(0, past);
 }
 
 void measure_anew(JobRecord& job) {
@@ -69,7 +95,7 @@ void measure(JobRecord::Worker& worker, const pb::Progress& progress, std::int64
   const double computed = progress.compute_s() - worker.measured_from->compute_s();
   const std::uint64_t trained = progress.images() - worker.measured_from->images();
   const bool is_enough = computed >= seconds(at_least) && trained >= kBatches * records;
-  if (!is_enough || !(computed > 0)) return;
+  if (!is_enough || !(computed > 0) || !std::isfinite(computed)) return;
   worker.measured = BatchTime{records, computed / static_cast<double>(trained) * records};
 }
 
@@ -93,7 +119,11 @@ std::optional<std::vector<std::uint32_t>> better_shares(JobRecord& job, const Ba
     JobRecord::Worker& worker = job.workers[static_cast<std::size_t>(i)];
     measure(worker, member.progress(), from, now[slot], at_least);
     if (!worker.measured) continue;
-    measured.push_back(measured_share(slot, *worker.measured, worker.measured_before));
+    std::optional<BatchTime> earlier;
+    if (member.earlier_share() > 0) {
+      earlier = BatchTime{member.earlier_share(), member.earlier_batch_s()};
+    }
+    measured.push_back(measured_share(slot, *worker.measured, earlier));
   }
   if (as_now.empty()) return std::nullopt;
   // A member has come or gone: the others have more or fewer records than equal shares.
@@ -124,47 +154,58 @@ void propose(JobRecord& job, const BalanceLimits& limits, TimePoint now, Notes& 
   proposed.set_first_clock(clock);
   proposed.mutable_records()->Assign(better->begin(), better->end());
   changed.set_share_misses(0);
+  *changed.mutable_share_workers() = working_members(job);
   job.shares_proposed = now;
   revise_workers(job);
   notes.push_back(fmt::format("job {}: shares of the batch {} are proposed for clock {}",
                               stored.job(), fmt::join(*better, ", "), clock));
 }
 
+void end_proposal(pb::StoredJob& stored) {
+  stored.clear_proposed_shares();
+  stored.clear_share_misses();
+  stored.clear_share_workers();
+}
+
 void make(JobRecord& job, Notes& notes) {
   pb::StoredJob& stored = job.change();
   *stored.add_shares() = stored.proposed_shares();
-  const int past = std::max(0, stored.shares_size() - kKept);
-  stored.mutable_shares()->DeleteSubrange(0, past);
+  forget_past_shares(job, stored);
   notes.push_back(fmt::format("job {}: shares of the batch from clock {} on: {}", stored.job(),
                               stored.proposed_shares().first_clock(),
                               fmt::join(stored.proposed_shares().records(), ", ")));
-  stored.clear_proposed_shares();
-  stored.clear_share_misses();
-  for (JobRecord::Worker& worker : job.workers) {
-    if (worker.measured) worker.measured_before = worker.measured;
+  end_proposal(stored);
+  for (std::size_t i = 0; i < job.workers.size(); ++i) {
+    const auto& measured = job.workers[i].measured;
+    if (!measured) continue;
+    pb::StoredMember& member = *stored.mutable_members(static_cast<int>(i));
+    member.set_earlier_share(measured->records);
+    member.set_earlier_batch_s(measured->seconds);
   }
   measure_anew(job);
   revise_workers(job);
 }
 
 /// Nothing has been made of the proposal: whoever begins its clock does so with the old shares.
-void withdraw(JobRecord& job, Notes& notes) {
+void withdraw(JobRecord& job, std::string_view why, Notes& notes) {
   pb::StoredJob& stored = job.change();
-  notes.push_back(fmt::format(
-      "job {}: shares of the batch for clock {} are withdrawn: a worker has not answered",
-      stored.job(), stored.proposed_shares().first_clock()));
-  stored.clear_proposed_shares();
-  stored.clear_share_misses();
+  notes.push_back(fmt::format("job {}: shares of the batch for clock {} are withdrawn: {}",
+                              stored.job(), stored.proposed_shares().first_clock(), why));
+  end_proposal(stored);
   revise_workers(job);
 }
 
 /// Makes the proposed change once every worker holds its clock, or moves that further ahead.
 void conclude(JobRecord& job, Duration hold, TimePoint now, Notes& notes) {
   const std::int64_t clock = job.stored().proposed_shares().first_clock();
+  // One that has gone may have begun the clock before it heard of the proposal.
+  if (!std::ranges::equal(job.stored().share_workers(), working_members(job))) {
+    return withdraw(job, "a worker has come or gone", notes);
+  }
   if (!all_answer(job)) {
     // A coordinator that has restarted counts from now.
     if (!job.shares_proposed) job.shares_proposed = now;
-    if (now - *job.shares_proposed >= hold) withdraw(job, notes);
+    if (now - *job.shares_proposed >= hold) withdraw(job, "a worker has not answered", notes);
     return;
   }
   bool is_late = false;
@@ -178,7 +219,7 @@ void conclude(JobRecord& job, Duration hold, TimePoint now, Notes& notes) {
   if (Clock(later) < end_clock(stored.definition())) {
     stored.mutable_proposed_shares()->set_first_clock(later);
   } else {
-    stored.clear_proposed_shares();
+    end_proposal(stored);
   }
   job.shares_proposed = now;
   revise_workers(job);

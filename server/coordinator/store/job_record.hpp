@@ -79,8 +79,7 @@ class JobRecord {
     std::uint64_t judged_bad_updates = 0;  // of these, those that note_bad_updates() has seen
     // Of a job that balances: what it had computed when its speed began to be measured.
     std::optional<pb::Progress> measured_from;
-    std::optional<BatchTime> measured;         // at its present share
-    std::optional<BatchTime> measured_before;  // at the one before that
+    std::optional<BatchTime> measured;  // at its present share
   };
 
   JobRecord(pb::StoredJob stored, TimePoint now)

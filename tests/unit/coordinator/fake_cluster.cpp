@@ -185,7 +185,7 @@ bool FakeWorker::begins(std::int64_t clock) {
   if (!part_) return false;
   parts_[clock] = *part_;
   progress_.set_images(progress_.images() + part_->records);
-  progress_.set_compute_s(progress_.compute_s() + 0.001 * slowness * part_->records);
+  progress_.set_compute_s(progress_.compute_s() + fixed_s + 0.001 * slowness * part_->records);
   return true;
 }
 

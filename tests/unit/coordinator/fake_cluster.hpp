@@ -71,6 +71,7 @@ class FakeWorker {
   std::string fails;      // why it gives up
   bool diverges = false;  // what fails is the training, not the worker
   double slowness = 1;    // of a job that balances: its records take so many milliseconds each
+  double fixed_s = 0;     // and each batch so much more
   bool tests = false;     // it has trained all clocks, and its last test lasts
   enum class Leaves : std::uint8_t { kNot, kForNow, kFinished };
   Leaves leaves = Leaves::kNot;  // at the end of a clock

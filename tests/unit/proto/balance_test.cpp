@@ -98,6 +98,15 @@ TEST_CASE("a net whose batch cannot be divided is refused", "[balance]") {
              StartsWith("balance: layer \"loss\" carries state"));
   recurrent.mutable_recurrent_param()->set_carry_state(false);
   CHECK(check_balance(job).has_value());
+  job = balanced_job(kNet);
+  pb::LayerParameter& sum = *job.mutable_net_param()->mutable_layer(1);
+  sum.set_type("Reduction");
+  CHECK(check_balance(job).has_value());
+  sum.add_loss_weight(0.5F);
+  CHECK_THAT(check_balance(job).error().message,
+             StartsWith("balance: layer \"loss\" is a loss that adds records up (operation: SUM)"));
+  sum.mutable_reduction_param()->set_operation(pb::ReductionParameter::MEAN);
+  CHECK(check_balance(job).has_value());
   job.mutable_net_param()->clear_layer();
   CHECK(check_balance(job).error().message ==
         "balance: no data layer of net \"n\" gives a batch_size");

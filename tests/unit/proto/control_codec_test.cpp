@@ -38,7 +38,7 @@ TEST_CASE("a control message survives the way through bytes", "[proto]") {
 
 TEST_CASE("the prefix is TAUT, the plane, zero and the little-endian wire version", "[proto]") {
   const std::string bytes = bytes_of(sample());
-  CHECK(bytes.substr(0, kPrefixBytes) == std::string("TAUTC\0\11\0", 8));
+  CHECK(bytes.substr(0, kPrefixBytes) == std::string("TAUTC\0\12\0", 8));
   CHECK(read_prefix(Plane::kControl, Frame::copy_of(bytes)).value() == kWireVersion);
   CHECK_THAT(read_prefix(Plane::kData, Frame::copy_of(bytes)).error().message,
              Contains("right port"));
@@ -86,16 +86,17 @@ TEST_CASE("of another wire version only hello and its reply are read", "[proto]"
     bytes[6] = version;
     return one_frame(bytes);
   };
-  const auto refused = decode_control(with_version(sample(), 10));
+  const auto refused = decode_control(with_version(sample(), kWireVersion + 1));
   REQUIRE_FALSE(refused.has_value());
   CHECK(refused.error().code == ErrorCode::kMismatch);
-  CHECK_THAT(refused.error().message,
-             Contains("version 10") && Contains("has " + std::to_string(kWireVersion)));
+  CHECK_THAT(refused.error().message, Contains("version " + std::to_string(kWireVersion + 1)) &&
+                                          Contains("has " + std::to_string(kWireVersion)));
   pb::ControlMessage hello;
-  hello.mutable_hello()->set_wire_version(10);
-  CHECK(decode_control(with_version(hello, 10)).value().hello().wire_version() == 10);
-  hello.mutable_hello_reply()->set_wire_version(10);
-  CHECK(decode_control(with_version(hello, 10)).has_value());
+  hello.mutable_hello()->set_wire_version(kWireVersion + 1);
+  CHECK(decode_control(with_version(hello, kWireVersion + 1)).value().hello().wire_version() ==
+        kWireVersion + 1);
+  hello.mutable_hello_reply()->set_wire_version(kWireVersion + 1);
+  CHECK(decode_control(with_version(hello, kWireVersion + 1)).has_value());
 }
 
 }  // namespace taut

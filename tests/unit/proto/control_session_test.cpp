@@ -92,11 +92,11 @@ TEST_CASE("a refused session reports why and falls silent", "[control]") {
           "worker \"w0\" is already here");
   }
   SECTION("by itself, where the coordinator speaks another wire version") {
-    reply.mutable_hello_reply()->set_wire_version(10);
+    reply.mutable_hello_reply()->set_wire_version(kWireVersion + 1);
     reply.mutable_hello_reply()->set_build("other build");
     const ControlOutput output = session.handle(reply, kStart);
     CHECK_THAT(std::get<control_event::Refused>(output.events.at(0)).reason,
-               Contains("wire version 9") && Contains("wire version 10 (other build)"));
+               Contains("wire version 10") && Contains("wire version 11 (other build)"));
   }
   CHECK(session.tick(kStart + 100s).messages.empty());
   CHECK(session.next_tick() == TimePoint::never());

@@ -534,14 +534,14 @@ TEST_CASE("of another wire version only a data hello and its reply are read", "[
   const auto with_version = [](const DataMessage& message) {
     Message frames = encode(message);
     std::string bytes(frames.frames[0].text());
-    bytes[6] = 10;
+    bytes[6] = kWireVersion + 1;
     return with_header(bytes, frames);
   };
   const auto refused = decode_data(with_version(sample()));
   REQUIRE_FALSE(refused.has_value());
   CHECK(refused.error().code == ErrorCode::kMismatch);
-  CHECK_THAT(refused.error().message,
-             Contains("version 10") && Contains("has " + std::to_string(kWireVersion)));
+  CHECK_THAT(refused.error().message, Contains("version " + std::to_string(kWireVersion + 1)) &&
+                                          Contains("has " + std::to_string(kWireVersion)));
   DataMessage open{JobId(1), {}, {}, pb::OpenTables()};
   CHECK(decode_data(with_version(open)).error().code == ErrorCode::kMismatch);
   CHECK(decode_data(with_version({JobId(1), {}, {}, pb::DataHello()})).has_value());

@@ -142,13 +142,13 @@ TEST_CASE("a hello of another wire version is refused with both sides' versions 
           "[shard]") {
   Talk talk(JobMaker(1));
   pb::DataHello hello;
-  hello.set_wire_version(10);
+  hello.set_wire_version(kWireVersion + 1);
   hello.set_build("another build");
   hello.set_job_hash(talk.job.hash());
   const auto reply = talk.say_hello(kPeer, hello);
   CHECK_FALSE(reply.accepted());
   CHECK_FALSE(reply.greet_again());
-  CHECK_THAT(reply.reason(), Contains("wire version 9") && Contains("wire version 10") &&
+  CHECK_THAT(reply.reason(), Contains("wire version 10") && Contains("wire version 11") &&
                                  Contains(build_name()) && Contains("another build"));
 }
 
@@ -242,6 +242,26 @@ TEST_CASE("opening other tables is refused with both sides' values", "[shard]") 
   TableSpec filled = talk.tables[0];
   filled.filler = {math::Filler::Kind::kConstant, 0.75F, 0};
   CHECK_THAT(refusal({filled}), Contains("0.75"));
+}
+
+TEST_CASE("an update that weighs what no share of a batch does is refused", "[shard]") {
+  for (const bool balances : {false, true}) {
+    JobMaker maker(2);
+    maker.state.mutable_definition()->set_balance(balances);
+    maker.state.mutable_definition()->set_workers(2);
+    Talk talk(std::move(maker));
+    talk.start();
+    for (const float weight : {1.5F, 2.5F, 1e38F, 1e-30F}) {
+      DataItem update = Talk::push(0, 0);
+      update.weight = weight;
+      const DataItem answer = talk.ask(0, update);
+      const bool is_share = balances && weight == 1.5F;
+      INFO(balances << ", " << weight);
+      CHECK(answer.kind == (is_share ? pb::DataItem::ACK : pb::DataItem::REFUSED));
+      if (!is_share) CHECK(answer.refusal == pb::DataItem::BAD_RANGE);
+    }
+    CHECK(talk.ask(1, Talk::push(1, 0)).kind == pb::DataItem::ACK);
+  }
 }
 
 TEST_CASE("tables that cannot work are refused, and others can be opened afterwards", "[shard]") {
