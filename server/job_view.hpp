@@ -45,9 +45,9 @@ struct JobView {
   bool refuses_bad_updates = false;  // those that are not finite
   float min_weight = 1;              // of an update
   float max_weight = 1;
-  bool is_seeded = false;            // the updates of clock 0 are initial values
-  Clock first_step;                  // of the rule
-  std::vector<TableSpec> tables;     // that the job's text names; empty: its members name them
+  bool is_seeded = false;         // the updates of clock 0 are initial values
+  Clock first_step;               // of the rule
+  std::vector<TableSpec> tables;  // that the job's text names; empty: its members name them
   Policies policies;
   Compression compression;
   Membership membership;
