@@ -57,7 +57,7 @@ Result<pb::Job> training_job(const TrainOptions& options) {
   TAUT_TRY(pb::Job job, model::load_job(file));
   if (job.external_members()) {
     return invalid(fmt::format(
-        "{}: its members are programs of their own, so no command can train it; \"tautline "
+        "{}: its members are external programs, so no command can train it; \"tautline "
         "submit {}\" has a cluster wait for them (for a sweep, submit one job for each setting)",
         file.string(), file.string()));
   }

@@ -52,8 +52,8 @@ class Checker {
     std::map<std::pair<std::uint32_t, std::uint32_t>, std::unique_ptr<SliceOracle>> slices;
     std::vector<SliceOracle*> touched;
     std::set<PeerId> greeted;
-    // Slices that were taken over, here or from here. What is said of them here is not modelled:
-    // the reads that workers get of them are checked all the same.
+    // Slices that moved to or from this shard. Their events at this shard are not modelled, but the
+    // reads of them that workers receive are still checked.
     std::set<std::pair<std::uint32_t, std::uint32_t>> moved;
     bool open = false;
     bool forgotten = false;  // the job is over

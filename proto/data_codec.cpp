@@ -125,11 +125,11 @@ Result<DataItem> from_wire(pb::DataItem& wire) {
   item.follower = FollowerId(wire.follower());
   item.gradient_norm = wire.gradient_norm();
   if (!(item.gradient_norm >= 0)) {
-    return invalid(fmt::format("gradient norm {} is no norm", item.gradient_norm));
+    return invalid(fmt::format("gradient norm must be at least 0, is {}", item.gradient_norm));
   }
   if (wire.weight() != 0) item.weight = wire.weight();
   if (!(item.weight > 0 && std::isfinite(item.weight))) {
-    return invalid(fmt::format("weight {} is no weight of an update", item.weight));
+    return invalid(fmt::format("weight must be finite and greater than 0, is {}", item.weight));
   }
   if (item.clock < Clock(0) || item.clock == Clock::never()) {
     return invalid(fmt::format("clock {} is out of range", item.clock.value()));

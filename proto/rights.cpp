@@ -88,8 +88,7 @@ std::string refusal_of(const Identity& sender, std::string_view claimed) {
   if (sender.role == KeyRole::kOwner || sender.name == claimed) return {};
   return fmt::format(
       "the key \"{0}\" is not that of \"{1}\": use the name {0}, or make a key with \"tautline "
-      "keys "
-      "add {1}\"",
+      "keys add {1}\"",
       sender.name, claimed);
 }
 
@@ -209,7 +208,7 @@ std::string misuse_of(const TokenScope& scope, const DataMessage& message,
   const Right right = right_of(message);
   const bool is_hello = std::holds_alternative<pb::DataHello>(message.body);
   if (right == Right::kServe) {
-    return scope.use == TokenUse::kServe ? "" : "it is no server's";
+    return scope.use == TokenUse::kServe ? "" : "it is not a server's";
   }
   if (scope.use == TokenUse::kCheck) {
     return is_hello && message.job == JobId() ? "" : "it is for hellos of a check alone";

@@ -66,7 +66,7 @@ std::string short_hash(const std::string& hash) {
   const bool hex = !hash.empty() && std::ranges::all_of(hash, [](unsigned char digit) {
     return std::isxdigit(digit) != 0;
   });
-  return hex ? hash.substr(0, 12) : fmt::format("({} bytes that are no hash)", hash.size());
+  return hex ? hash.substr(0, 12) : fmt::format("({} bytes that are not a hash)", hash.size());
 }
 
 }  // namespace
@@ -357,7 +357,7 @@ std::optional<DataItem> Shard::refusal_of(const DataMessage& message, const Data
   const Member* member = job.view->membership.find(message.worker);
   if (member == nullptr) {
     return refuse(item, pb::DataItem::NO_MEMBER,
-                  fmt::format("worker {} is no member of job {}", message.worker.value(),
+                  fmt::format("worker {} is not a member of job {}", message.worker.value(),
                               job.view->job.value()));
   }
   if (member->fenced || member->incarnation != message.incarnation) {

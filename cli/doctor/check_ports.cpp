@@ -49,7 +49,7 @@ Finding finding_of(const Listener& one, const PortFacts& port, bool coordinator_
       return fine("port", place + " is free");
     case PortFacts::State::kElsewhere:
       return trouble(
-          "port", place + " is no address of this machine",
+          "port", place + " is not an address of this machine",
           fmt::format("set {} to one that is, or start this process over there", one.setting));
     case PortFacts::State::kForbidden:
       return trouble("port", place + ": this user may not listen there",

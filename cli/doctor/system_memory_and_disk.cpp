@@ -56,7 +56,7 @@ fs::path nearest_folder(fs::path path) {
 /// Makes a file, as a run would, and removes it again.
 std::string why_unwritable(const fs::path& folder) {
   std::error_code ignored;
-  if (!fs::is_directory(folder, ignored)) return "is no folder";
+  if (!fs::is_directory(folder, ignored)) return "is not a folder";
   std::string pattern = (folder / ".tautline-doctor-XXXXXX").string();
   const int file = mkstemp(pattern.data());
   if (file < 0) return std::strerror(errno);

@@ -9,7 +9,7 @@
 namespace taut::cli {
 namespace {
 
-// A pod is told to end, hands its work over, and has some time left to write what is to be written.
+// A pod is asked to end, hands its work over, and has some time left to write its files.
 constexpr std::uint32_t kBeyondNotice_s = 30;
 
 /// One kind of pod of the JobSet.

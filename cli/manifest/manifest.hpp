@@ -26,7 +26,7 @@ struct ManifestOptions {
   std::string data_claim;  // a PersistentVolumeClaim with the data set, at /data
   std::string runs_claim;  // one for checkpoints and records, at /runs; empty: gone with the pods
   pb::ClusterConfig::DataSecurity data_security = pb::ClusterConfig::CURVE;
-  std::uint32_t notice_s = 60;  // for a pod that is told to end
+  std::uint32_t notice_s = 60;  // for a pod that is asked to end
   bool monitor = false;         // with a PodMonitor of the Prometheus operator
 };
 

@@ -83,7 +83,7 @@ Result<std::string> numeric_address(const std::string& host) {
 
 Result<std::string> own_address_towards(const std::string& host) {
   const Addresses target = resolve(host, AI_NUMERICHOST);
-  if (!target) return invalid(fmt::format("\"{}\" is no numeric address", host));
+  if (!target) return invalid(fmt::format("\"{}\" is not a numeric address", host));
   const Descriptor one(socket(target->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   sockaddr_storage own{};
   socklen_t size = sizeof own;

@@ -139,7 +139,7 @@ std::optional<double> PlayedRun::bound_at(std::size_t bin) const {
 
 Result<PlayedRun> parse_played_run(std::string text, const std::string& name) {
   const Json whole = Json::parse(text, nullptr, false);
-  if (!whole.is_object()) return invalid(fmt::format("{}: is no whole JSON object", name));
+  if (!whole.is_object()) return invalid(fmt::format("{}: is not a complete JSON object", name));
   try {
     PlayedRun run = run_of(whole);
     run.text = std::move(text);
@@ -147,7 +147,7 @@ Result<PlayedRun> parse_played_run(std::string text, const std::string& name) {
   } catch (const Mistake& mistake) {
     return invalid(fmt::format("{}: {}", name, mistake.what));
   } catch (const Json::exception& mistake) {
-    return invalid(fmt::format("{}: is no playback of a lab's run: {}", name, mistake.what()));
+    return invalid(fmt::format("{}: is not a playback of a lab run: {}", name, mistake.what()));
   }
 }
 

@@ -168,10 +168,11 @@ bool is_sweep(const fs::path& folder) {
 Result<RunRecord> read_record(const fs::path& folder) {
   if (is_sweep(folder)) return sweep_record(folder);
   if (!is_run(folder)) {
-    return make_error(ErrorCode::kNotFound,
-                      fmt::format("{} is no run's folder: it has no job.textproto with a run.json "
-                                  "or summary.json",
-                                  folder.string()));
+    return make_error(
+        ErrorCode::kNotFound,
+        fmt::format("{} is not the folder of a run: it has no job.textproto with a run.json "
+                    "or summary.json",
+                    folder.string()));
   }
   RunRecord run;
   run.folder = folder;

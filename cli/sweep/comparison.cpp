@@ -407,8 +407,7 @@ std::vector<std::string> basis_of(const std::vector<PointFigures>& points,
     if (const double error = metric.test_error(target.value); error > 0) {
       line += fmt::format(
           ", which alone gives a value near the target a standard error of {:.2f} % (binomial); "
-          "the "
-          "same records in every run",
+          "the same records in every run",
           100 * error);
     }
     lines.push_back(std::move(line));

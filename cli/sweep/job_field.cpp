@@ -139,7 +139,7 @@ Result<Place> find(const std::string& path, pb::Job& job) {
     const Reflection& reflection = *message->GetReflection();
     const bool is_message = place.field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE;
     if (step.element && !place.field->is_repeated()) {
-      return invalid(fmt::format("{}: {} is no list", path, step.name));
+      return invalid(fmt::format("{}: {} is not a list", path, step.name));
     }
     if (is_last && is_message) {
       return invalid(fmt::format("{}: is a {}, name one of its fields", path,

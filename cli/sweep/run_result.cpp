@@ -193,7 +193,7 @@ Result<void> read_summary(const fs::path& path, RunResult& run) {
   TAUT_TRY(const std::string text, read_file(path));
   const auto summary = nlohmann::json::parse(text, nullptr, false);
   if (!summary.is_object() || !summary.contains("staleness")) {
-    return invalid(fmt::format("{}: is no run's summary", path.string()));
+    return invalid(fmt::format("{}: is not the summary of a run", path.string()));
   }
   double sum = 0;
   double reads = 0;

@@ -56,7 +56,7 @@ Result<void> write_grid(const fs::path& folder, const Grid& grid) {
   return write_file_atomically(folder / kGridFile, to_text(grid.sweep));
 }
 
-/// Whether the folder may have this sweep in place of its own.
+/// Whether this sweep may replace the one in the folder.
 /// Errors    exists: a finished run would not be part of it, or tasks in Slurm's queue are of the
 ///           folder's own
 Result<void> check_folder(const fs::path& folder, const SweepPlan& plan) {

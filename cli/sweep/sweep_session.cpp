@@ -30,7 +30,7 @@ Company company_of(const SweepOptions& options, const SweepPlan& plan) {
   Company company;
   company.cores = std::max(1U, std::thread::hardware_concurrency());
   const auto runs = static_cast<std::uint32_t>(plan.runs.size());
-  // A task of Slurm's has processors of its own.
+  // A Slurm task has its own processors.
   const bool is_on_slurm = options.on_slurm || options.task;
   company.runs = is_on_slurm ? 1 : std::min({sweep.parallel(), company.cores, runs});
   for (const SweepPoint& point : plan.points) {

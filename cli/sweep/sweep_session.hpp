@@ -73,7 +73,8 @@ class SweepSession {
 
 /// Whether a folder's sweep may become another one: tasks in the queue must find their own runs.
 /// before    the plan of what is in the folder
-/// Errors    exists: they would not; not_found, unavailable: the queue cannot be asked
+/// Errors    exists: a task would not find its run; not_found, unavailable: the queue cannot be
+///           queried
 [[nodiscard]] Result<void> check_queue(const SweepPlan& before, const SweepPlan& plan,
                                        const std::filesystem::path& folder);
 

@@ -120,7 +120,7 @@ class HeadReader final : public nlohmann::json_sax<nlohmann::json> {
 
   bool parse_error(std::size_t position, const std::string&,
                    const nlohmann::json::exception&) override {
-    problem_ = fmt::format("its header is no JSON at byte {}", position);
+    problem_ = fmt::format("its header is not valid JSON at byte {}", position);
     return false;
   }
 
@@ -200,14 +200,14 @@ Result<void> check_places(const Head& head, std::uint64_t data_bytes, const std:
 Result<std::uint64_t> parse_head_length(std::span<const std::byte> bytes, std::uint64_t file_bytes,
                                         const std::string& name) {
   if (bytes.size() < sizeof(std::uint64_t) || file_bytes < sizeof(std::uint64_t)) {
-    return invalid(fmt::format("{}: {} bytes are no safetensors file", name, file_bytes));
+    return invalid(fmt::format("{}: {} bytes are not a safetensors file", name, file_bytes));
   }
   std::uint64_t length = 0;
   std::memcpy(&length, bytes.data(), sizeof length);
   if (length > kMaxHeaderBytes) {
     return invalid(
-        fmt::format("{}: starts with a header of {} bytes, above the limit of {}: no safetensors "
-                    "file, or a damaged one",
+        fmt::format("{}: starts with a header of {} bytes, above the limit of {}: not a "
+                    "safetensors file, or a damaged one",
                     name, length, kMaxHeaderBytes));
   }
   if (length > file_bytes - sizeof length) {
@@ -224,9 +224,9 @@ Result<Head> parse_head(std::span<const std::byte> json, std::uint64_t file_byte
   const auto* text = reinterpret_cast<const char*>(json.data());
   if (json.empty() || *text != '{' ||
       !nlohmann::json::sax_parse(text, text + json.size(), &reader)) {
-    return invalid(
-        fmt::format("{}: {}", name,
-                    reader.problem().empty() ? "its header is no JSON object" : reader.problem()));
+    return invalid(fmt::format(
+        "{}: {}", name,
+        reader.problem().empty() ? "its header is not a JSON object" : reader.problem()));
   }
   head.data_begin = sizeof(std::uint64_t) + json.size();
   // Empty tensors come before the one that starts at the same offset.

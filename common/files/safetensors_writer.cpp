@@ -55,7 +55,7 @@ Result<std::string> to_json(const Head& head, const std::string& name) {
                           tensor.end);
     }
   } catch (const nlohmann::json::exception&) {
-    return invalid(fmt::format("{}: a name or a note in it is no UTF-8 text", name));
+    return invalid(fmt::format("{}: a name or a note in it is not UTF-8 text", name));
   }
   text += '}';
   text.resize((text.size() + kAlignment - 1) / kAlignment * kAlignment, ' ');

@@ -23,7 +23,7 @@ bool changes_state(const std::string& method) {
 std::optional<Response> refuse(const Request& request, const Policy& policy) {
   const std::string host = lower(request.host);
   if (std::find(policy.hosts.begin(), policy.hosts.end(), host) == policy.hosts.end()) {
-    return text_response(421, fmt::format("\"{}\" is no name of this process; add it to http {{ "
+    return text_response(421, fmt::format("\"{}\" is not a name of this process; add it to http {{ "
                                           "allowed_hosts }} if it should be",
                                           request.host.substr(0, 100)));
   }

@@ -52,7 +52,7 @@ Arrival arrival_of(RequestParser& parser, boost::beast::error_code error, const 
     const bool is_parsers =
         error.category() == make_error_code(bhttp::error::bad_method).category();
     if (is_parsers && error != bhttp::error::end_of_stream) {
-      arrival.refusal = text_response(400, "this is no HTTP request");
+      arrival.refusal = text_response(400, "this is not an HTTP request");
     }
     return arrival;
   }

@@ -52,7 +52,7 @@ Result<void> check_private(const fs::path& path, const struct stat& found, mode_
 
 Result<void> set_field(std::string_view name, std::string_view value, KeyFile& file) {
   if (name == "name") {
-    if (!is_key_name(value)) return invalid(fmt::format("\"{}\" is no key's name", value));
+    if (!is_key_name(value)) return invalid(fmt::format("\"{}\" is not the name of a key", value));
     file.identity.name = value;
     return ok();
   }
@@ -65,9 +65,9 @@ Result<void> set_field(std::string_view name, std::string_view value, KeyFile& f
                            : name == "cluster"        ? &file.cluster_key
                            : name == "cluster_secret" ? &file.cluster_secret
                                                       : nullptr;
-  if (key == nullptr) return invalid(fmt::format("\"{}\" is no field of a key's file", name));
+  if (key == nullptr) return invalid(fmt::format("\"{}\" is not a field of a key file", name));
   // The value is not repeated: it may be a secret.
-  if (!is_key(value)) return invalid(fmt::format("{} is no key of 40 characters", name));
+  if (!is_key(value)) return invalid(fmt::format("{} must be a key of 40 characters", name));
   *key = value;
   return ok();
 }
@@ -86,7 +86,7 @@ Result<KeyRole> role_of(std::string_view name) {
     if (text == name) return role;
   }
   return invalid(
-      fmt::format("\"{}\" is no role; the roles are worker, server, submit and view", name));
+      fmt::format("\"{}\" is not a role; the roles are worker, server, submit and view", name));
 }
 
 bool is_key_name(std::string_view name) {
@@ -141,13 +141,15 @@ Result<std::string> read_private_file(const fs::path& path) {
   if (file.get() < 0) return failed(path, "be opened");
   struct stat found {};
   if (fstat(file.get(), &found) != 0) return failed(path, "be looked at");
-  if (!S_ISREG(found.st_mode)) return invalid(fmt::format("{}: is no regular file", path.string()));
+  if (!S_ISREG(found.st_mode)) {
+    return invalid(fmt::format("{}: is not a regular file", path.string()));
+  }
   TAUT_TRY(check_private(path, found, 0600));
   std::string text(kMaxFileBytes + 1, '\0');
   const ssize_t size = read(file.get(), text.data(), text.size());
   if (size < 0) return failed(path, "be read");
   if (static_cast<std::size_t>(size) > kMaxFileBytes) {
-    return invalid(fmt::format("{}: larger than {} bytes, so it is no key's file", path.string(),
+    return invalid(fmt::format("{}: larger than {} bytes, so it is not a key file", path.string(),
                                kMaxFileBytes));
   }
   text.resize(static_cast<std::size_t>(size));
@@ -173,7 +175,7 @@ Result<void> write_private_file(const fs::path& path, std::string_view text) {
 Result<void> check_private_folder(const fs::path& folder) {
   struct stat found {};
   if (stat(folder.c_str(), &found) != 0) return failed(folder, "be used");
-  if (!S_ISDIR(found.st_mode)) return invalid(fmt::format("{}: is no folder", folder.string()));
+  if (!S_ISDIR(found.st_mode)) return invalid(fmt::format("{}: is not a folder", folder.string()));
   return check_private(folder, found, 0700);
 }
 

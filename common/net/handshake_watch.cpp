@@ -95,7 +95,7 @@ void HandshakeWatch::note(const HandshakeEvents::Event& event) {
       refusal_ = {
           false,
           "ends every handshake: it belongs to another cluster than this side's key, has no keys, "
-          "or is no process of Tautline's; name the folder of its cluster's keys (keys: in the "
+          "or is not a Tautline process; name the folder of its cluster's keys (keys: in the "
           "cluster file, commands: --keys)"};
   }
 }

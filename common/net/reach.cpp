@@ -103,7 +103,7 @@ Result<std::string> local_host_towards(const std::string& address) {
     return make_error(ErrorCode::kNotFound,
                       fmt::format("{}: has a name that is not known here", address));
   }
-  // Nothing is sent: a datagram socket that is connected has an address of its own.
+  // Nothing is sent: connecting a datagram socket is enough to give it a local address.
   const Socket one(socket(places->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   sockaddr_storage own{};
   socklen_t size = sizeof own;

@@ -26,7 +26,7 @@ void SliceClock::note_frontiers() {
 
 Clock SliceClock::done(WorkerId worker) const {
   const auto found = progress_.find(worker);
-  TAUT_CHECK(found != progress_.end(), "the clock of a worker that is no member");
+  TAUT_CHECK(found != progress_.end(), "the clock of a worker that is not a member");
   return found->second.done;
 }
 
@@ -56,7 +56,7 @@ PushVerdict SliceClock::judge(WorkerId worker, Clock clock) const {
 
 bool SliceClock::accept(WorkerId worker, Clock clock) {
   const auto found = progress_.find(worker);
-  TAUT_CHECK(found != progress_.end(), "a push of a worker that is no member");
+  TAUT_CHECK(found != progress_.end(), "a push of a worker that is not a member");
   const Clock before = found->second.done;
   const auto passed = frontiers_.find(frontier(found->second));
   if (--passed->second == 0) frontiers_.erase(passed);

@@ -41,8 +41,8 @@ bool parse(std::string_view text, cpu_set_t& set) {
 Result<void> pin_this_thread(const std::string& processors) {
   cpu_set_t set;
   if (!parse(processors, set)) {
-    return invalid(
-        fmt::format("pin \"{}\" is no list of processors such as \"0\" or \"0,2-3\"", processors));
+    return invalid(fmt::format("pin \"{}\" is not a list of processors such as \"0\" or \"0,2-3\"",
+                               processors));
   }
   if (sched_setaffinity(0, sizeof set, &set) != 0) {
     return invalid(fmt::format("pin \"{}\" names a processor that does not exist", processors));

@@ -109,7 +109,7 @@ void Processes::stop(std::size_t host) {
     if (world_.playback != nullptr && number < first_worker()) {
       world_.playback->lose(number - world_.topology->server_node(0), world_.now());
     }
-    // What it would still send in its end gets nowhere.
+    // Messages that its destructor would still send are dropped.
     world_.network->end(number);
     places_[number].node.reset();
   }

@@ -80,7 +80,7 @@ class TrainingWorker final : public sim::ControlNode, private worker::RunPlace {
   void leave();
   void resume();
   void send(PeerId to, Message message);
-  /// Shards are told of all tables in the same bytes: these exist once.
+  /// A header that lists all tables has the same bytes for every shard: one copy is kept.
   void share_header(Message& message);
   void arrive(sim::SocketId socket, PeerId from, Message message);
   void wake_client();

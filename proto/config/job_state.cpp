@@ -66,7 +66,7 @@ Result<std::optional<TensorPlace>> origin_from_wire(const pb::TableSpec& wire) {
                       std::ranges::all_of(origin.sha256(), is_hex) &&
                       origin.offset() < (1ULL << 62U) && type && reads_as_floats(*type);
   if (!placed) {
-    return invalid(fmt::format("table \"{}\": its origin is no place in a file", wire.name()));
+    return invalid(fmt::format("table \"{}\": its origin is not a place in a file", wire.name()));
   }
   return TensorPlace{origin.file(), origin.sha256(), origin.offset(), *type};
 }

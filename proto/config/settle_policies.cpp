@@ -51,15 +51,14 @@ Result<Policy> make_staleness_rate(const pb::Job& /*job*/) {
 Result<Policy> make_staleness_exponent(const pb::Job& job) {
   const float exponent = job.consistency().staleness_exponent();
   if (!(exponent > 0 && exponent <= kMaxExponent)) {
-    return invalid(
-        fmt::format("consistency: staleness_exponent is {}; it must be above 0 and at most {}",
-                    exponent, kMaxExponent));
+    return invalid(fmt::format(
+        "consistency: staleness_exponent is {}; it must be greater than 0 and at most {}", exponent,
+        kMaxExponent));
   }
   if (job.consistency().staleness_learning_rate()) {
     return invalid(
         "consistency: staleness_exponent does not go with staleness_learning_rate, which is "
-        "another "
-        "weight for the same staleness; leave one out");
+        "another weight for the same staleness; leave one out");
   }
   return std::make_shared<StalenessExponent>(exponent);
 }
@@ -67,8 +66,9 @@ Result<Policy> make_staleness_exponent(const pb::Job& job) {
 Result<Policy> make_compensation(const pb::Job& job) {
   const pb::DelayCompensation& given = job.consistency().delay_compensation();
   if (!(given.strength() > 0) || !std::isfinite(given.strength())) {
-    return invalid(fmt::format("consistency: delay_compensation.strength is {}; it must be above 0",
-                               given.strength()));
+    return invalid(
+        fmt::format("consistency: delay_compensation.strength is {}; it must be greater than 0",
+                    given.strength()));
   }
   if (!(given.decay() >= 0 && given.decay() < 1)) {
     return invalid(fmt::format(

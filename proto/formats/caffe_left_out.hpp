@@ -36,8 +36,7 @@ inline std::optional<std::string> why_left_out(std::string_view type) {
     if (type == "MemoryData" || type == "WindowData") {
       return fmt::format(
           "of type \"{}\", which is not supported: convert the data to HDF5 for an HDF5Data layer, "
-          "or "
-          "into an LMDB for a Data layer (tautline convert)",
+          "or into an LMDB for a Data layer (tautline convert)",
           type);
     }
     if (type == "Python") {

@@ -92,7 +92,7 @@ class Scanner {
     return invalid(fmt::format("{}: {}", name_, what));
   }
   [[nodiscard]] Error damaged() const {
-    return wrong(fmt::format("is no .caffemodel, or one that is cut or damaged at byte {}",
+    return wrong(fmt::format("is not a .caffemodel, or one that is cut or damaged at byte {}",
                              in_.CurrentPosition()));
   }
 

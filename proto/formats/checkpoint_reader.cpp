@@ -76,8 +76,9 @@ std::vector<Found> checkpoints_in(const fs::path& folder) {
 Result<fs::path> newest_in(const fs::path& folder) {
   std::error_code failed;
   if (!fs::is_directory(folder, failed)) {
-    return make_error(ErrorCode::kNotFound,
-                      fmt::format("{}: is no folder, so no checkpoint", folder.string()));
+    return make_error(
+        ErrorCode::kNotFound,
+        fmt::format("{}: is not a folder, so it holds no checkpoint", folder.string()));
   }
   if (fs::exists(folder / kManifestName, failed)) return folder;
   const std::vector<Found> found = checkpoints_in(folder);

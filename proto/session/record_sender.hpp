@@ -11,7 +11,7 @@
 
 namespace taut {
 
-/// A mark with this end: the coordinator wants no more of the record.
+/// A mark with this end: the coordinator needs no more of the record.
 inline constexpr std::uint64_t kRecordIsComplete = std::numeric_limits<std::uint64_t>::max();
 inline constexpr std::size_t kMaxRecordPart = std::size_t{256} << 10U;  // bytes
 

@@ -10,7 +10,8 @@
 namespace taut {
 namespace {
 
-// The newest bounded followers that were cut: one that returns is told so.
+// How many bounded followers that were cut are remembered, the newest ones: one that returns is
+// refused as cut.
 constexpr int kKnownCuts = 1024;
 // How long an ended job's tables are kept for its followers; and for those that have yet to report
 // to a coordinator that has restarted.

@@ -119,9 +119,9 @@ void CoordinatorThread::run() {
       if (stopping_) break;
       deposed_ = false;
       if (const auto recovered = recover(); recovered) {
-        note("leads from now on");
+        note("has become the leader");
         lead();
-        note("leads no more");
+        note("is no longer the leader");
       } else {
         warn(fmt::format("the state cannot be read: {}", recovered.error().message));
       }

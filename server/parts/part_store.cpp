@@ -82,7 +82,7 @@ Result<void> PartStore::carry_out(const DataPartRequest& request, DataPartReply&
   const bool is_of_file =
       head.kind() != pb::PartRequest::MOVE && head.kind() != pb::PartRequest::REMOVE;
   if (is_of_file && !is_ours(head.file())) {
-    return invalid(fmt::format("\"{}\" is no part of a checkpoint", head.file()));
+    return invalid(fmt::format("\"{}\" is not a part of a checkpoint", head.file()));
   }
   switch (head.kind()) {
     case pb::PartRequest::WRITE:

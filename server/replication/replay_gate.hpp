@@ -26,8 +26,8 @@ class ReplayGate {
     }
   }
 
-  /// What a member has sent: every clock below `until`. Only its first word counts; later ones may
-  /// speak of what it has sent to this primary.
+  /// What a member has sent: every clock below `until`. Only its first report counts; later ones
+  /// may include what it has sent to this primary.
   void hear(WorkerId worker, Clock until) {
     if (unheard_.erase(worker) > 0) due_.emplace(worker, until);
   }

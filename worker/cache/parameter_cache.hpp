@@ -61,7 +61,7 @@ class ParameterCache {
   [[nodiscard]] virtual Result<void> flush(Duration wait) = 0;
 
   /// What only this worker has of its training between two clocks, for its part of checkpoints:
-  /// arrays in an order of the cache's own; empty: nothing. `clock` is the next one.
+  /// arrays in an order that the cache defines; empty: nothing. `clock` is the next one.
   [[nodiscard]] virtual std::vector<std::vector<float>> own_state(Clock /*clock*/) { return {}; }
   /// Continues with it, before the first clock; false: it is of other tables or another rule.
   // Overrides keep it. NOLINTNEXTLINE(performance-unnecessary-value-param)

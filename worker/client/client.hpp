@@ -64,7 +64,8 @@ struct ClientOptions {
   /// What this member's update of a clock counts, above 0; empty: 1. Thread: any.
   std::function<float(Clock)> weight;
   std::shared_ptr<ClientLoad> load = std::make_shared<ClientLoad>();  // nullptr: not kept
-  /// Without a thread of its own bytes move while the caller waits, and in Client::work().
+  /// Whether the client runs a dedicated thread. If false, bytes move only while the caller waits,
+  /// and in Client::work().
   bool own_thread = true;
   TimeSource* time = nullptr;  // outlives the client; nullptr: the machine's
 };
@@ -81,8 +82,8 @@ struct ReadResult {
 using StalenessHistogram = std::map<std::int64_t, std::uint64_t>;
 
 /// Tables in a parameter server: opens them, pushes updates, reads values under the job's staleness
-/// bound. Calls that take no `wait` return at once. Bytes move while the caller waits, and on a
-/// thread of the client's own while it does not.
+/// bound. Calls that take no `wait` return at once. Bytes move while the caller waits, and on the
+/// client's dedicated thread otherwise.
 /// Thread    one caller, the same for all calls; push() and push_and_read() by a second one
 class Client {
  public:
@@ -95,8 +96,9 @@ class Client {
   /// Opens the job's tables at every shard; all workers name the same.
   /// Errors    timeout (which shards did not answer), mismatch (both sides' values)
   [[nodiscard]] Result<void> open(std::vector<TableSpec> tables, Duration wait);
-  /// The same in steps: then await_open() until it returns true, which others than it says.
-  /// at_most  how long a step may wait
+  /// open() in steps: begin_open(), then await_open() until it returns true; false: some shards
+  /// have not answered yet.
+  /// at_most  how long one step may wait
   void begin_open(std::vector<TableSpec> tables);
   [[nodiscard]] Result<bool> await_open(Duration wait, Duration at_most);
 
@@ -117,8 +119,9 @@ class Client {
   /// The same, and at once the read for the next clock, as one message.
   void push_and_read(TableId table, Clock clock, const Buffer& gradient, std::span<float> into,
                      float norm = 0);
-  /// Overload for memory that is lent: it travels as bytes to every shard, and the frame is shared
-  /// until it is acknowledged, by who drops it last.
+  /// Overload for borrowed memory: it travels as bytes to every shard, and the client holds a
+  /// reference to the frame until every shard has acknowledged it. Whichever thread drops the last
+  /// reference frees it.
   void push_and_read(TableId table, Clock clock, const Frame& gradient, std::span<float> into);
 
   /// Reads a table at `clock`; `into` may be written, on any thread, until wait() or close()
@@ -126,12 +129,12 @@ class Client {
   void read(TableId table, Clock clock, std::span<float> into);
 
   /// Waits for the read of a table at `clock`: for others' updates as long as they take.
-  /// wait      how long a shard that owes an answer may say nothing at all
+  /// wait      the longest silence allowed of a shard that owes an answer
   /// Errors    timeout, with the shard and its address; stale (this worker was declared
   ///           lost); mismatch; closed
   [[nodiscard]] Result<ReadResult> wait(TableId table, Clock clock, Duration wait);
 
-  /// The same for so long at most; nothing: it has not completed yet.
+  /// Overload that returns after `at_most` at the latest; nullopt: the read has not completed yet.
   [[nodiscard]] Result<std::optional<ReadResult>> wait(TableId table, Clock clock, Duration wait,
                                                        Duration at_most);
 
@@ -148,11 +151,11 @@ class Client {
   using OnValues = std::function<void(std::span<float> into, const Frame& values)>;
   void on_values(OnValues take);
 
-  /// Reads the newest whole table, as one that is no member does; waits for no worker. Where slices
-  /// had different versions it asks again, a few times at most.
+  /// Reads the newest whole table, as a reader that is not a member; waits for no worker. Where
+  /// slices had different versions it asks again, a few times at most.
   [[nodiscard]] Result<ReadResult> snapshot(TableId table, std::span<float> into, Duration wait);
-  /// The same for so long at most; nothing: it has not completed yet, and a call for the same
-  /// memory continues it, where any other one begins anew.
+  /// Overload that returns after `at_most` at the latest; nullopt: it is not complete yet.
+  /// A later call with the same table and memory continues it; any other call starts a new one.
   [[nodiscard]] Result<std::optional<ReadResult>> snapshot(TableId table, std::span<float> into,
                                                            Duration wait, Duration at_most);
 
@@ -162,7 +165,7 @@ class Client {
   /// Waits until at most so many slices of updates are not acknowledged; by default none, and none
   /// that a shard's backup lacks.
   [[nodiscard]] Result<void> flush(Duration wait, std::size_t slices = 0);
-  /// The same of all for so long at most; returns whether it is done.
+  /// flush() of all slices that returns after `at_most` at the latest: whether it is done.
   [[nodiscard]] Result<bool> flush_for(Duration wait, Duration at_most);
 
   /// Of all reads that wait() has returned.

@@ -168,9 +168,9 @@ class Hdf5Source final : public RecordSource {
     if (std::fabs(label) <= kMaxWhole && std::floor(label) == label) {
       return check_label(name_, record, static_cast<std::int64_t>(label), range);
     }
-    return invalid(
-        fmt::format("{}: record {} has label {}, which is no class: labels must be whole numbers",
-                    name_, record, label));
+    return invalid(fmt::format(
+        "{}: record {} has label {}, which is not a class: labels must be whole numbers", name_,
+        record, label));
   }
 
   const std::string name_;

@@ -58,7 +58,7 @@ Result<void> check_numbers(const Transform& transform) {
   const bool finite = std::all_of(transform.mean.begin(), transform.mean.end(),
                                   [](float mean) { return std::isfinite(mean); });
   if (finite && std::isfinite(transform.scale)) return ok();
-  return invalid(fmt::format("the transform's scale {} or one of its means ({}) is no number",
+  return invalid(fmt::format("the transform's scale {} or one of its means ({}) is not finite",
                              transform.scale, fmt::join(transform.mean, ", ")));
 }
 

@@ -321,7 +321,7 @@ void Net::backward_layer(std::size_t layer, Stream& stream) {
   }
   if (step.layer == nullptr || !(node.needs_backward || step.has_statistics)) return;
   for (std::size_t k = 0; k < node.parameters.size(); ++k) {
-    // A layer without a forward of its own has not seen it yet.
+    // A layer without its own forward has not seen it yet.
     step.parameters[k].value = parameters_[node.parameters[k]].value;
     if (graph_.parameters[node.parameters[k]].kind == TableKind::kFrozen) continue;
     const DeviceSpan<float> bound = parameters_[node.parameters[k]].gradient;

@@ -67,7 +67,7 @@ const char* tautline_error(void) {
 
 void tautline_set_patience(double wait_s) {
   using namespace taut;
-  // The function has no way to refuse: what is no wait is none.
+  // The function cannot report an error: a negative value or NaN counts as 0.
   const double within = wait_s > 0 ? std::min(wait_s, library::kMaxWait_s) : 0;
   library::patience_us = from_seconds(within).count();
 }

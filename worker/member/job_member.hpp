@@ -108,7 +108,7 @@ class JobMember {
   /// Pushes the table's update of its clock, and asks for the values of the next one.
   /// gradient  [count] float32; copied, unless it is gradient()'s memory
   [[nodiscard]] Result<void> push(TableId table, std::span<const float> gradient);
-  /// The same of an update that `write` writes, into memory of its own.
+  /// Overload for an update that `write` writes into the member's own memory.
   /// count  of its values
   using Write = std::function<void(std::span<float>)>;
   [[nodiscard]] Result<void> push(TableId table, std::uint64_t count, const Write& write);

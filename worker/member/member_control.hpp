@@ -32,7 +32,7 @@ struct MemberOrders {
   std::string reason;
 };
 
-/// A member's connection to the coordinator, on a thread of its own: reports, and takes orders.
+/// A member's connection to the coordinator, on a dedicated thread: reports, and takes orders.
 /// Thread    any, unless noted
 class MemberControl {
  public:

@@ -136,7 +136,7 @@ class Assembly {
     return std::nullopt;
   }
 
-  /// Caffe gives a loss without a top one of its own. It is named after the layer, or a name
+  /// Caffe adds a top to a loss that has none. It is named after the layer, or a name
   /// derived from that if an earlier layer has it already, or a later layer names its top so.
   [[nodiscard]] std::string automatic_top(const pb::LayerParameter& layer) const {
     const auto is_free = [&](const std::string& name) {

@@ -120,7 +120,7 @@ Result<ReadTable> SavedModel::from_weights(const Graph& graph) const {
   if (renames_) {
     const auto absent = pytorch::lacking(weights_.front(), counterparts.value());
     return make_error(ErrorCode::kMismatch,
-                      fmt::format("{}: is no state_dict of the net under these names: it lacks "
+                      fmt::format("{}: is not a state_dict of the net under these names: it lacks "
                                   "\"{}\"",
                                   path_.string(), absent ? *absent : "names without '/'"));
   }

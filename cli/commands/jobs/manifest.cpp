@@ -34,7 +34,7 @@ Result<pb::Job> job_for_pods(ManifestArguments& arguments) {
   TAUT_TRY(pb::Job job, model::load_job(arguments.job_file));
   put_over(arguments.job, job);
   if (job.external_members()) {
-    return invalid("its members are programs of their own, for which there is no image here");
+    return invalid("its members are external programs, for which there is no image here");
   }
   ManifestOptions& options = arguments.options;
   options.workers = std::max(1U, job.workers());
@@ -99,7 +99,7 @@ void check_names(const ManifestOptions& options) {
   };
   if (options.image.empty() || !std::ranges::all_of(options.image, is_plain)) {
     throw UsageError(
-        fmt::format("--image: {} is no name of an image, such as "
+        fmt::format("--image: {} is not the name of an image, such as "
                     "registry.example.org/tautline:0.1.0",
                     command_line::in_quotes(options.image)));
   }

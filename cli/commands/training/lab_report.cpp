@@ -36,7 +36,7 @@ Result<fs::path> playback_of(const ReportOptions& options) {
   if (fs::exists(file, ignored)) return file;
   return make_error(
       ErrorCode::kNotFound,
-      fmt::format("{} has no {}: it is no run of the lab, has not ended, or is of an earlier "
+      fmt::format("{} has no {}: it is not a run of the lab, has not ended, or is of an earlier "
                   "version; tautline lab makes one",
                   record.folder.string(), kPlaybackFile));
 }

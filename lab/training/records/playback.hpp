@@ -61,9 +61,9 @@ class Playback {
   void reach(std::uint32_t worker, Clock clock, TimePoint now);
   /// A worker has what it reads for this clock, and computes it.
   void compute(std::uint32_t worker, Clock clock, TimePoint now);
-  /// A worker is no member of the job any more.
+  /// A worker is no longer a member of the job.
   void leave(std::uint32_t worker, TimePoint now);
-  /// A worker has finished clocks between two totals of its own.
+  /// A worker has finished clocks between two of its totals.
   /// loss  of the newest; nullopt: unknown
   void finish(const Totals& before, const Totals& after, std::optional<double> loss, TimePoint now);
   void test(const Test& test);

@@ -53,7 +53,7 @@ class VirtualTimeline {
   void draw_clocks_of(std::uint32_t process) { drawn_worker_ = process; }
 
   /// Something lasted from `begin` to `end`. A wait that continues the last one of its row is one
-  /// with it. Messages that overlap on a link have rows of their own; they are added as they end.
+  /// with it. Messages that overlap on a link get separate rows; they are added as they end.
   void add(const Row& where, std::string_view name, Clock clock, TimePoint begin, TimePoint end);
 
   /// Whether the file has reached its limit.

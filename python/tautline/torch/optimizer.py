@@ -16,7 +16,8 @@ Groups = Optional[Iterable[dict[str, Any]]]
 def _check_limits(clip_norm: Optional[float], clip_value: Optional[float]) -> None:
     for name, limit in (("clip_norm", clip_norm), ("clip_value", clip_value)):
         if limit is not None and not limit > 0:
-            raise InvalidError(f"{name} is {limit}; it must be above 0, or None to clip nothing")
+            raise InvalidError(
+                f"{name} is {limit}; it must be greater than 0, or None to clip nothing")
     if clip_norm is not None and clip_value is not None:
         raise InvalidError("clip_norm and clip_value are both given; choose one")
 

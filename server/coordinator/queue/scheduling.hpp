@@ -31,7 +31,7 @@ struct ScheduledJob {
 
 /// The most that one user's jobs may have at a time.
 struct UserQuota {
-  std::optional<std::string> user{};  // nothing: each user without a quota of its own
+  std::optional<std::string> user{};  // nullopt: each user without a separate quota
   std::uint32_t workers = 0;          // 0: no limit
   std::uint32_t jobs = 0;             // 0: no limit
 };

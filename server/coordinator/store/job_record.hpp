@@ -103,7 +103,7 @@ class JobRecord {
   struct LookAtMembers {
     std::uint64_t version = 0;    // of the record
     std::uint64_t lives = 0;      // of the registry
-    bool awaits_servers = false;  // some member is told nothing until they have a revision
+    bool awaits_servers = false;  // some member gets no state until they have a revision
     TimePoint again;              // when the first of them is sent its state again
   };
 
@@ -200,7 +200,7 @@ class JobRecord {
 
   [[nodiscard]] pb::ServerJob server_job(int server) const;
   [[nodiscard]] pb::WorkerJob worker_job(int member) const;
-  /// Where its shards are, as workers are told.
+  /// Adds the addresses of its shards, as they are sent to workers.
   void add_shards_to(pb::FollowReply& reply) const;
 
   /// Running time; time before a restart of the coordinator counts up to the last record.

@@ -80,7 +80,7 @@ void measure(const Options& options, const Place& place) {
   std::vector<std::unique_ptr<Way>> ways;
   for (const std::string& name : options.algorithms) {
     const auto* algorithm = std::ranges::find(kAll, name, collective::to_string);
-    if (algorithm == std::end(kAll)) throw std::runtime_error(name + " is no algorithm");
+    if (algorithm == std::end(kAll)) throw std::runtime_error(name + " is not an algorithm");
     for (const bool shares_memory : {false, true}) {
       ways.push_back(our_way(place, *algorithm, shares_memory, options.message, options.window));
     }

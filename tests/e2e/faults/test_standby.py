@@ -67,7 +67,8 @@ class Standby(ClusterTest):
         """The one that has begun to lead last, and has not ended."""
         for i, brain in enumerate(self.brains):
             log = self.log_of(i)
-            begins, ends = log.rfind("leads from now on"), log.rfind("leads no more")
+            begins = log.rfind("has become the leader")
+            ends = log.rfind("is no longer the leader")
             if brain.poll() is None and begins > ends:
                 return i
         return None
@@ -145,10 +146,11 @@ class Standby(ClusterTest):
         before = self.clock()
         stopped = self.leader()
         os.kill(self.brains[stopped].pid, signal.SIGSTOP)
-        wait_until(lambda: any("leads from now on" in self.log_of(i)
+        wait_until(lambda: any("has become the leader" in self.log_of(i)
                                for i in range(3) if i != stopped), 60, "another leader")
         os.kill(self.brains[stopped].pid, signal.SIGCONT)
-        wait_until(lambda: "leads no more" in self.log_of(stopped), 20, "the end of its term")
+        wait_until(lambda: "is no longer the leader" in self.log_of(stopped), 20,
+                   "the end of its term")
         self.assert_trains_on(before)
 
     def test_without_a_majority_of_etcd_training_goes_on_and_nothing_new_is_decided(self):

@@ -243,15 +243,15 @@ class Report(Recorded):
         self.report()
         file = self.folder / "run/playback.json"
         whole = file.read_text()
-        for text, words in ((whole[:200], "is no whole JSON object"),
-                            ("[]", "is no whole JSON object"),
-                            ("{}", "is no playback of a lab's run"),
+        for text, words in ((whole[:200], "is not a complete JSON object"),
+                            ("[]", "is not a complete JSON object"),
+                            ("{}", "is not a playback of a lab run"),
                             (json.dumps(dict(playback, format=9)),
                              "format 9, this version reads 1; run the lab again"),
                             (json.dumps(dict(playback, bins=3)), "3 bins of"),
                             (json.dumps(dict(playback, bins=0)), "0 bins of"),
                             (json.dumps(dict(playback, virtual_s=-1)), "those of -1 s"),
-                            (json.dumps(dict(playback, virtual_s="x")), "no playback"),
+                            (json.dumps(dict(playback, virtual_s="x")), "not a playback"),
                             (json.dumps(dict(playback, bin_s=0)), "bins of 0 s cannot be")):
             file.write_text(text)
             answer = self.tautline("lab", "report", self.folder / "run")
@@ -259,7 +259,7 @@ class Report(Recorded):
             self.assertEqual(len(answer.stderr.splitlines()), 1, answer.stderr)
         file.unlink()
         self.assert_fails(self.tautline("lab", "report", self.folder / "run"),
-                          "has no playback.json: it is no run of the lab")
+                          "has no playback.json: it is not a run of the lab")
         self.assert_fails(self.tautline("lab", "report", self.folder / "nothing"), "nothing")
 
 

@@ -229,7 +229,7 @@ class PythonTest(PythonMembers):
         job = self.file("members.textproto", """external_members: true workers: 1
             solver_param { base_lr: 1 }""")
         for command in (("train", job), ("sweep", job, "--slack", "0,1")):
-            self.assert_fails(self.tautline(*command), "its members are programs of their own",
+            self.assert_fails(self.tautline(*command), "its members are external programs",
                               "tautline submit")
 
     def test_ctrl_c_ends_a_wait_for_another_member(self):

@@ -16,7 +16,7 @@ void require_device_memory(std::string_view call, std::string_view operand, int 
   const Lock lock;
   const auto found = allocation_of(begin);
   if (!found) {
-    report_violation("memory.device", fmt::format("{}: {} is no device memory: {} {}", call,
+    report_violation("memory.device", fmt::format("{}: {} is not device memory: {} {}", call,
                                                   operand, begin, place_of(begin)));
   }
   if (!is_device_memory(begin, bytes)) {

@@ -299,7 +299,7 @@ std::string check_borders() {
   } catch (const std::invalid_argument&) {
     return "";
   }
-  return "a label that is no class was not reported";
+  return "a label that is not a class was not reported";
 }
 
 }  // namespace taut::twin::test

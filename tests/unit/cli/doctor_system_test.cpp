@@ -60,7 +60,7 @@ TEST_CASE("a folder that does not exist yet is judged by its parent", "[doctor]"
   CHECK(facts.free_bytes > 0);
   CHECK(std::filesystem::is_empty(folder.path()));
   const auto file = folder.write("file", "x");
-  CHECK_THAT(system_folder(file / "below").unwritable, Contains("no folder"));
+  CHECK_THAT(system_folder(file / "below").unwritable, Contains("not a folder"));
 }
 
 TEST_CASE("the host's own figures are plausible", "[doctor]") {

@@ -208,7 +208,7 @@ TEST_CASE("rows that fit no bins and hosts that are not there are refused", "[la
   json = run_of(2);
   json["format"] = 2;
   CHECK(error_of(json) == "f: format 2, this version reads 1; run the lab again");
-  CHECK(error_of(Json::array()) == "f: is no whole JSON object");
+  CHECK(error_of(Json::array()) == "f: is not a complete JSON object");
 }
 
 TEST_CASE("the page has its files, the figures and the run in it", "[lab]") {

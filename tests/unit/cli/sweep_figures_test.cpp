@@ -383,7 +383,7 @@ TEST_CASE("a folder without a complete run reports what is missing", "[sweep]") 
   const auto message = [&] { return read_run(folder.path()).error().message; };
   CHECK_THAT(message(), Contains("summary.json"));
   folder.write("summary.json", "{}");
-  CHECK_THAT(message(), Contains("is no run's summary"));
+  CHECK_THAT(message(), Contains("is not the summary of a run"));
   folder.write("summary.json", "{\"staleness\":[]}");
   CHECK_THAT(message(), Contains("no worker left a metrics.csv"));
   folder.write("job1-worker0/metrics.csv", "clock,loss\n1,2\n");

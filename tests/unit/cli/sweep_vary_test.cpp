@@ -110,7 +110,7 @@ TEST_CASE("a field that a job does not have is refused with a guess", "[sweep]")
   CHECK_THAT(refusal_of("net.layer.type"), Contains("there are 5 \"layer\": name one"));
   CHECK_THAT(refusal_of("net.layer[9].type"), Contains("no layer \"9\"; there are 5"));
   CHECK_THAT(refusal_of("solver.stepvalue[2]"), Contains("has 2 elements, counted from 0"));
-  CHECK_THAT(refusal_of("solver.base_lr[0]"), Contains("base_lr is no list"));
+  CHECK_THAT(refusal_of("solver.base_lr[0]"), Contains("base_lr is not a list"));
   CHECK_THAT(refusal_of("solver.base_lr.x"), Contains("base_lr has no fields"));
   CHECK_THAT(refusal_of("consistency"), Contains("is a Consistency, name one of its fields"));
   CHECK_THAT(refusal_of("net.layer[in"), Contains("'[' has no ']'"));

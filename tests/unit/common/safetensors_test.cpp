@@ -188,17 +188,17 @@ TEST_CASE("a header as other programs write it is read", "[safetensors]") {
 }
 
 TEST_CASE("a safetensors header that cannot be is refused with the reason", "[safetensors]") {
-  check_refused("", "0 bytes are no safetensors file");
-  check_refused("1234567", "7 bytes are no safetensors file");
+  check_refused("", "0 bytes are not a safetensors file");
+  check_refused("1234567", "7 bytes are not a safetensors file");
   check_refused(std::string(8, '\xff'), "above the limit of 100000000");
   check_refused(std::string("\x09\0\0\0\0\0\0\0{}", 10), "its header of 9 bytes is cut");
-  check_refused(file_of("", 0), "no JSON object");
-  check_refused(file_of("[]", 0), "no JSON object");
-  check_refused(file_of("{\"a\":", 0), "no JSON at byte");
-  check_refused(file_of("{}{}", 0), "no JSON at byte");
+  check_refused(file_of("", 0), "not a JSON object");
+  check_refused(file_of("[]", 0), "not a JSON object");
+  check_refused(file_of("{\"a\":", 0), "not valid JSON at byte");
+  check_refused(file_of("{}{}", 0), "not valid JSON at byte");
   check_refused(file_of(R"({"a":1})", 0), "a holds a number");
   check_refused(file_of(R"({"a":{"b":{"c":{}}}})", 0), "a has a field b");
-  check_refused(file_of(std::string(100'000, '['), 0), "no JSON object");
+  check_refused(file_of(std::string(100'000, '['), 0), "not a JSON object");
   check_refused(file_of(R"({"a":)" + std::string(100'000, '['), 0), "a holds a list");
   check_refused(file_of(R"({"a":{"shape":)" + std::string(100'000, '['), 0), "a holds a list");
   check_refused(file_of(R"({"a":{"dtype":"F32","shape":[]}})", 4), "a has no data_offsets");

@@ -77,7 +77,7 @@ TEST_CASE("a Datum's bytes, floats and encoded images are read", "[datum]") {
 }
 
 TEST_CASE("a Datum that cannot be is refused", "[datum]") {
-  CHECK(error_of("\xff\xff\xff") == "record: 3 bytes that are no Datum");
+  CHECK(error_of("\xff\xff\xff") == "record: 3 bytes that are not a Datum");
   const std::string whole = raw_datum(1).SerializeAsString();
   CHECK(error_of(whole.substr(0, whole.size() - 3)).find("record: ") == 0);
   caffe::Datum datum = raw_datum(1);
@@ -123,7 +123,7 @@ TEST_CASE("a record of an LMDB that is no Datum is named", "[lmdb]") {
   const auto store = data::open_lmdb(path, Colour::kAsStored);
   REQUIRE(store.has_value());
   CHECK(store.value()->read(1).error().message ==
-        path.string() + ": record 1 (key \"b\"): 1 bytes that are no Datum");
+        path.string() + ": record 1 (key \"b\"): 1 bytes that are not a Datum");
 }
 
 TEST_CASE("other files, empty and truncated LMDBs are refused", "[lmdb]") {

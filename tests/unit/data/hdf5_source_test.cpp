@@ -127,7 +127,7 @@ TEST_CASE("a label of an HDF5 file that is no class is named before training", "
   REQUIRE(fractions);
   CHECK_THAT(
       fractions.value()->check_labels({.field = 0, .classes = 3, .ignored = {}}).error().message,
-      Contains("record 1 has label 1.5, which is no class: labels must be whole numbers"));
+      Contains("record 1 has label 1.5, which is not a class: labels must be whole numbers"));
 }
 
 TEST_CASE("HDF5 files that do not fit the layer or each other are refused", "[hdf5]") {

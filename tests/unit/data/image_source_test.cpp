@@ -56,5 +56,5 @@ TEST_CASE("a transform that cannot work is refused", "[image]") {
         "3 means for images of 2 channels: give one, or one for each");
   const float nan = std::numeric_limits<float>::quiet_NaN();
   CHECK(error_of({.scale = nan, .mean = {}, .mean_image = {}}) ==
-        "the transform's scale nan or one of its means () is no number");
+        "the transform's scale nan or one of its means () is not finite");
 }

@@ -59,8 +59,8 @@ TEST_CASE("files that are not CIFAR-10's are refused", "[cifar10]") {
             ": no CIFAR-10 test batches; scripts/get_data cifar10 fetches them");
   const std::string batch = cifar_batch(0, 2);
   CHECK(error_of(data::parse_cifar10(batch.substr(1), "f")) ==
-        "f: 6145 bytes are no whole number of CIFAR-10's records of 3073");
-  CHECK(error_of(data::parse_cifar10("", "f")).find("f: 0 bytes are no whole") == 0);
+        "f: 6145 bytes are not a whole number of CIFAR-10's records of 3073");
+  CHECK(error_of(data::parse_cifar10("", "f")).find("f: 0 bytes are not a whole") == 0);
   // CIFAR-100's records have two labels: the first one's pixels are read as a label.
   std::string other = batch;
   other[data::kCifar10RecordBytes] = 77;

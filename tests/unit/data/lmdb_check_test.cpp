@@ -147,7 +147,7 @@ TEST_CASE("hostile pages of an LMDB are refused with their number", "[lmdb]") {
   }
   SECTION("a leaf where a branch is due") {
     base.put<std::uint16_t>(root + 10, 2);
-    CHECK(base.error() == page + "it is no branch");
+    CHECK(base.error() == page + "it is not a branch");
   }
   SECTION("a branch with one child: LMDB would abort") {
     base.put<std::uint16_t>(root + 12, 18);

@@ -132,7 +132,7 @@ TEST_CASE("a mean file is read as it was written", "[transform]") {
 }
 
 TEST_CASE("a mean file that cannot be is refused", "[transform]") {
-  CHECK(data::parse_mean("\xff\xff", "m").error().message == "m: 2 bytes that are no mean file");
+  CHECK(data::parse_mean("\xff\xff", "m").error().message == "m: 2 bytes that are not a mean file");
   CHECK(mean_error([](auto& blob) { blob.set_height(5); }) ==
         "m: a mean of 2x5x4 needs 40 numbers, and holds 24");
   CHECK(mean_error([](auto& blob) { blob.set_height(-3); }) ==
@@ -140,7 +140,7 @@ TEST_CASE("a mean file that cannot be is refused", "[transform]") {
   CHECK(mean_error([](auto& blob) { blob.set_num(2); }) ==
         "m: a mean of extents 2x2x3x4; 1 x channels x height x width is required");
   CHECK(mean_error([](auto& blob) { blob.set_data(3, std::numeric_limits<float>::infinity()); }) ==
-        "m: holds a mean that is no number");
+        "m: holds a mean that is not finite");
 }
 
 TEST_CASE("a mean file that is cut anywhere is refused", "[transform]") {
@@ -171,5 +171,5 @@ TEST_CASE("a mean file of a hostile size is refused", "[transform]") {
         "m: a mean of extents 1x2x3x2147483647; 1 x channels x height x width is required");
   // Its numbers' length, 2^30 - 1 bytes, goes beyond the file.
   CHECK(data::parse_mean("\x2a\xff\xff\xff\xff\x03", "m").error().message ==
-        "m: 6 bytes that are no mean file");
+        "m: 6 bytes that are not a mean file");
 }

@@ -171,7 +171,7 @@ std::string check_addresses(const AccessTrace& trace, const MemoryPlan& plan,
                          plan.arena_bytes.value(), options.budget.value());
     }
     if (at.begin >= steps || at.end > at.begin + steps || at.begin >= at.end) {
-      return fmt::format("[{}, {}) is no stay in {} steps", at.begin, at.end, steps);
+      return fmt::format("[{}, {}) is not a stay in {} steps", at.begin, at.end, steps);
     }
     for (std::size_t step = at.begin; step < at.end; ++step) {
       taken[step % steps].emplace_back(from, to);

@@ -123,7 +123,7 @@ TEST_CASE("an unfinished checkpoint is not one", "[checkpoint]") {
   CheckpointMaker(10).write(folder.path() / "tiny_iter_10");
   fs::remove(folder.path() / "tiny_iter_10" / kManifestName);
   CHECK(holds(refusal_of(folder.path() / "tiny_iter_10"), "holds no whole checkpoint"));
-  CHECK(holds(refusal_of(folder.path() / "nowhere"), "is no folder"));
+  CHECK(holds(refusal_of(folder.path() / "nowhere"), "is not a folder"));
 }
 
 TEST_CASE("damage anywhere in a checkpoint is refused with the file's name", "[checkpoint]") {

@@ -209,7 +209,7 @@ TEST_CASE("a table's origin travels, and one that is no place in a file is refus
     change(*wire.mutable_origin());
     const auto read = from_wire(wire);
     REQUIRE_FALSE(read.has_value());
-    CHECK_THAT(read.error().message, Contains("\"conv1.weight\": its origin is no place"));
+    CHECK_THAT(read.error().message, Contains("\"conv1.weight\": its origin is not a place"));
   };
   refused([](pb::TensorPlace& place) { place.clear_file(); });
   refused([](pb::TensorPlace& place) { place.set_file(std::string(5000, 'x')); });

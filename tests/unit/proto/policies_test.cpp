@@ -82,9 +82,9 @@ TEST_CASE("delay compensation has a strength above 0 and a decay below 1", "[pol
   CHECK(policies_of("mode: ASYNC delay_compensation { strength: 2 decay: 0.95 }").keeps().states ==
         1);
   CHECK(error_of("mode: ASYNC delay_compensation { strength: -1 }") ==
-        "consistency: delay_compensation.strength is -1; it must be above 0");
+        "consistency: delay_compensation.strength is -1; it must be greater than 0");
   CHECK(error_of("mode: ASYNC delay_compensation { strength: inf }") ==
-        "consistency: delay_compensation.strength is inf; it must be above 0");
+        "consistency: delay_compensation.strength is inf; it must be greater than 0");
   CHECK(error_of("mode: ASYNC delay_compensation { decay: 1 }") ==
         "consistency: delay_compensation.decay is 1; it must be at least 0 and below 1");
 }

@@ -147,7 +147,7 @@ TEST_CASE("a .caffemodel of a hostile size is refused", "[caffemodel]") {
   CHECK_THAT(shaped(axes), Contains("more than 32 axes"));
   // A blob's length beyond its layer, and a layer's beyond the file.
   CHECK_THAT(refusal(field(100, varint(7U << 3U | 2U) + varint(50) + kSix) + std::string(100, 0)),
-             Contains("net.caffemodel: is no .caffemodel, or one that is cut or damaged"));
+             Contains("net.caffemodel: is not a .caffemodel, or one that is cut or damaged"));
   CHECK_THAT(refusal(varint(100U << 3U | 2U) + varint(1U << 30U)), Contains("cut or damaged"));
   CHECK_THAT(refusal(varint(100U << 3U | 2U) + std::string(11, '\xff')),
              Contains("cut or damaged"));
@@ -163,7 +163,7 @@ TEST_CASE("a .caffemodel is refused wherever it is cut within a layer", "[caffem
 TEST_CASE("weights of formats that are not read are refused by the format's name", "[weights]") {
   CHECK_THAT(refusal("anything", "lenet_iter_10.caffemodel.h5"), Contains("is not an HDF5 file"));
   CHECK_THAT(refusal("PK\x03\x04 a zip", "model.pt"), Contains("is PyTorch's own format"));
-  CHECK_THAT(refusal("", "m.safetensors"), Contains("0 bytes are no safetensors file"));
+  CHECK_THAT(refusal("", "m.safetensors"), Contains("0 bytes are not a safetensors file"));
   CHECK(open_weights("/nowhere/m.safetensors").error().code == ErrorCode::kNotFound);
 }
 

@@ -178,7 +178,7 @@ TEST_CASE("no other file than a part or a manifest is touched", "[parts]") {
   Store store(home.path());
   for (const std::string name :
        {"", ".", "..", "../x.part0", "shard0.safetensors", "x.part", "x.part1a", "a/b.part0"}) {
-    CHECK_THAT(store.write(name, 0, "a").head.error(), Contains("is no part of a checkpoint"));
+    CHECK_THAT(store.write(name, 0, "a").head.error(), Contains("is not a part of a checkpoint"));
   }
   CHECK_THAT(store.ask(request(pb::PartRequest::REMOVE, "/")).head.error(),
              Contains("does not name a checkpoint's folder"));

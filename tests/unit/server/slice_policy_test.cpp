@@ -160,7 +160,7 @@ TEST_CASE("an exponent for staleness must be a number above 0, and the only weig
   CHECK(error_of(0.5F, false).empty());
   for (const float exponent : {0.0F, -1.0F, 11.0F, std::nanf("")}) {
     CHECK_THAT(error_of(exponent, false),
-               Catch::Matchers::Contains("must be above 0 and at most 10"));
+               Catch::Matchers::Contains("must be greater than 0 and at most 10"));
   }
   CHECK_THAT(error_of(0.5F, true),
              Catch::Matchers::Contains("does not go with staleness_learning_rate"));

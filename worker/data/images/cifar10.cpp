@@ -68,8 +68,8 @@ class Cifar10 final : public ImageStore {
 
 Result<std::uint64_t> parse_cifar10(const std::string& bytes, const std::string& name) {
   if (bytes.empty() || bytes.size() % kCifar10RecordBytes != 0) {
-    return invalid(fmt::format("{}: {} bytes are no whole number of CIFAR-10's records of {}", name,
-                               bytes.size(), kCifar10RecordBytes));
+    return invalid(fmt::format("{}: {} bytes are not a whole number of CIFAR-10's records of {}",
+                               name, bytes.size(), kCifar10RecordBytes));
   }
   const std::uint64_t records = bytes.size() / kCifar10RecordBytes;
   for (std::uint64_t i = 0; i < records; ++i) {

@@ -141,7 +141,7 @@ class Check {
       return damaged(number, "it has another number");
     const std::uint16_t expected = level == meta_.depth ? kLeaf : kBranch;
     if ((load<std::uint16_t>(page.bytes, 10) & kKinds) != expected) {
-      return damaged(number, expected == kLeaf ? "it is no leaf" : "it is no branch");
+      return damaged(number, expected == kLeaf ? "it is not a leaf" : "it is not a branch");
     }
     const std::size_t lower = load<std::uint16_t>(page.bytes, 12);
     // A branch with one child is none.

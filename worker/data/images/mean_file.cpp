@@ -25,7 +25,7 @@ std::vector<std::int64_t> extents_of(const caffe::MeanBlob& blob) {
 Result<MeanImage> parse_mean(const std::string& bytes, const std::string& name) {
   caffe::MeanBlob blob;
   if (!blob.ParseFromString(bytes)) {
-    return invalid(fmt::format("{}: {} bytes that are no mean file", name, bytes.size()));
+    return invalid(fmt::format("{}: {} bytes that are not a mean file", name, bytes.size()));
   }
   std::vector<std::int64_t> extents = extents_of(blob);
   if (extents.size() == 4 && extents[0] == 1) extents.erase(extents.begin());
@@ -49,7 +49,7 @@ Result<MeanImage> parse_mean(const std::string& bytes, const std::string& name) 
   }
   const bool finite = std::all_of(mean.values.begin(), mean.values.end(),
                                   [](float value) { return std::isfinite(value); });
-  if (!finite) return invalid(fmt::format("{}: holds a mean that is no number", name));
+  if (!finite) return invalid(fmt::format("{}: holds a mean that is not finite", name));
   return mean;
 }
 

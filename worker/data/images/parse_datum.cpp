@@ -33,7 +33,7 @@ Result<StoredImage> parse_datum(std::span<const std::uint8_t> bytes, const std::
   caffe::Datum datum;
   if (bytes.size() > kMaxDatum ||
       !datum.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
-    return invalid(fmt::format("{}: {} bytes that are no Datum", name, bytes.size()));
+    return invalid(fmt::format("{}: {} bytes that are not a Datum", name, bytes.size()));
   }
   StoredImage image;
   image.label = datum.label();

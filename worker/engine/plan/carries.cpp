@@ -131,7 +131,7 @@ void reserve_copies(Problem& problem) {
 
 Result<Problem> make_problem(const AccessTrace& trace, const PlanOptions& options) {
   const std::uint64_t alignment = options.alignment.value();
-  TAUT_CHECK(std::has_single_bit(alignment), "the alignment is no power of two");
+  TAUT_CHECK(std::has_single_bit(alignment), "the alignment is not a power of two");
   Problem problem;
   problem.steps = trace.steps.size();
   problem.lookahead = options.lookahead;
