@@ -155,6 +155,6 @@ class Policies(ClusterTest):
                 ("mode: ASYNC elastic_averaging { interval: 0 }",
                  ("elastic_averaging.interval is 0",)),
                 ("mode: ASYNC delay_compensation { strength: 0 }",
-                 ("delay_compensation.strength is 0", "above 0"))):
+                 ("delay_compensation.strength is 0", "greater than 0"))):
             job = self.job(workers=3, extra=f"consistency {{ {consistency} }}")
             self.assert_fails(self.tautline("train", job), *words)
