@@ -132,7 +132,7 @@ TEST_CASE("checkpoints of one name in two jobs' folders are two in a server's fo
     head.set_count(4);
     return store.answer({std::move(head), bytes.empty() ? Frame() : Frame::copy_of(bytes)});
   };
-  for (const auto& [job, token] : {std::pair("one", 1), std::pair("two", 2)}) {
+  for (const auto& [job, token] : {std::pair("one", 1U), std::pair("two", 2U)}) {
     CHECK(ask(pb::PartRequest::WRITE, job, token, job).head.error().empty());
     CHECK(ask(pb::PartRequest::SEAL, job, token).head.error() ==
           (home.path() / "disk" / ("submission-000000000000000" + std::to_string(token)) /
@@ -313,13 +313,13 @@ TEST_CASE("a repeated request that still waits is answered at once: it is worked
     return made;
   };
   // The disk is busy with the first one.
-  thread.put({0, PeerId(1)}, asked(1), [&](DataPartReply) {
+  thread.put({0, PeerId(1)}, asked(1), [&](const DataPartReply&) {
     (void)begun.push(1, Duration::zero());
     (void)goes_on.pop(Duration(10'000'000));
   });
   REQUIRE(begun.pop(Duration(10'000'000)).has_value());
   BoundedQueue<bool> replies(8);
-  const auto reply = [&](DataPartReply answer) {
+  const auto reply = [&](const DataPartReply& answer) {
     (void)replies.push(answer.head.working(), Duration::zero());
   };
   thread.put({0, PeerId(1)}, asked(2), reply);
