@@ -57,13 +57,15 @@ struct MeasuredShare {
   }
 };
 
-/// What two measurements of a worker say: the line through them, as far as it can be; from one
-/// alone, that the time is in proportion to the records.
+/// A measurement of a worker.
 /// seconds  of a batch of so many records
 struct BatchTime {
   std::uint32_t records = 0;
   double seconds = 0;
 };
+
+/// What two measurements of a worker say: the line through them, as far as it can be; from one
+/// alone, that the time is in proportion to the records.
 [[nodiscard]] MeasuredShare measured_share(std::uint32_t slot, const BatchTime& now,
                                            const std::optional<BatchTime>& before);
 

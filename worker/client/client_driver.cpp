@@ -477,10 +477,13 @@ void ClientDriver::round(std::unique_lock<std::mutex>& lock, Leader leader, Dura
   }
   if (incoming) take(*incoming);
   connections_.forget_returned_links();
-  auto refused = connections_.refusal();
+  const TimePoint now = time_.now();
+  const bool is_due = now - last_tick_ >= kTick;
+  std::optional<Error> refused;
+  if (is_due) refused = connections_.refusal();
   lock.lock();
-  refused_ = std::move(refused);
-  if (const TimePoint now = time_.now(); now - last_tick_ >= kTick) {
+  if (is_due) {
+    refused_ = std::move(refused);
     last_tick_ = now;
     protocol_.tick(now);
   }

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "common/check.hpp"
+#include "proto/config/job_state.hpp"
 
 namespace taut {
 namespace {
@@ -59,7 +60,10 @@ ClientProtocol::ClientProtocol(ClientIdentity identity, std::vector<ShardId> sha
 void ClientProtocol::open(std::vector<TableSpec> tables, const Compression& compression) {
   TAUT_CHECK(tables_.empty() && !tables.empty(), "tables are opened once");
   tables_ = std::move(tables);
-  for (const TableSpec& table : tables_) pulls_.push_back(compression.of_pull(table));
+  for (const TableSpec& table : tables_) {
+    pulls_.push_back(compression.of_pull(table));
+    *requested_.add_tables() = to_wire(table);
+  }
   layout_ = SliceLayout(tables_, shards_, slice_elements_);
   for (const Slice& place : layout_.slices())
     slices_.push_back(SliceLink{place, {}, {}, {}, {}, {}, {}, {}, {}, false});

@@ -195,6 +195,7 @@ class ClientProtocol {
   std::size_t not_ready_ = 0;  // of the links
   std::set<ShardId> unsent_;   // those that are to be greeted, or asked to open the tables
   std::vector<TableSpec> tables_;
+  pb::OpenTables requested_;           // what every shard is asked to open
   std::vector<math::Encoding> pulls_;  // by table
   SliceLayout layout_;
   std::vector<SliceLink> slices_;  // by SliceLayout::index_of

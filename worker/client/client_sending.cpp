@@ -4,7 +4,6 @@
 #include <utility>
 #include <vector>
 
-#include "proto/config/job_state.hpp"
 #include "proto/wire_version.hpp"
 #include "worker/client/client_protocol.hpp"
 
@@ -36,8 +35,7 @@ void ClientProtocol::greet_or_open(ShardId shard, Link& link, std::vector<Outgoi
     message.body = std::move(hello);
   } else {
     if (tables_.empty()) return;
-    pb::OpenTables requested;
-    for (const TableSpec& table : tables_) *requested.add_tables() = to_wire(table);
+    pb::OpenTables requested = requested_;
     if (identity_.replicated) {
       for (const SliceLink& slice : slices_) {
         if (slice.place.shard == shard) requested.add_sent(slice.sent_to.value());
