@@ -64,15 +64,19 @@ google::protobuf::RepeatedField<std::uint32_t> working_members(const JobRecord& 
   return numbers;
 }
 
-/// Forgets changes before all clocks that a member may still begin.
+/// Forgets changes before all clocks that a member may still begin. The newest ones stay for updates
+/// that are weighed after their clock has ended, as a device's are.
 void forget_past_shares(const JobRecord& job, pb::StoredJob& stored) {
   std::int64_t lowest = Clock::never().value();
   for (const pb::StoredMember& member : stored.members()) {
     if (!job.works(member)) continue;
     lowest = std::min(lowest, std::max(member.progress().clock(), member.member().join_clock()));
   }
+  constexpr int kKept = 16;
   int past = 0;
-  while (past + 1 < stored.shares_size() && stored.shares(past + 1).first_clock() <= lowest) ++past;
+  while (past + kKept < stored.shares_size() && stored.shares(past + 1).first_clock() <= lowest) {
+    ++past;
+  }
   stored.mutable_shares()->DeleteSubrange(0, past);
 }
 

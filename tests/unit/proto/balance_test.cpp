@@ -1,4 +1,5 @@
 #include <string>
+#include <utility>
 
 #include "proto/config/job_misfit.hpp"
 #include "proto/config/settle_balance.hpp"
@@ -59,16 +60,17 @@ TEST_CASE("what does not go with balance is named with its place", "[balance]") 
   const std::string two = "workers: 2\n  balance: true\n";
   CHECK_THAT(place_of(two + "external_members: true"),
              StartsWith("job:2:3: balance: the members are programs"));
-  CHECK_THAT(place_of(two + "consistency { mode: BSP backup_workers: 1 }"),
-             StartsWith("job:2:3: balance: does not go with consistency { backup_workers"));
-  CHECK_THAT(place_of(two + "consistency { mode: BSP periodic_averaging {} }"),
-             StartsWith("job:2:3: balance: does not go with consistency { periodic_averaging }"));
-  CHECK_THAT(place_of(two + "consistency { elastic_averaging {} }"),
-             StartsWith("job:2:3: balance: does not go with consistency { elastic_averaging }"));
-  CHECK_THAT(place_of(two + "consistency { delay_compensation {} }"),
-             StartsWith("job:2:3: balance: does not go with consistency { delay_compensation }"));
-  CHECK_THAT(place_of(two + "consistency { look_ahead: true }"),
-             StartsWith("job:2:3: balance: does not go with consistency { look_ahead }"));
+  const std::pair<const char*, const char*> policies[] = {
+      {"mode: BSP backup_workers: 1", "backup_workers"},
+      {"mode: BSP periodic_averaging {}", "periodic_averaging }"},
+      {"elastic_averaging {}", "elastic_averaging }"},
+      {"delay_compensation {}", "delay_compensation }"},
+      {"look_ahead: true", "look_ahead }"}};
+  for (const auto& [consistency, named] : policies) {
+    CHECK_THAT(
+        place_of(two + "consistency { " + consistency + " }"),
+        StartsWith(std::string("job:2:3: balance: does not go with consistency { ") + named));
+  }
   CHECK_THAT(place_of(two + "compression { push { scheme: FP16 } }"),
              StartsWith("job:2:3: balance: does not go with compression { push }"));
   CHECK(place_of(two + "solver_param { type: \"Adam\" }") ==
