@@ -64,8 +64,8 @@ google::protobuf::RepeatedField<std::uint32_t> working_members(const JobRecord& 
   return numbers;
 }
 
-/// Forgets changes before all clocks that a member may still begin. The newest ones stay for updates
-/// that are weighed after their clock has ended, as a device's are.
+/// Forgets changes before all clocks that a member may still begin. The newest ones stay: an update
+/// may be weighed after its clock has ended, as a device's are.
 void forget_past_shares(const JobRecord& job, pb::StoredJob& stored) {
   std::int64_t lowest = Clock::never().value();
   for (const pb::StoredMember& member : stored.members()) {
