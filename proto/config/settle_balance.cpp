@@ -25,7 +25,7 @@ bool compresses_updates(const pb::Job& job) {
 
 /// A policy that counts updates, is not linear in them, or makes workers train by themselves.
 const char* unfit_policy(const pb::Consistency& consistency) {
-  if (consistency.backup_workers() > 0) return "backup_workers, which drops slow workers' updates";
+  if (consistency.backup_workers() > 0) return "backup_workers";
   if (consistency.has_periodic_averaging()) return "periodic_averaging";
   if (consistency.has_elastic_averaging()) return "elastic_averaging";
   if (consistency.has_delay_compensation()) return "delay_compensation";
