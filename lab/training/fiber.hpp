@@ -6,34 +6,107 @@
 #include <functional>
 #include <utility>
 
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/common_interface_defs.h>
+#endif
+
 namespace taut::lab {
 
 /// A function with its own stack, which may leave in the middle and be entered again. If it is
-/// destroyed before it has ended, its stack is unwound.
+/// destroyed before it has ended, its stack is unwound. Switches are told to AddressSanitizer,
+/// which otherwise takes what is on another stack for what has returned.
 class Fiber {
  public:
   // Only what is touched takes memory.
   static constexpr std::size_t kStack = 512UL << 10U;
 
-  explicit Fiber(std::function<void()> body)
-      : body_(std::move(body)),
-        own_(std::allocator_arg, boost::context::protected_fixedsize_stack(kStack),
-             [this](boost::context::fiber&& caller) {
-               caller_ = std::move(caller);
-               body_();
-               return std::move(caller_);
-             }) {}
+  explicit Fiber(std::function<void()> body) : body_(std::move(body)) {
+    Stack stack(kStack);
+    const boost::context::stack_context space = stack.allocate();
+    bottom_ = static_cast<std::byte*>(space.sp) - space.size;
+    size_ = space.size;
+    own_ = boost::context::fiber(std::allocator_arg,
+                                 boost::context::preallocated(space.sp, space.size, space), stack,
+                                 [this](boost::context::fiber&& caller) {
+                                   caller_ = std::move(caller);
+                                   const Last last(*this);
+                                   arrive(nullptr);
+                                   body_();
+                                   return std::move(caller_);
+                                 });
+  }
+  ~Fiber() {
+    if (has_ended()) return;
+    void* fake = depart(bottom_, size_);
+    own_ = boost::context::fiber();
+    come_back(fake);
+  }
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
 
   /// Runs it until it leaves or ends. REQUIRES: it has not ended, and this is not called in it.
-  void enter() { own_ = std::move(own_).resume(); }
+  void enter() {
+    void* fake = depart(bottom_, size_);
+    own_ = std::move(own_).resume();
+    come_back(fake);
+  }
   /// Back to its caller, until it is entered again. Called in it.
-  void leave() { caller_ = std::move(caller_).resume(); }
+  void leave() {
+    // Also where the stack is unwound: then resume() throws.
+    const Arrival arrival(*this, depart(caller_bottom_, caller_size_));
+    caller_ = std::move(caller_).resume();
+  }
   [[nodiscard]] bool has_ended() const { return !own_; }
 
  private:
+  using Stack = boost::context::protected_fixedsize_stack;
+
+#if defined(__SANITIZE_ADDRESS__)
+  static void* depart(const void* bottom, std::size_t size) {
+    void* fake = nullptr;
+    __sanitizer_start_switch_fiber(&fake, bottom, size);
+    return fake;
+  }
+  void depart_for_ever() {
+    __sanitizer_start_switch_fiber(nullptr, caller_bottom_, caller_size_);
+  }
+  void arrive(void* fake) {
+    __sanitizer_finish_switch_fiber(fake, &caller_bottom_, &caller_size_);
+  }
+  static void come_back(void* fake) {
+    __sanitizer_finish_switch_fiber(fake, nullptr, nullptr);
+  }
+#else
+  static void* depart(const void* /*bottom*/, std::size_t /*size*/) {
+    return nullptr;
+  }
+  void depart_for_ever() {}
+  void arrive(void* /*fake*/) {}
+  static void come_back(void* /*fake*/) {}
+#endif
+
+  struct Arrival {
+    Arrival(Fiber& fiber, void* fake) : fiber(fiber), fake(fake) {}
+    ~Arrival() { fiber.arrive(fake); }
+    Arrival(const Arrival&) = delete;
+    Arrival& operator=(const Arrival&) = delete;
+    Fiber& fiber;
+    void* const fake;
+  };
+  /// Its stack is left for the last time.
+  struct Last {
+    explicit Last(Fiber& fiber) : fiber(fiber) {}
+    ~Last() { fiber.depart_for_ever(); }
+    Last(const Last&) = delete;
+    Last& operator=(const Last&) = delete;
+    Fiber& fiber;
+  };
+
   std::function<void()> body_;
+  const void* bottom_ = nullptr;
+  std::size_t size_ = 0;
+  const void* caller_bottom_ = nullptr;
+  std::size_t caller_size_ = 0;
   boost::context::fiber caller_;
   boost::context::fiber own_;  // last: its stack uses the others
 };
