@@ -89,10 +89,11 @@ SliceOracle& Checker::oracle(ShardSide& shard, TableId table, SliceId slice) {
 /// Whether an event is of a slice that was taken over. The newest snapshot of it is noted.
 bool Checker::is_of_moved(const ShardSide& shard, const Event& event, const History& history) {
   const SliceKey key{event.table.value(), event.slice.value()};
-  if (!is_of_slice(event) || !shard.moved.contains(key)) return false;
+  if (!is_of_slice(event) || !(logs_updates_ || shard.moved.contains(key))) return false;
   const auto host = moved_to_.find(key);
-  if (event.item == pb::DataItem::SNAPSHOT_VALUE && event.kind == Event::Kind::kReply &&
-      host != moved_to_.end() && host->second == event.shard.value()) {
+  const bool is_host =
+      host == moved_to_.end() ? logs_updates_ : host->second == event.shard.value();
+  if (event.item == pb::DataItem::SNAPSHOT_VALUE && event.kind == Event::Kind::kReply && is_host) {
     const auto values = history.values(event);
     moved_values_[key].assign(values.begin(), values.end());
   }
@@ -132,7 +133,7 @@ std::optional<Broken> Checker::next_at_shard(const Event& event, const History& 
       return oracle(shard, event.table, event.slice)
           .captured(event, history.values(event), *shard.contract);
     case Event::Kind::kMissed:
-      return check_missed(shard, event);
+      return logs_updates_ ? std::nullopt : check_missed(shard, event);
     case Event::Kind::kReply:
       return oracle(shard, event.table, event.slice)
           .reply(event, history.values(event), *shard.contract);
@@ -190,7 +191,8 @@ std::optional<Broken> Checker::check_model(const Event& event, std::span<const f
   for (std::uint32_t slice = 0; slice < job_.slices; ++slice) {
     const auto part = values.subspan(std::size_t{slice} * kSliceElements, kSliceElements);
     for (const auto& [worker, member] : newest_.members) {
-      const bool may_lack = member.fenced && moved_to_.contains({event.table.value(), slice});
+      const bool may_lack =
+          !logs_updates_ && member.fenced && moved_to_.contains({event.table.value(), slice});
       const auto count = static_cast<std::int64_t>(-part[2UL * worker]);
       const std::int64_t due = newest_.pushes(member.join, std::min(version, member.leave));
       // The next update may be of a later clock, at which the mode is another one.
@@ -399,8 +401,14 @@ std::optional<Broken> Checker::check_holdings(const Event& event, const OpenRead
     const bool is_fewer =
         !seen.empty() &&
         count < static_cast<std::int64_t>(-seen[std::size_t{slice} * kSliceElements + 2UL * other]);
-    if (is_fewer && !may_lack) {
+    if (is_fewer && !(may_lack && !logs_updates_)) {
       return Broken{"order", fmt::format("{}, fewer than it has seen before", where(other))};
+    }
+  }
+  // Also those that the newest view names no more.
+  for (std::uint32_t of = 0; logs_updates_ && !seen.empty() && of < kMembers; ++of) {
+    if (-values[2UL * of] < -seen[std::size_t{slice} * kSliceElements + 2UL * of]) {
+      return Broken{"order", fmt::format("{}, fewer than it has seen before", where(of))};
     }
   }
   return std::nullopt;

@@ -35,6 +35,10 @@ class Checker {
 
   /// Servers are killed: a worker that trains without backups of its shards may have to give up.
   void expect_lost_servers() { servers_are_lost_ = true; }
+  /// An update counts once its shard's backup has it too: nothing of it is lost with a primary and
+  /// its worker. When a push is answered depends on the backup, so answers of shards are not
+  /// modelled; what workers read is checked as ever.
+  void expect_logged_updates() { logs_updates_ = true; }
 
   /// Takes the next stretch.
   void take(const History& history);
@@ -120,6 +124,7 @@ class Checker {
   };
   std::map<std::int64_t, std::map<std::uint32_t, Part>> parts_;  // by clock and worker
   bool servers_are_lost_ = false;
+  bool logs_updates_ = false;
   Contract newest_;
   std::uint64_t newest_revision_ = 0;
   std::optional<Broken> broken_;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <utility>
+#include <vector>
 
 #include "lab/toy_outer.hpp"
 #include "proto/config/settle_compression.hpp"
@@ -187,6 +188,25 @@ void draw_servers(Plan& plan, Duration span) {
     plan.events.push_back({Duration(from), Kind::kStartServer, server, NodeId(0)});
     from += apart.between(1000, plan.heartbeat_limit.count() * 4);
   }
+}
+
+/// In some jobs with backups an update counts once the backup has it. There a worker is killed with
+/// a server, just before it or just after. Drawn apart, so that other seeds are the same without.
+void draw_logged_updates(Plan& plan, const PlanLimits& limits) {
+  Random apart(Random::mix(plan.seed ^ 0x10995ULL));
+  if (plan.replication_interval == 0) return;
+  if (!apart.chance(0.3) && !limits.logs_updates) return;
+  plan.logs_updates = true;
+  std::vector<Plan::Event> kills;
+  for (const Plan::Event& event : plan.events) {
+    if (event.kind != Kind::kKillServer || apart.chance(0.3)) continue;
+    const auto worker = static_cast<std::int64_t>(apart.below(plan.job.workers));
+    const Duration at(std::max<std::int64_t>(event.at.count() + apart.between(-3000, 3000), 0));
+    kills.push_back({at, Kind::kKill, worker, NodeId(0)});
+    const Duration back(apart.between(1000, plan.heartbeat_limit.count() * 3));
+    kills.push_back({at + back, Kind::kStart, worker, NodeId(0)});
+  }
+  plan.events.insert(plan.events.end(), kills.begin(), kills.end());
 }
 
 /// Servers and workers are drained one after the other, and start again once they have ended. Drawn
@@ -404,6 +424,7 @@ Plan draw_plan(std::uint64_t seed, const PlanLimits& limits) {
       plan.job.policies.backup_workers() == 0 && buffer_of(plan.job.policies) == 0;
   if (allowed.server && replicates) draw_servers(plan, span);
   if (allowed.drain && replicates) draw_drains(plan, span);
+  draw_logged_updates(plan, limits);
   if (allowed.follow) draw_followers(plan, span);
   if (allowed.shrink) draw_rivals(plan, span);
   plan.may_fail = members_change || allowed.restart;

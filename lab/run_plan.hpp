@@ -77,6 +77,7 @@ struct Plan {
   std::uint32_t followers = 0;
   bool followers_bound = false;            // training waits for them
   std::uint32_t replication_interval = 0;  // 0: shards have no backups
+  bool logs_updates = false;               // they count once the backup has them
   std::uint64_t kept_bytes = 0;            // of updates kept for backups; 0: no limit
   LinkFaults faults;
   double framed = 1.0 / 16;
@@ -114,6 +115,7 @@ struct PlanLimits {
   const ToyPolicy* policy = nullptr;  // nullptr: drawn
   std::optional<Scheme> scheme;       // of compression
   std::optional<bool> seeded;         // whether members bring the initial values
+  bool logs_updates = false;          // where shards have backups; otherwise drawn
 };
 
 /// The plan of a seed: the same for the same seed and limits.

@@ -79,6 +79,8 @@ void ServerNode::on_data(SocketId socket, PeerId from, DataMessage message, Time
   if (found == shards_.end()) return;
   world_.history.add_items(Event::Kind::kRequest, now, found->shard->id(), from, message);
   say(*found, found->shard->handle(from, std::move(message), now), now);
+  // A worker waits for what the backup is to have first.
+  if (world_.plan.logs_updates) images_due_ = std::min(images_due_, now);
   record_captures(static_cast<std::size_t>(found - shards_.begin()), now);
 }
 

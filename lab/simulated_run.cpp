@@ -30,6 +30,7 @@ class Cluster {
     // What happens to a worker may happen before it has started.
     places_.resize(plan.follower_node(plan.followers) + 1U);
     if (plan.replication_interval > 0) checker_.expect_lost_servers();
+    if (plan.logs_updates) checker_.expect_logged_updates();
     enter(Plan::kCoordinatorNode, make_coordinator());
     enter(Plan::kUserNode, std::make_unique<UserNode>(world_));
     for (std::uint32_t i = 0; i < plan.servers; ++i) {

@@ -250,11 +250,49 @@ void add_images(const DataImages& batch, pb::SliceImages& wire, Message& frames)
     frames.frames.push_back(image.values);
     for (const Frame& state : image.states) frames.frames.push_back(state);
   }
+  for (const LoggedUpdate& one : batch.logged) {
+    pb::SliceImages::Logged& logged = *wire.add_logged();
+    logged.set_worker(one.worker.value());
+    logged.set_number(one.number);
+    DataItem push;
+    push.kind = pb::DataItem::PUSH;
+    push.table = one.table;
+    push.slice = one.slice;
+    push.count = one.count;
+    push.clock = one.update.clock;
+    push.encoding = one.update.encoding;
+    push.gradient_norm = one.update.norm;
+    push.weight = one.update.weight;
+    to_wire(push, *logged.mutable_push());
+    frames.frames.push_back(one.update.gradient);
+  }
+}
+
+Result<LoggedUpdate> from_wire(pb::SliceImages::Logged& wire, const Frame& payload) {
+  TAUT_TRY(const DataItem push, from_wire(*wire.mutable_push()));
+  const bool is_whole = push.kind == pb::DataItem::PUSH && !wire.push().packed() &&
+                        !wire.push().has_place() && push.count <= kMaxCount &&
+                        math::encoded_bytes(push.encoding, push.count) == payload.size() &&
+                        math::is_well_formed(push.encoding, payload.bytes().data(), push.count);
+  if (!is_whole) {
+    return invalid(
+        fmt::format("table {} slice {}: {} elements of a logged update announced as {}, "
+                    "{} bytes received",
+                    push.table.value(), push.slice.value(), push.count,
+                    math::to_string(push.encoding.codec), payload.size()));
+  }
+  return LoggedUpdate{push.table,
+                      push.slice,
+                      WorkerId(wire.worker()),
+                      wire.number(),
+                      push.count,
+                      Update{push.clock, payload, push.gradient_norm, push.encoding, push.weight}};
 }
 
 Result<DataImages> from_wire(pb::SliceImages& wire, const Message& frames) {
-  if (static_cast<std::size_t>(wire.images_size()) > DataImages::kMaxImages) {
-    return invalid(fmt::format("{} images in one message; the limit is {}", wire.images_size(),
+  const int count = std::max(wire.images_size(), wire.logged_size());
+  if (static_cast<std::size_t>(count) > DataImages::kMaxImages) {
+    return invalid(fmt::format("{} images or updates in one message; the limit is {}", count,
                                DataImages::kMaxImages));
   }
   DataImages batch;
@@ -291,8 +329,13 @@ Result<DataImages> from_wire(pb::SliceImages& wire, const Message& frames) {
     }
     batch.images.push_back(std::move(image));
   }
+  for (pb::SliceImages::Logged& one : *wire.mutable_logged()) {
+    if (next >= frames.frames.size()) return invalid("a logged update without its payload");
+    TAUT_TRY(LoggedUpdate logged, from_wire(one, frames.frames[next++]));
+    batch.logged.push_back(std::move(logged));
+  }
   if (next != frames.frames.size()) {
-    return invalid(fmt::format("{} payload frames, but the images name {}",
+    return invalid(fmt::format("{} payload frames, but the images and updates name {}",
                                frames.frames.size() - 1, next - 1));
   }
   return batch;

@@ -7,6 +7,7 @@
 #include "common/net/message.hpp"
 #include "common/types.hpp"
 #include "proto/data.pb.h"
+#include "proto/pushed_update.hpp"
 
 namespace taut {
 
@@ -22,9 +23,19 @@ struct ImageItem {
   std::vector<Frame> states;       // the same shape each
 };
 
-/// Images of a shard's slices from its primary to its backup.
+/// A worker's update on its way to the backup, which has it before it counts.
+struct LoggedUpdate {
+  TableId table;
+  SliceId slice;
+  WorkerId worker;
+  std::uint64_t number = 0;  // rises over a slice's updates under one choice of a backup
+  std::uint64_t count = 0;   // elements
+  Update update;
+};
+
+/// Images of a shard's slices, and updates of them, from its primary to its backup.
 struct DataImages {
-  /// Further images go into further messages.
+  /// Further images go into further messages, as do further updates.
   static constexpr std::size_t kMaxImages = 256;
 
   ShardId shard;
@@ -32,6 +43,7 @@ struct DataImages {
   std::uint64_t copy = 0;
   std::vector<pb::TableSpec> tables;  // until the backup has acknowledged an image
   std::vector<ImageItem> images;
+  std::vector<LoggedUpdate> logged;
 };
 
 }  // namespace taut

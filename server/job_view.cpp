@@ -53,6 +53,7 @@ Result<std::shared_ptr<const JobView>> make_job_view(const pb::ServerJob& job) {
   view->follower_slack = job.follower_slack();
   view->weights.assign(job.definition().weights().begin(), job.definition().weights().end());
   view->replication_interval = job.replication_interval();
+  view->logs_updates = job.logs_updates();
   if (job.backup_limit_s() > 0) view->backup_limit = from_seconds(job.backup_limit_s());
   for (const pb::ShardInfo& shard : job.shards()) {
     view->shards.emplace_back(shard.shard());

@@ -62,6 +62,7 @@ struct JobView {
   std::vector<ShardPlace> places;  // of each shard; empty: a host serves the shard of its number
   std::uint32_t replication_interval = 0;   // rises of V between two images of a slice; 0: none
   Duration backup_limit = Duration::max();  // how far a backup may be behind
+  bool logs_updates = false;                // an update counts once the backup has it
   std::vector<std::string> weights;         // files that tables may start from
   bool finished = false;
   CaptureOrder checkpoint;  // the newest

@@ -24,7 +24,7 @@
 #include "server/parts/part_thread.hpp"
 #include "server/server_jobs.hpp"
 #include "server/shard_thread.hpp"
-#include "server/weights_source.hpp"
+#include "server/tables/weights_source.hpp"
 
 namespace taut::server {
 

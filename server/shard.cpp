@@ -5,17 +5,11 @@
 #include <algorithm>
 #include <bit>
 #include <cctype>
-#include <new>
 #include <utility>
 
 #include "common/failpoint.hpp"
-#include "common/ssp/fragments.hpp"
-#include "proto/config/job_state.hpp"
-#include "proto/config/job_tables.hpp"
-#include "proto/message_limits.hpp"
 #include "proto/rights.hpp"
 #include "proto/wire_version.hpp"
-#include "server/table_difference.hpp"
 
 namespace taut::server {
 namespace {
@@ -98,18 +92,7 @@ std::vector<Outgoing> Shard::handle(PeerId from, DataMessage message, TimePoint 
     reply.set_greet_again(true);
     return {{from, DataMessage{message.job, {}, {}, std::move(reply)}}};
   }
-  if (const auto* requested = std::get_if<pb::OpenTables>(&message.body)) {
-    // A worker that is no member, or not yet, asks again.
-    if (!may_open(message)) return {};
-    std::vector<Outgoing> answers = {{from, open(message, *requested)}};
-    const auto job = jobs_.find(message.job);
-    if (job == jobs_.end() || job->second.tables.empty()) return answers;
-    Outbox released(message.job);
-    take_sent(job->second, greeting->second, message.worker, message.incarnation, *requested,
-              released);
-    for (Outgoing& out : released.take()) answers.push_back(std::move(out));
-    return answers;
-  }
+  if (std::holds_alternative<pb::OpenTables>(message.body)) return take_opening(from, message);
   if (const auto* batch = std::get_if<DataItems>(&message.body)) {
     Outbox out(message.job);
     serve(from, message, *batch, out);
@@ -192,125 +175,6 @@ DataMessage Shard::greet(PeerId from, const DataMessage& message, const pb::Data
   return DataMessage{message.job, {}, {}, std::move(reply)};
 }
 
-/// Whether the sender may name a job's tables: a member. Any sender may compare them with open
-/// ones.
-bool Shard::may_open(const DataMessage& message) const {
-  const auto job = jobs_.find(message.job);
-  if (job == jobs_.end() || !job->second.tables.empty()) return true;
-  const Member* member = job->second.view->membership.find(message.worker);
-  return member != nullptr && !member->fenced && member->incarnation == message.incarnation;
-}
-
-DataMessage Shard::open(const DataMessage& message, const pb::OpenTables& requested) {
-  const auto answer = [&](std::string reason) {
-    pb::OpenTablesReply reply;
-    reply.set_accepted(reason.empty());
-    reply.set_reason(std::move(reason));
-    return DataMessage{message.job, {}, {}, std::move(reply)};
-  };
-  const auto job = jobs_.find(message.job);
-  if (job == jobs_.end()) return answer(fmt::format("job {} is unknown", message.job.value()));
-  if (auto within = check_limits(requested); !within) return answer(within.error().message);
-  std::vector<TableSpec> tables;
-  for (const pb::TableSpec& wire : requested.tables()) {
-    auto table = from_wire(wire);
-    if (!table) return answer(table.error().message);
-    if (wire.table() != tables.size()) {
-      return answer(fmt::format("table {} is listed at place {}", wire.table(), tables.size()));
-    }
-    table.value().id = TableId(wire.table());
-    tables.push_back(std::move(table.value()));
-  }
-  if (tables.empty()) return answer("no tables are named");
-  if (const auto& named = job->second.view->tables; !named.empty()) {
-    const std::string differ = difference_from_text(named, tables);
-    if (!differ.empty()) return answer(differ);
-  }
-  if (!job->second.tables.empty()) return answer(difference(job->second.tables, tables));
-  if (!job->second.begin.tables.empty()) {
-    const std::string differ = resume_difference(job->second.begin.tables, tables);
-    if (!differ.empty()) return answer(differ);
-  }
-  std::string problem;
-  try {
-    const auto created = create_slices(job->second, std::move(tables));
-    if (!created) problem = created.error().message;
-    if (created)
-      job->second.images.follow(*job->second.view, job->second.id, job->second.slices, dial_);
-  } catch (const std::bad_alloc&) {
-    problem = fmt::format("shard {} has no memory for its part of the tables", id_.value());
-  }
-  if (!problem.empty()) {
-    job->second.slices.clear();
-    job->second.tables.clear();
-    job->second.memory.clear();
-    job->second.capture.close_tables();
-  }
-  return answer(std::move(problem));
-}
-
-Result<void> Shard::start_from_file(const JobState& job, const TableSpec& table,
-                                    SliceState& slice) {
-  const TensorPlace& origin = *table.origin;
-  if (initial_ == nullptr ||
-      std::ranges::find(job.view->weights, origin.file) == job.view->weights.end()) {
-    return invalid(fmt::format("table \"{}\" starts from {}, which the job's weights do not name",
-                               table.name, origin.file));
-  }
-  return initial_->read(origin, slice.place().offset, slice.initial_values());
-}
-
-std::unique_ptr<SliceState> Shard::make_slice(const JobState& job, const TableSpec& table,
-                                              const Slice& place, const SliceImage* begin) {
-  const PushSchedule schedule =
-      job.view->policies.schedule().of_fragment(job.fragments[table.id.value()]);
-  auto slice =
-      std::make_unique<SliceState>(table, place, *job.view, pool_, schedule, begin, &states_);
-  slice->limit_reads(job.bound.limit());
-  return slice;
-}
-
-Result<void> Shard::create_slices(JobState& job, std::vector<TableSpec> tables) {
-  if (memory_) {
-    // Before anything is cut, as a list of slices is itself long.
-    TAUT_TRY(memory_->check(even_needs(tables, *job.view)));
-  }
-  job.layout = SliceLayout(tables, job.view->shards, slice_elements_);
-  job.fragments = fragments_of(tables, job.view->policies.schedule().fragments);
-  std::vector<TableNeed> needs;
-  for (const auto& [shard, term] : job.served) {
-    const auto more = needs_at(shard, job.layout, tables, *job.view);
-    needs.insert(needs.end(), more.begin(), more.end());
-  }
-  if (memory_) {
-    TAUT_TRY(TableMemory::Share share, memory_->take(needs));
-    job.memory.push_back(std::move(share));
-    yield_spares();
-  }
-  for (const Slice& slice : job.layout.slices()) {
-    if (!job.served.contains(slice.shard)) continue;
-    const TableSpec& table = tables[slice.table.value()];
-    const std::size_t index = job.layout.index_of(slice.table, slice.slice);
-    const auto image = job.begin.slices.find(index);
-    const SliceImage* begin = image == job.begin.slices.end() ? nullptr : &image->second;
-    auto& state = job.slices[index];
-    state = make_slice(job, table, slice, begin);
-    // The saved state replaces the job's initial one.
-    if (table.origin && begin == nullptr) {
-      TAUT_TRY(start_from_file(job, table, *state));
-    }
-  }
-  job.begin = {};
-  job.tables = std::move(tables);
-  OpenedTables& opened = opened_.emplace_back(OpenedTables{job.view->job});
-  for (const TableNeed& need : needs) {
-    opened.bytes += need.bytes;
-    opened.compensation += need.compensation;
-  }
-  follow_checkpoint(job);
-  return ok();
-}
-
 void Shard::follow_checkpoint(JobState& job) {
   job.capture.follow(*job.view, job.id, job.tables, job.slices, memory_, job.served.empty());
 }
@@ -334,9 +198,10 @@ void Shard::serve(PeerId from, const DataMessage& message, const DataItems& batc
   }
 }
 
-/// Why an item is refused; nothing: it is not.
+/// Why an item is refused; nothing: it is not. What was logged before its member was lost counts,
+/// up to where the member leaves.
 std::optional<DataItem> Shard::refusal_of(const DataMessage& message, const DataItem& item,
-                                          const JobState& job) {
+                                          const JobState& job, bool is_logged) {
   const Slice* place = job.layout.find(item.table, item.slice);
   if (place == nullptr || !job.served.contains(place->shard)) {
     return refuse(item, pb::DataItem::UNKNOWN_TABLE,
@@ -360,7 +225,8 @@ std::optional<DataItem> Shard::refusal_of(const DataMessage& message, const Data
                   fmt::format("worker {} is not a member of job {}", message.worker.value(),
                               job.view->job.value()));
   }
-  if (member->fenced || member->incarnation != message.incarnation) {
+  const bool is_lost = member->fenced && !(is_logged && item.clock < member->leave);
+  if (is_lost || member->incarnation != message.incarnation) {
     return refuse(item, pb::DataItem::STALE_INCARNATION,
                   fmt::format("stale incarnation: worker {} incarnation {} was declared lost; join "
                               "anew",
@@ -390,9 +256,10 @@ std::optional<DataItem> Shard::refusal_of(const DataMessage& message, const Data
   return std::nullopt;
 }
 
+/// is_logged  a push that the shard's backup has, where it must have it first
 void Shard::serve_item(PeerId from, const DataMessage& message, const DataItem& item, JobState& job,
-                       Outbox& out) {
-  if (auto refusal = refusal_of(message, item, job)) {
+                       Outbox& out, bool is_logged) {
+  if (auto refusal = refusal_of(message, item, job, is_logged)) {
     out.add(from, std::move(*refusal));
     return;
   }
@@ -422,7 +289,8 @@ void Shard::serve_item(PeerId from, const DataMessage& message, const DataItem& 
     return;
   }
   if (is_push(item)) {
-    if (auto refusal = push(message.worker, item, job, slice, out)) {
+    if (!is_logged && log_first(from, message, item, job, slice, out)) return;
+    if (auto refusal = push(message.worker, item, job, slice, out, is_logged)) {
       out.add(from, std::move(*refusal));
       return;
     }
@@ -443,14 +311,19 @@ void Shard::serve_item(PeerId from, const DataMessage& message, const DataItem& 
   out.add(from, std::move(reply));
 }
 
+bool Shard::is_held_back(WorkerId worker, const DataItem& item, const JobState& job,
+                         const SliceState& slice) {
+  return item.clock >= job.view->hold_from && item.clock >= slice.done(worker) &&
+         !slice.gate().is_replay(worker, item.clock);
+}
+
 /// Passes an update to its slice. Returns why it is refused for now; nothing: it was accepted, now
 /// or before.
 std::optional<DataItem> Shard::push(WorkerId worker, const DataItem& item, JobState& job,
-                                    SliceState& slice, Outbox& out) {
+                                    SliceState& slice, Outbox& out, bool is_logged) {
   failpoint("update received");
   const JobView& view = *job.view;
-  if (item.clock >= view.hold_from && item.clock >= slice.done(worker) &&
-      !slice.gate().is_replay(worker, item.clock)) {
+  if (!is_logged && is_held_back(worker, item, job, slice)) {
     failpoint("update postponed");
     ++queues_.postponed_updates;
     return refuse(item, pb::DataItem::HELD, "the job's epoch is being changed");
@@ -558,6 +431,7 @@ std::vector<Outgoing> Shard::set_job(const std::shared_ptr<const JobView>& view,
     add(released, job, *slice, out);
   }
   follow_checkpoint(job);
+  serve_logged(job, out);
   note_settling(job);
   failpoint("revision adopted");
   return out.take();
@@ -621,12 +495,14 @@ ShardReport Shard::report(JobId id) const {
     // No worker pushes before the tables are open everywhere.
     Clock lowest = may_hold_back ? member.join : Clock::never();
     for (const auto& [index, slice] : job.slices) {
-      const Clock done = slice->done(member.worker);
+      const Clock done =
+          std::max(slice->done(member.worker), job.images.logged(index, member.worker));
       lowest = std::min(lowest, done);
       if (done > member.join) report.max_done = std::max(report.max_done, done);
     }
     if (member.fenced) report.fenced.emplace(member.worker, lowest);
   }
+  report.min_version = std::min(report.min_version, lowest_unsafe(job));
   return report;
 }
 

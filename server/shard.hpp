@@ -25,8 +25,8 @@
 #include "server/replication/slice_image_store.hpp"
 #include "server/shard_queues.hpp"
 #include "server/slice_state.hpp"
-#include "server/table_memory.hpp"
-#include "server/weights_source.hpp"
+#include "server/tables/table_memory.hpp"
+#include "server/tables/weights_source.hpp"
 
 namespace taut::server {
 
@@ -162,7 +162,10 @@ class Shard {
     bool settling = false;
     std::shared_ptr<const JobView> view;
     std::vector<TableSpec> tables;
-    std::vector<std::uint32_t> fragments;  // of each table
+    std::string tables_hash;         // by which workers name them, once they are open
+    bool is_list_requested = false;  // of a worker, which named tables that are not open
+    std::map<PeerId, DataMessage> wait_for_list;  // other workers' OpenTables, until then
+    std::vector<std::uint32_t> fragments;         // of each table
     SliceLayout layout;
     std::vector<TableMemory::Share> memory;
     std::unique_ptr<ReadSlack> slack;
@@ -183,7 +186,10 @@ class Shard {
                                               const Identity* sender) const;
   DataMessage greet(PeerId from, const DataMessage& message, const pb::DataHello& hello);
   [[nodiscard]] bool may_open(const DataMessage& message) const;
-  DataMessage open(const DataMessage& message, const pb::OpenTables& requested);
+  [[nodiscard]] std::vector<Outgoing> take_opening(PeerId from, const DataMessage& message);
+  [[nodiscard]] static bool waits_for_list(JobState& job, PeerId from, const DataMessage& message);
+  void open(PeerId from, const DataMessage& message, std::vector<Outgoing>& answers);
+  [[nodiscard]] std::string open_listed(JobState& job, const pb::OpenTables& requested);
   [[nodiscard]] Result<void> create_slices(JobState& job, std::vector<TableSpec> tables);
   [[nodiscard]] std::unique_ptr<SliceState> make_slice(const JobState& job, const TableSpec& table,
                                                        const Slice& place, const SliceImage* begin);
@@ -203,12 +209,18 @@ class Shard {
   [[nodiscard]] Clock stable(const JobState& job, const SliceState& slice, WorkerId worker) const;
   void serve(PeerId from, const DataMessage& message, const DataItems& batch, Outbox& out);
   void serve_item(PeerId from, const DataMessage& message, const DataItem& item, JobState& job,
-                  Outbox& out);
+                  Outbox& out, bool is_logged = false);
+  [[nodiscard]] static bool is_held_back(WorkerId worker, const DataItem& item, const JobState& job,
+                                         const SliceState& slice);
+  [[nodiscard]] static bool log_first(PeerId from, const DataMessage& message, const DataItem& item,
+                                      JobState& job, const SliceState& slice, Outbox& out);
+  void serve_logged(JobState& job, Outbox& out);
+  [[nodiscard]] static Clock lowest_unsafe(const JobState& job);
   [[nodiscard]] static std::optional<DataItem> refusal_of(const DataMessage& message,
-                                                          const DataItem& item,
-                                                          const JobState& job);
+                                                          const DataItem& item, const JobState& job,
+                                                          bool is_logged);
   [[nodiscard]] std::optional<DataItem> push(WorkerId worker, const DataItem& item, JobState& job,
-                                             SliceState& slice, Outbox& out);
+                                             SliceState& slice, Outbox& out, bool is_logged);
   [[nodiscard]] DataMessage describe(JobId job, const pb::Describe& request) const;
   std::vector<Outgoing> take_confirmation(PeerId from, JobId job, const pb::Confirm& confirm);
   void note_bad_updates(JobState& job, const SliceState& slice);

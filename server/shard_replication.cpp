@@ -67,7 +67,8 @@ void Shard::follow_places(JobState& job) {
 
 Result<void> Shard::take_over(JobState& job, const ShardPlace& place, SliceImageStore& copy) {
   if (job.tables.empty()) {
-    // No worker has opened them here yet.
+    // No worker has opened them here yet. Those that wait for a list ask again, about this term.
+    job.wait_for_list.clear();
     TAUT_TRY(create_slices(job, copy.tables()));
   }
   auto images = copy.slices(pool_, states_);
@@ -146,6 +147,61 @@ void Shard::settle(PeerId from, WorkerId worker, const DataItem& item, JobState&
   out.add(from, std::move(reply));
 }
 
+/// Has the shard's backup take an update first, where the job logs updates. What the slice would
+/// not accept, now or after what waits, goes to it at once and is refused. Returns whether the
+/// update waits.
+bool Shard::log_first(PeerId from, const DataMessage& message, const DataItem& item, JobState& job,
+                      const SliceState& slice, Outbox& out) {
+  const std::size_t index = job.layout.index_of(item.table, item.slice);
+  const WorkerId worker = message.worker;
+  if (!job.images.logs(index) || is_held_back(worker, item, job, slice)) return false;
+  const UpdateLog& log = job.images.log_of(index);
+  const PushVerdict verdict = slice.judge(worker, item.clock);
+  if (verdict == PushVerdict::kDuplicate) return false;
+  const bool is_here = log.has(worker, item.clock);
+  const auto newest = log.newest(worker);
+  const bool is_next =
+      verdict == PushVerdict::kAccept || (newest && item.clock == slice.next_after(*newest));
+  if (!is_here && !is_next) return false;
+  if (is_here || log.is_full()) {
+    // Sent again, perhaps to ask whether the shard is alive; or it has to be.
+    DataItem reply;
+    reply.kind = pb::DataItem::PARKED;
+    reply.table = item.table;
+    reply.slice = item.slice;
+    reply.clock = item.clock;
+    out.add(from, std::move(reply));
+  }
+  if (is_here || !log.is_full()) {
+    job.images.log(index, {from, worker, message.incarnation, item});
+    failpoint("update logged");
+  }
+  return true;
+}
+
+/// Where updates are logged, the first one of a lost member that no image holds; never: there is
+/// none. Until then it must not be forgotten, since only a member's updates are taken from a log.
+Clock Shard::lowest_unsafe(const JobState& job) {
+  Clock lowest = Clock::never();
+  if (!job.view->logs_updates) return lowest;
+  for (const Member& member : job.view->membership.members()) {
+    if (!member.fenced) continue;
+    for (const auto& [index, slice] : job.slices) {
+      const Clock stable = job.images.stable(index, member.worker, *slice);
+      if (stable < slice->settled(member.worker)) lowest = std::min(lowest, stable);
+    }
+  }
+  return lowest;
+}
+
+/// Updates that the backup has by now, or that no longer have one, count.
+void Shard::serve_logged(JobState& job, Outbox& out) {
+  for (const UpdateLog::Push& push : job.images.take_released()) {
+    const DataMessage message{job.view->job, push.worker, push.incarnation, {}};
+    serve_item(push.from, message, push.item, job, out, true);
+  }
+}
+
 std::vector<Outgoing> Shard::take_images(TimePoint now) {
   std::vector<Outgoing> out;
   for (auto& [id, job] : jobs_) {
@@ -183,6 +239,7 @@ std::vector<Outgoing> Shard::note_kept(PeerId from, JobId id, const pb::SliceIma
     return job.layout.index_of(table, slice);
   };
   Outbox out(id);
+  const Clock unsafe = lowest_unsafe(job);
   for (const ImageSender::Settled& settled : job.images.take_reply(from, reply, index_of, now)) {
     const SliceState& slice = *job.slices.at(settled.index);
     const Member* member = job.view->membership.find(settled.worker);
@@ -195,6 +252,8 @@ std::vector<Outgoing> Shard::note_kept(PeerId from, JobId id, const pb::SliceIma
     item.stable = stable(job, slice, settled.worker);
     out.add(settled.peer, std::move(item));
   }
+  if (lowest_unsafe(job) != unsafe) changed_.push_back(id);
+  serve_logged(job, out);
   return out.take();
 }
 

@@ -41,7 +41,11 @@ SliceState::SliceState(const TableSpec& table, const Slice& slice, const JobView
   } else if (!table.origin) {
     math::fill(table.filler, job.seed, table.name, slice.offset, memory_.initial_values());
   }
-  clock_.update(members_of(job));
+  if (begin != nullptr && begin->is_replica) {
+    take_over(*begin, job);
+  } else {
+    clock_.update(job.membership);
+  }
   note_members(job);
   capture_if_due(job);
 }
@@ -54,14 +58,27 @@ void SliceState::start_from(const SliceImage& image, const JobView& job) {
   if (!image.is_replica) return;
   clock_.begin_version(image.version);
   gate_ = ReplayGate(job.membership);
+}
+
+/// What was logged for the last primary is accepted again, since it may have been seen: as it was,
+/// when no member that is lost now had left. Then such a member leaves where its updates end.
+void SliceState::take_over(const SliceImage& image, const JobView& job) {
+  JobView before = job;
+  before.membership = job.membership.before_losses();
+  clock_.update(before.membership);
+  std::vector<Answer> released;  // none: no read waits yet
+  for (const LoggedUpdate& one : image.logged) {
+    if (job.membership.find(one.worker) == nullptr) continue;
+    (void)push(one.worker, one.update, before, released);
+  }
   for (const Member& member : job.membership.members()) {
-    const auto done = image.done.find(member.worker);
-    const Clock reached = done == image.done.end() ? member.join : done->second;
+    const Clock reached = clock_.done(member.worker);
     if (member.fenced && reached < member.leave && member.leave != Clock::never()) {
       early_leaves_.emplace(member.worker, std::max(reached, member.join));
     }
   }
   membership_ = job.membership.with_leaves(early_leaves_);
+  clock_.update(members_of(job));
 }
 
 PushVerdict SliceState::push(WorkerId worker, const Update& update, const JobView& job,
@@ -357,6 +374,14 @@ std::map<WorkerId, Clock> SliceState::settled_members() const {
   return settled;
 }
 
+std::vector<LoggedUpdate> SliceState::held_updates() const {
+  std::vector<LoggedUpdate> updates;
+  for (const auto& [of, update] : held_) {
+    updates.push_back({place_.table, place_.slice, of.worker, 0, place_.count, update});
+  }
+  return updates;
+}
+
 SliceImage SliceState::image() {
   SliceImage image = make_image();
   image.done = settled_members();
@@ -367,8 +392,8 @@ SliceImage SliceState::image() {
 SliceImage SliceState::make_image() {
   // Memory for the next update is allocated now, while the checkpoint can still be given up.
   if (is_written()) memory_.reserve();
-  return {place_, clock_.version(), applications_,   applied_,
-          false,  memory_.values(), memory_.states()};
+  return {place_, clock_.version(), applications_,    applied_,
+          false,  memory_.values(), memory_.states(), {}};
 }
 
 }  // namespace taut::server

@@ -22,7 +22,7 @@
 #include "server/pulled_values.hpp"
 #include "server/replication/replay_gate.hpp"
 #include "server/replication/slice_image.hpp"
-#include "server/slice_memory.hpp"
+#include "server/tables/slice_memory.hpp"
 
 namespace taut::server {
 
@@ -62,6 +62,13 @@ class SliceState {
   /// REQUIRES: the worker is a member of the job's view.
   PushVerdict push(WorkerId worker, const Update& update, const JobView& job,
                    std::vector<Answer>& released);
+
+  /// What push() would make of an update by its clock. REQUIRES: as there.
+  [[nodiscard]] PushVerdict judge(WorkerId worker, Clock clock) const {
+    return clock_.judge(worker, clock);
+  }
+  /// The clock that a member pushes after `clock`.
+  [[nodiscard]] Clock next_after(Clock clock) const { return clock_.next_after(clock); }
 
   /// Updates that arrived when their clock was over, and were dropped: backup workers.
   [[nodiscard]] std::uint64_t dropped() const { return dropped_; }
@@ -144,6 +151,7 @@ class SliceState {
   /// Updates that were accepted and are not applied: in BSP they wait for the others of their
   /// clock, in a buffer for as many as make a step.
   [[nodiscard]] std::size_t held() const { return held_.size(); }
+  [[nodiscard]] std::vector<LoggedUpdate> held_updates() const;
 
  private:
   /// What a worker's values were when its newest read was answered.
@@ -154,6 +162,7 @@ class SliceState {
   };
 
   void start_from(const SliceImage& image, const JobView& job);
+  void take_over(const SliceImage& image, const JobView& job);
   /// The job's membership as this slice sees it.
   [[nodiscard]] const Membership& members_of(const JobView& job) const {
     return early_leaves_.empty() ? job.membership : membership_;

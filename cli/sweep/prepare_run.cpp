@@ -1,13 +1,11 @@
 #include "cli/sweep/prepare_run.hpp"
 
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
 #include <array>
 #include <cstdlib>
-#include <ctime>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <system_error>
@@ -16,6 +14,7 @@
 #include "cli/run_origin.hpp"
 #include "common/files/file.hpp"
 #include "proto/config/text.hpp"
+#include "proto/formats/run_json.hpp"
 #include "proto/wire_version.hpp"
 
 namespace taut::cli {
@@ -64,26 +63,17 @@ Result<void> prepare_run(const fs::path& folder, const SweepRun& run, const Comp
     return make_error(ErrorCode::kIo, fmt::format("cannot make the run's folder {}: {}",
                                                   folder.string(), failed.message()));
   }
-  const pb::RunOrigin origin = run_origin();
-  nlohmann::ordered_json about = {
-      {"kind", "sweep"},
-      {"name", run.job.name()},
-      {"folder", run.folder},
-      {"seed", run.seed},
-      {"workers", run.job.workers()},
-      {"consistency", run.job.consistency().ShortDebugString()},
-      {"began", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)))},
-      {"load_average", load_average()},
-      {"runs_at_once", company.runs},
-      {"compute_threads", company.threads},
-      {"cores", company.cores},
-      {"command", std::vector<std::string>(origin.command().begin(), origin.command().end())},
-      {"working_folder", origin.folder()},
-      {"project", origin.project()}};
+  nlohmann::ordered_json about = begin_run_json("sweep", run.job.name(), run_origin());
+  about.update({{"folder", run.folder},
+                {"seed", run.seed},
+                {"workers", run.job.workers()},
+                {"consistency", run.job.consistency().ShortDebugString()},
+                {"load_average", load_average()},
+                {"runs_at_once", company.runs},
+                {"compute_threads", company.threads},
+                {"cores", company.cores}});
   for (const auto& [what, value] : describe_host()) about[what] = value;
-  TAUT_TRY(write_file_atomically(
-      folder / "run.json",
-      about.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n"));
+  TAUT_TRY(write_run_json(folder, about));
   if (!run.cluster.empty()) {
     TAUT_TRY(write_file_atomically(folder / kClusterFile, run.cluster));
   }

@@ -5,6 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "proto/state_word.hpp"
+
 namespace taut::cli {
 namespace {
 
@@ -41,6 +43,9 @@ Json value_of(const Message& message, const FieldDescriptor& field, int at) {
     case FieldDescriptor::CPPTYPE_STRING:
       return get(&R::GetString, &R::GetRepeatedString);
     case FieldDescriptor::CPPTYPE_ENUM:
+      if (field.enum_type() == pb::ProcessState_descriptor()) {
+        return state_word(static_cast<pb::ProcessState>(reflection.GetEnumValue(message, &field)));
+      }
       return repeated ? reflection.GetRepeatedEnum(message, &field, at)->name()
                       : reflection.GetEnum(message, &field)->name();
     case FieldDescriptor::CPPTYPE_MESSAGE:
@@ -50,32 +55,22 @@ Json value_of(const Message& message, const FieldDescriptor& field, int at) {
   return {};
 }
 
-/// The key of a field in JSON. The state of a process is shown in words, under the key that it
-/// always had; empty: the field is not shown.
-std::string key_of(const FieldDescriptor& field) {
-  if (field.name() == "state_word") return "state";
-  const bool has_words = field.containing_type()->FindFieldByName("state_word") != nullptr;
-  return has_words && field.name() == "state" ? "" : field.name();
-}
-
 Json to_json(const Message& message) {
   Json object = Json::object();
   const auto& reflection = *message.GetReflection();
   for (int i = 0; i < message.GetDescriptor()->field_count(); ++i) {
     const FieldDescriptor& field = *message.GetDescriptor()->field(i);
-    const std::string key = key_of(field);
-    if (key.empty()) continue;
     if (field.is_repeated()) {
       Json list = Json::array();
       for (int at = 0; at < reflection.FieldSize(message, &field); ++at) {
         list.push_back(value_of(message, field, at));
       }
-      object[key] = std::move(list);
+      object[field.name()] = std::move(list);
       continue;
     }
     const bool is_message = field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE;
     if (is_message && !reflection.HasField(message, &field)) continue;
-    object[key] = value_of(message, field, 0);
+    object[field.name()] = value_of(message, field, 0);
   }
   return object;
 }

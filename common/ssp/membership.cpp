@@ -66,4 +66,13 @@ Membership Membership::with_leaves(const std::map<WorkerId, Clock>& leaves) cons
   return changed;
 }
 
+Membership Membership::before_losses() const {
+  Membership changed = *this;
+  for (Member& member : changed.members_) {
+    if (member.fenced) member.leave = Clock::never();
+  }
+  changed.note_spans();
+  return changed;
+}
+
 }  // namespace taut

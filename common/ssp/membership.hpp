@@ -55,6 +55,8 @@ class Membership {
   [[nodiscard]] Clock aggregated_until(Clock clock) const;
   /// The same, but each of these members has left by the clock that is given with it.
   [[nodiscard]] Membership with_leaves(const std::map<WorkerId, Clock>& leaves) const;
+  /// The same, but no member that was lost has left.
+  [[nodiscard]] Membership before_losses() const;
 
  private:
   void note_spans();

@@ -55,6 +55,8 @@ class SliceClock {
   [[nodiscard]] WorkerId holds_back(WorkerId reader, Clock clock) const;
 
   [[nodiscard]] PushVerdict judge(WorkerId worker, Clock clock) const;
+  /// The clock that a member pushes after `clock`.
+  [[nodiscard]] Clock next_after(Clock clock) const { return schedule_.first_from(clock.next()); }
   /// Counts an accepted push. REQUIRES: judge() returned kAccept. Returns whether V rose.
   bool accept(WorkerId worker, Clock clock);
 

@@ -10,7 +10,7 @@
 #include "lab/training/world.hpp"
 #include "server/server_jobs.hpp"
 #include "server/shard.hpp"
-#include "server/weights_source.hpp"
+#include "server/tables/weights_source.hpp"
 
 namespace taut::lab {
 

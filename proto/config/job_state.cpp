@@ -26,6 +26,19 @@ namespace {
 [[maybe_unused]] const bool kHasDefaults =
     thread_sanitizer::kIsOn && !pb::FillerParameter::default_instance().type().empty();
 
+std::string hash_of(const google::protobuf::Message& message) {
+  std::string bytes;
+  {
+    google::protobuf::io::StringOutputStream stream(&bytes);
+    google::protobuf::io::CodedOutputStream coded(&stream);
+    coded.SetSerializationDeterministic(true);
+    message.SerializeToCodedStream(&coded);
+  }
+  Sha256 digest;
+  digest.update(std::as_bytes(std::span(bytes)));
+  return digest.finish();
+}
+
 Result<math::LearningRate> to_learning_rate(const pb::SolverParameter& solver) {
   constexpr auto& kPolicies = math::kLearningRatePolicies;
   const auto found =
@@ -265,17 +278,14 @@ Result<TableSpec> from_wire(const pb::TableSpec& wire) {
   return table;
 }
 
+std::string tables_hash(const std::vector<TableSpec>& tables) {
+  pb::OpenTables named;
+  for (const TableSpec& table : tables) *named.add_tables() = to_wire(table);
+  return hash_of(named);
+}
+
 std::string job_hash(const pb::Job& definition) {
-  std::string bytes;
-  {
-    google::protobuf::io::StringOutputStream stream(&bytes);
-    google::protobuf::io::CodedOutputStream coded(&stream);
-    coded.SetSerializationDeterministic(true);
-    definition.SerializeToCodedStream(&coded);
-  }
-  Sha256 digest;
-  digest.update(std::as_bytes(std::span(bytes)));
-  return digest.finish();
+  return hash_of(definition);
 }
 
 }  // namespace taut

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "common/math/update_rules.hpp"
 #include "common/result.hpp"
@@ -31,6 +32,8 @@ namespace taut {
 [[nodiscard]] pb::TableSpec to_wire(const TableSpec& table);
 /// Errors    invalid: extents that are not positive, too many elements, an unknown filler
 [[nodiscard]] Result<TableSpec> from_wire(const pb::TableSpec& table);
+/// The identity of a job's list of tables in OpenTables: SHA-256 over their messages, in hex.
+[[nodiscard]] std::string tables_hash(const std::vector<TableSpec>& tables);
 
 /// The identity of a job in a hello: SHA-256 over its definition, in hex.
 [[nodiscard]] std::string job_hash(const pb::Job& definition);

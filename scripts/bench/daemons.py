@@ -14,7 +14,7 @@ PATIENCE_S = 300
 
 class Cluster:
     """A coordinator without shards, servers and workers.
-    interval  of replication; 0: no shard has a backup
+    replication  its interval, or its fields as text; 0: no shard has a backup
     state     the coordinator keeps its jobs in a folder, so that it can be restarted
     more      settings of every server and worker
     metrics   "true": workers record every clock
@@ -22,14 +22,16 @@ class Cluster:
     preempts  jobs of higher priority get the workers of others
     """
 
-    def __init__(self, options, folder, servers, interval, workers=2, state=False, more="",
+    def __init__(self, options, folder, servers, replication, workers=2, state=False, more="",
                  metrics="false", shards=1, preempts=False):
         self.options, self.folder, self.processes = options, pathlib.Path(folder), {}
         self.address, self.more, self.metrics = "127.0.0.1:0", more, metrics
+        if isinstance(replication, int):
+            replication = f"interval: {replication}"
         state_folder = self.folder / "state" if state else ""
         self.coordinator_settings = (
             f'shards: 0 coordinator {{ heartbeat_limit_s: {LIMIT_S} state_folder: "{state_folder}" '
-            f'run_folder: "" replication {{ interval: {interval} }} '
+            f'run_folder: "" replication {{ {replication} }} '
             f'scheduling {{ preemption: {str(preempts).lower()} }} }}')
         self.start("server", "coordinator", self.coordinator_settings)
         ready = (self.folder / "coordinator.ready").read_text(encoding="utf-8")

@@ -15,7 +15,7 @@
 namespace taut::server {
 namespace {
 
-constexpr Duration kIdle{500'000};
+constexpr Duration kLookAgain{500'000};
 
 /// For the log: what an order has written, and what it shares with earlier ones.
 std::string sum_of(const std::vector<pb::CheckpointFile>& files, std::uint64_t order) {
@@ -47,7 +47,7 @@ CheckpointThread::~CheckpointThread() {
 
 void CheckpointThread::run() {
   while (!stopping_) {
-    if (auto task = tasks_.pop(kIdle)) (*task)();
+    if (auto task = tasks_.pop(kLookAgain)) (*task)();
   }
 }
 

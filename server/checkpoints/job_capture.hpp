@@ -12,7 +12,7 @@
 #include "server/job_view.hpp"
 #include "server/replication/slice_image.hpp"
 #include "server/slice_state.hpp"
-#include "server/table_memory.hpp"
+#include "server/tables/table_memory.hpp"
 
 namespace taut::server {
 

@@ -11,7 +11,7 @@
 
 #include "common/net/buffer_pool.hpp"
 #include "server/slice_state.hpp"
-#include "server/table_memory.hpp"
+#include "server/tables/table_memory.hpp"
 
 namespace taut::server {
 

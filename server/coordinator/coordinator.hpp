@@ -45,6 +45,7 @@ struct CoordinatorOptions {
   // backup.
   std::uint32_t replication_interval = 0;
   Duration backup_limit = std::chrono::seconds(30);  // how far a backup may be behind
+  bool logs_updates = false;                         // they count once the backup has them
   std::uint64_t kept_bytes = 0;  // of updates that a worker keeps for backups; 0: no limit
   std::uint64_t session = 0;     // different at every start
   pb::DataSecurity data_security = pb::DATA_SECURITY_ANY;  // that daemons must have too; ANY: any

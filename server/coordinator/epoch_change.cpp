@@ -208,7 +208,8 @@ bool conclude(JobRecord& job, const IdleWorkers& idle, Notes& notes) {
   return true;
 }
 
-/// The lowest V of any slice, as far as the servers have reported: it never falls.
+/// The lowest V of any slice, as far as the servers have reported, or the first update of a lost
+/// member that a shard's backup would take from its log.
 Clock lowest_version(const JobRecord& job) {
   std::int64_t lowest = kNever;
   for (const JobRecord::Server& server : job.servers) {

@@ -6,7 +6,6 @@
 
 #include "common/types.hpp"
 #include "proto/config/job_words.hpp"
-#include "proto/state_word.hpp"
 #include "server/coordinator/shard_placement.hpp"
 
 namespace taut {
@@ -44,12 +43,6 @@ double left_s(const pb::JobStatus& status, const Pace& slowest) {
   return slowest.seconds * static_cast<double>(left) / static_cast<double>(slowest.trained);
 }
 
-template <class Status>
-void set_state(Status& status, pb::ProcessState state) {
-  status.set_state(state);
-  status.set_state_word(state_word(state));
-}
-
 /// What a member reports, and how long its process has been silent.
 /// index  of the member in its job
 pb::WorkerStatus member_status(const JobRecord& job, std::size_t index, const Registry& registry,
@@ -59,7 +52,7 @@ pb::WorkerStatus member_status(const JobRecord& job, std::size_t index, const Re
   pb::WorkerStatus status;
   status.set_name(member.name());
   status.set_worker(member.worker());
-  set_state(status, state_of(job, stored));
+  status.set_state(state_of(job, stored));
   *status.mutable_progress() = stored.progress();
   status.set_device(stored.device());
   status.set_bad_updates(job.workers[index].bad_updates);
@@ -183,7 +176,7 @@ pb::ServerStatus server_status(const Participant& server, TimePoint now) {
   pb::ServerStatus status;
   status.set_name(server.name);
   status.set_shards(static_cast<std::uint32_t>(server.shard_addresses.size()));
-  set_state(status, server.lost ? pb::PROCESS_LOST : pb::PROCESS_LIVE);
+  status.set_state(server.lost ? pb::PROCESS_LOST : pb::PROCESS_LIVE);
   status.set_silent_s(seconds(now - server.heard));
   return status;
 }
@@ -197,7 +190,7 @@ pb::WorkerStatus worker_status(const Participant& worker, JobId job, TimePoint n
   status.set_memory_is_own(worker.memory_is_own);
   status.set_devices(worker.devices);
   const pb::ProcessState live_state = job != JobId() ? pb::PROCESS_RUNNING : pb::PROCESS_IDLE;
-  set_state(status, worker.lost ? pb::PROCESS_LOST : live_state);
+  status.set_state(worker.lost ? pb::PROCESS_LOST : live_state);
   status.set_silent_s(seconds(now - worker.heard));
   status.set_device(worker.device);
   return status;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <new>
 #include <utility>
 
@@ -13,13 +14,17 @@ namespace taut::server {
 namespace {
 
 constexpr Duration kCheck = std::chrono::seconds(1);  // between two looks for backups far behind
+// Clocks between two images where the backup keeps each update until an image holds it.
+constexpr std::uint32_t kMaxInterval = 4;
 
 }  // namespace
 
 void ImageSender::follow(const JobView& view, ShardId host, const JobSlices& slices,
                          const Dial& dial) {
   job_ = view.job;
-  interval_ = view.replication_interval;
+  logs_updates_ = view.logs_updates;
+  interval_ =
+      logs_updates_ ? std::min(view.replication_interval, kMaxInterval) : view.replication_interval;
   limit_ = view.backup_limit;
   follow_targets(view, host, dial);
   members_ = static_cast<std::size_t>(
@@ -27,6 +32,30 @@ void ImageSender::follow(const JobView& view, ShardId host, const JobSlices& sli
   std::erase_if(tracks_, [&](const auto& entry) { return !slices.contains(entry.first); });
   for (const auto& [index, slice] : slices) follow_slice(index, *slice, view.membership);
   std::erase_if(pending_, [&](std::size_t index) { return !tracks_.contains(index); });
+  follow_leaves(view.membership);
+}
+
+void ImageSender::follow_leaves(const Membership& membership) {
+  std::map<WorkerId, Clock> leaves;
+  for (const Member& member : membership.members()) {
+    if (member.fenced && member.leave != Clock::never()) leaves[member.worker] = member.leave;
+  }
+  const bool is_news = std::ranges::any_of(
+      leaves, [&](const auto& leave) { return !leaves_.contains(leave.first); });
+  leaves_ = std::move(leaves);
+  if (!is_news || !logs_updates_) return;
+  for (auto& [index, track] : tracks_) {
+    if (track.copy == 0) continue;
+    track.needs_image = track.is_due = true;
+    track.needed = 0;
+    pending_.insert(index);
+  }
+}
+
+Clock ImageSender::logged(std::size_t index, WorkerId worker) const {
+  const auto found = tracks_.find(index);
+  const auto newest = found == tracks_.end() ? std::nullopt : found->second.log.newest(worker);
+  return newest ? newest->next() : Clock();
 }
 
 void ImageSender::follow_targets(const JobView& view, ShardId host, const Dial& dial) {
@@ -81,7 +110,53 @@ void ImageSender::follow_slice(std::size_t index, const SliceState& slice,
   track.under_way.reset();
   track.behind_since.reset();
   track.is_kept = false;
+  begin_log(track, slice);
   if (track.is_due) pending_.insert(index);
+}
+
+/// A new backup gets what the slice holds too, which is in no image; without one updates count at
+/// once.
+void ImageSender::begin_log(Track& track, const SliceState& slice) {
+  if (track.copy == 0 || !logs_updates_) {
+    release(track.log.take_all());
+    return;
+  }
+  track.log.begin_anew();
+  track.needs_image = false;  // the first image of this backup is made from now on
+  std::vector<UpdateLog::Push> held;
+  for (const LoggedUpdate& one : slice.held_updates()) {
+    DataItem item;
+    item.kind = pb::DataItem::PUSH;
+    item.table = one.table;
+    item.slice = one.slice;
+    item.count = one.count;
+    item.clock = one.update.clock;
+    item.payload = one.update.gradient;
+    item.gradient_norm = one.update.norm;
+    item.encoding = one.update.encoding;
+    item.weight = one.update.weight;
+    held.push_back({PeerId(), one.worker, Incarnation(), std::move(item)});
+  }
+  track.log.add_first(std::move(held));
+}
+
+void ImageSender::release(std::vector<UpdateLog::Push> pushes) {
+  std::ranges::move(pushes, std::back_inserter(released_));
+}
+
+bool ImageSender::logs(std::size_t index) const {
+  const auto found = tracks_.find(index);
+  return logs_updates_ && found != tracks_.end() && found->second.copy != 0;
+}
+
+void ImageSender::log(std::size_t index, UpdateLog::Push push) {
+  tracks_.at(index).log.add(std::move(push));
+  pending_.insert(index);
+}
+
+/// Nothing is left to be sent of a slice.
+void ImageSender::rest_if_done(std::size_t index, const Track& track) {
+  if (!track.is_due && !track.under_way && track.log.empty()) pending_.erase(index);
 }
 
 void ImageSender::hang_up(const Dial& dial) {
@@ -91,6 +166,7 @@ void ImageSender::hang_up(const Dial& dial) {
   targets_.clear();
   tracks_.clear();
   pending_.clear();
+  released_.clear();
 }
 
 void ImageSender::note_push(std::size_t index, const SliceState& slice) {
@@ -122,10 +198,12 @@ bool ImageSender::is_sendable(const Track& track, const Target& target, TimePoin
   if (track.under_way) {
     return now - track.sent >= (1 << std::min(track.attempts - 1, kMaxDoublings)) * kAgain;
   }
+  // A backup is whole only with what the slice has accepted before it was chosen.
+  if (!track.is_kept && track.log.has_accepted()) return false;
   return track.is_due && target.under_way < kUnderWay;
 }
 
-ImageItem ImageSender::make_item(SliceState& slice, Track& track) {
+ImageItem ImageSender::make_item(SliceState& slice, Track& track) const {
   const SliceImage image = slice.image();
   ImageItem item;
   item.table = image.place.table;
@@ -134,8 +212,16 @@ ImageItem ImageSender::make_item(SliceState& slice, Track& track) {
   item.version = image.version;
   item.applications = image.applications;
   item.done = image.done;
+  // What waits and is past its worker's leave will be dropped.
+  for (const auto& [worker, leave] : leaves_) {
+    const Clock logged = track.log.newest(worker).value_or(Clock(-1)).next();
+    if (logged > leave && item.done.contains(worker)) {
+      item.done[worker] = std::max(item.done[worker], logged);
+    }
+  }
   item.values = Frame(image.values);
   for (const Buffer& state : image.states) item.states.emplace_back(state);
+  if (track.needs_image && track.needed == 0) track.needed = track.sequence;
   track.is_due = false;
   track.version = image.version;
   track.applications = image.applications;
@@ -177,6 +263,11 @@ std::vector<Outgoing> ImageSender::take_outgoing(const std::vector<TableSpec>& t
   std::vector<Outgoing> out;
   if (targets_.empty()) return out;
   std::map<ShardId, DataImages> batches;
+  std::map<ShardId, std::uint64_t> logged;  // bytes on their way
+  for (const std::size_t index : pending_) {
+    const Track& track = tracks_.at(index);
+    logged[track.shard] += track.log.under_way();
+  }
   // From the slice whose turn it is on, so that each has one where not all can be sent.
   const auto first = pending_.lower_bound(next_);
   const auto visit = [&](auto from, auto to) {
@@ -184,9 +275,10 @@ std::vector<Outgoing> ImageSender::take_outgoing(const std::vector<TableSpec>& t
       Track& track = tracks_.at(*entry);
       const auto target = targets_.find(track.shard);
       if (target == targets_.end()) continue;
-      if (!track.behind_since) track.behind_since = now;
+      if ((track.is_due || track.under_way) && !track.behind_since) track.behind_since = now;
       DataImages& batch = batches[track.shard];
       if (add(track, target->second, *slices.at(*entry), batch, now)) next_ = *entry + 1;
+      track.log.send(batch, logged[track.shard], now);
     }
   };
   visit(first, pending_.end());
@@ -198,7 +290,7 @@ std::vector<Outgoing> ImageSender::take_outgoing(const std::vector<TableSpec>& t
   }
   for (auto& [shard, batch] : batches) {
     Target& target = targets_.at(shard);
-    if (batch.images.empty() && target.knows_tables) continue;
+    if (batch.images.empty() && batch.logged.empty() && target.knows_tables) continue;
     target.asked = now;
     batch.shard = shard;
     batch.term = target.term;
@@ -218,6 +310,7 @@ bool ImageSender::check(TimePoint now) {
     // This process did not run, or the job has just begun.
     for (auto& [index, track] : tracks_) {
       if (track.behind_since) track.behind_since = now;
+      track.log.excuse(now);
     }
   }
   next_check_ = now + std::min(limit_ / 4, kCheck);
@@ -225,11 +318,10 @@ bool ImageSender::check(TimePoint now) {
   for (const std::size_t index : pending_) {
     const Track& track = tracks_.at(index);
     const auto target = targets_.find(track.shard);
-    if (target == targets_.end() || !track.behind_since) continue;
+    TimePoint since = std::min(track.behind_since.value_or(TimePoint::never()), track.log.oldest());
+    if (target == targets_.end() || since == TimePoint::never()) continue;
     // A new backup may take longer, while it takes images.
-    const TimePoint since =
-        track.is_kept ? *track.behind_since
-                      : std::max(*track.behind_since, target->second.heard.value_or(TimePoint()));
+    if (!track.is_kept) since = std::max(since, target->second.heard.value_or(TimePoint()));
     const auto [entry, is_first] = oldest.try_emplace(track.shard, since);
     entry->second = std::min(entry->second, since);
   }
@@ -275,6 +367,10 @@ std::vector<ImageSender::Settled> ImageSender::take_reply(
       Clock& stable = track.stable[worker];
       stable = std::max(stable, done);
     }
+    if (track.needs_image && track.needed != 0 && kept.sequence() >= track.needed) {
+      track.needs_image = false;
+      release(track.log.take_kept());
+    }
     track.under_way.reset();
     track.is_kept = true;
     // What has changed since that image was first sent.
@@ -287,7 +383,16 @@ std::vector<ImageSender::Settled> ImageSender::take_reply(
     });
     // A worker that still waits needs another image.
     track.is_due |= !track.waiting.empty();
-    if (!track.is_due) pending_.erase(*index);
+    rest_if_done(*index, track);
+  }
+  for (const pb::SliceImagesReply::Logged& one : reply.logged()) {
+    const auto index = index_of(TableId(one.table()), SliceId(one.slice()));
+    const auto entry = index ? tracks_.find(*index) : tracks_.end();
+    if (entry == tracks_.end() || entry->second.shard != found->first) continue;
+    Track& track = entry->second;
+    track.log.note_kept(WorkerId(one.worker()), Clock(one.clock()));
+    if (!track.needs_image) release(track.log.take_kept());
+    rest_if_done(*index, track);
   }
   return settled;
 }

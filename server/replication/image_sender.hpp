@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/net/endpoint.hpp"
@@ -15,6 +16,7 @@
 #include "server/checkpoints/job_capture.hpp"
 #include "server/job_view.hpp"
 #include "server/outbox.hpp"
+#include "server/replication/update_log.hpp"
 
 namespace taut::server {
 
@@ -27,7 +29,8 @@ struct Dial {
 /// A primary's side of replication, for one job at one host: when which slice's image goes to the
 /// backup, and what the backup holds of each member's updates. An image is due when V has risen
 /// `replication_interval` times since the last one, or as many updates of each member were applied,
-/// and when a worker waits for it; slices take turns, so that each clock sends its part.
+/// and when a worker waits for it; slices take turns, so that each clock sends its part. In a job
+/// that logs updates, each one goes to the backup before it counts.
 /// Thread    shard thread
 class ImageSender {
  public:
@@ -39,6 +42,18 @@ class ImageSender {
   void follow(const JobView& view, ShardId host, const JobSlices& slices, const Dial& dial);
   /// The job is over.
   void hang_up(const Dial& dial);
+  /// Whether a slice's updates go to its backup first.
+  [[nodiscard]] bool logs(std::size_t index) const;
+  /// The updates of a slice that are on their way to its backup. REQUIRES: logs().
+  [[nodiscard]] const UpdateLog& log_of(std::size_t index) const { return tracks_.at(index).log; }
+  /// The clock that follows a worker's updates that wait for the backup; 0: none does.
+  [[nodiscard]] Clock logged(std::size_t index, WorkerId worker) const;
+  /// Has the backup take an update. REQUIRES: logs().
+  void log(std::size_t index, UpdateLog::Push push);
+  /// Updates that may count now, those of a slice in the order in which they arrived.
+  [[nodiscard]] std::vector<UpdateLog::Push> take_released() {
+    return std::exchange(released_, {});
+  }
   /// After a push to a slice.
   void note_push(std::size_t index, const SliceState& slice);
   /// A worker waits until the backup has its updates of this slice before `clock`, all of which are
@@ -95,6 +110,11 @@ class ImageSender {
     std::int64_t applications = 0;
     std::map<WorkerId, Clock> stable;  // what may be reported to the workers
     std::map<WorkerId, Waiting> waiting;
+    UpdateLog log;
+    // Nothing that waits counts before the backup has an image that was made since a member left:
+    // how far aggregates hold its updates does not follow from the log alone.
+    bool needs_image = false;
+    std::uint64_t needed = 0;  // the image that it is; 0: it is still to be made
   };
   struct Target {
     std::uint64_t term = 0;
@@ -109,14 +129,20 @@ class ImageSender {
   /// The shards with a backup, with a connection to each.
   void follow_targets(const JobView& view, ShardId host, const Dial& dial);
   void follow_slice(std::size_t index, const SliceState& slice, const Membership& membership);
+  void begin_log(Track& track, const SliceState& slice);
+  void follow_leaves(const Membership& membership);
+  void release(std::vector<UpdateLog::Push> pushes);
+  void rest_if_done(std::size_t index, const Track& track);
   [[nodiscard]] bool is_sendable(const Track& track, const Target& target, TimePoint now) const;
-  static ImageItem make_item(SliceState& slice, Track& track);
+  ImageItem make_item(SliceState& slice, Track& track) const;
   /// Puts a slice's image into the batch if one is due, or is to be sent again.
   /// Returns whether it did.
   bool add(Track& track, Target& target, SliceState& slice, DataImages& batch, TimePoint now);
 
   JobId job_;
   std::uint32_t interval_ = 0;
+  bool logs_updates_ = false;
+  std::map<WorkerId, Clock> leaves_;  // of the members that were lost
   std::size_t members_ = 1;           // that are not fenced
   Duration limit_ = Duration::max();  // that a backup may be behind
   TimePoint next_check_;
@@ -124,7 +150,8 @@ class ImageSender {
   std::map<ShardId, Target> targets_;    // shards with a backup
   std::map<std::string, PeerId> peers_;  // by address
   std::map<std::size_t, Track> tracks_;  // by SliceLayout::index_of
-  // Of those, what there may be to send for: due or under way. Most messages find nothing.
+  std::vector<UpdateLog::Push> released_;
+  // Of those, what there may be to send for: due, under way or logged. Most messages find nothing.
   std::set<std::size_t> pending_;
   std::size_t next_ = 0;  // whose turn it is
 };

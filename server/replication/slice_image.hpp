@@ -10,6 +10,7 @@
 #include "common/ssp/slice_layout.hpp"
 #include "common/ssp/table.hpp"
 #include "common/types.hpp"
+#include "proto/slice_images.hpp"
 
 namespace taut::server {
 
@@ -46,6 +47,9 @@ struct SliceImage {
   bool is_replica = false;
   Buffer values;               // [count] float32
   std::vector<Buffer> states;  // what the rule and policies keep with them, the same shape each
+  /// Of a slice that is taken over: the last primary's updates that are not in the values, in the
+  /// order in which they counted there.
+  std::vector<LoggedUpdate> logged;
 };
 
 /// All of a shard's slices for one order, each in the state when its V reached the order's clock.

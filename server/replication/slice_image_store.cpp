@@ -8,6 +8,10 @@
 namespace taut::server {
 namespace {
 
+// Updates of one slice that are in no image yet; a primary has fewer on their way, and sends an
+// image before there are so many others.
+constexpr std::size_t kMaxLogged = 16384;
+
 Buffer copy_of(const Frame& frame, BufferPool& pool) {
   Buffer copy = pool.acquire(frame.size());
   std::memcpy(copy.data(), frame.bytes().data(), frame.size());
@@ -18,6 +22,13 @@ Buffer copy_of(const Frame& frame, BufferPool& pool) {
 std::size_t states_of(const TableSpec& table, const JobView& view) {
   if (table.kind != TableKind::kTrained) return 0;
   return static_cast<std::size_t>(view.rule.state_count()) + view.policies.keeps().states;
+}
+
+/// Whether an image holds an update, or was made when that no longer counted. Of a member that it
+/// does not name, V has passed all that it pushed before it left.
+bool is_in(const ImageItem& image, WorkerId worker, Clock clock) {
+  const auto done = image.done.find(worker);
+  return clock < (done == image.done.end() ? image.version : done->second);
 }
 
 }  // namespace
@@ -74,14 +85,49 @@ std::optional<pb::SliceImagesReply> SliceImageStore::take(
         image.states.size() != states_of(tables_[image.table.value()], view)) {
       continue;
     }
-    ImageItem& newest = images_[layout_.index_of(image.table, image.slice)];
+    const std::size_t index = layout_.index_of(image.table, image.slice);
+    ImageItem& newest = images_[index];
     if (image.sequence >= newest.sequence) newest = image;
+    forget_logged(index, newest);
     pb::SliceImagesReply::Kept& kept = *reply.add_kept();
     kept.set_table(image.table.value());
     kept.set_slice(image.slice.value());
     kept.set_sequence(newest.sequence);
   }
+  for (const LoggedUpdate& one : images.logged) keep_logged(one, view, reply);
   return reply;
+}
+
+void SliceImageStore::keep_logged(const LoggedUpdate& one, const JobView& view,
+                                  pb::SliceImagesReply& reply) {
+  const Slice* slice = layout_.find(one.table, one.slice);
+  const bool is_sound =
+      slice != nullptr && slice->shard == place_.shard && one.count == slice->count &&
+      one.update.weight >= view.min_weight && one.update.weight <= view.max_weight &&
+      view.compression.may_push(tables_[one.table.value()], one.update.clock, one.update.encoding);
+  if (!is_sound) return;
+  const std::size_t index = layout_.index_of(one.table, one.slice);
+  const auto image = images_.find(index);
+  // A copy that is late: the image holds it.
+  if (image == images_.end() || !is_in(image->second, one.worker, one.update.clock)) {
+    auto& updates = logged_[index];
+    // It waits for an image that makes room.
+    if (updates.size() >= kMaxLogged && !updates.contains(one.number)) return;
+    updates.insert_or_assign(one.number, one);
+  }
+  pb::SliceImagesReply::Logged& kept = *reply.add_logged();
+  kept.set_table(one.table.value());
+  kept.set_slice(one.slice.value());
+  kept.set_worker(one.worker.value());
+  kept.set_clock(one.update.clock.value());
+}
+
+void SliceImageStore::forget_logged(std::size_t index, const ImageItem& image) {
+  const auto found = logged_.find(index);
+  if (found == logged_.end()) return;
+  std::erase_if(found->second, [&](const auto& entry) {
+    return is_in(image, entry.second.worker, entry.second.update.clock);
+  });
 }
 
 std::map<std::size_t, SliceImage> SliceImageStore::slices(BufferPool& values,
@@ -96,6 +142,9 @@ std::map<std::size_t, SliceImage> SliceImageStore::slices(BufferPool& values,
     slice.is_replica = true;
     slice.values = copy_of(image.values, values);
     for (const Frame& state : image.states) slice.states.push_back(copy_of(state, states));
+    const auto logged = logged_.find(index);
+    if (logged == logged_.end()) continue;
+    for (const auto& [number, update] : logged->second) slice.logged.push_back(update);
   }
   return slices;
 }

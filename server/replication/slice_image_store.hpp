@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/net/buffer_pool.hpp"
@@ -14,11 +15,12 @@
 #include "proto/data_message.hpp"
 #include "server/job_view.hpp"
 #include "server/replication/slice_image.hpp"
-#include "server/table_memory.hpp"
+#include "server/tables/table_memory.hpp"
 
 namespace taut::server {
 
-/// A backup's side of replication: the newest image of each slice of one shard, from one primary.
+/// A backup's side of replication: the newest image of each slice of one shard, from one primary,
+/// and the updates since then in a job that logs them.
 /// Thread    shard thread
 class SliceImageStore {
  public:
@@ -48,6 +50,8 @@ class SliceImageStore {
   [[nodiscard]] Result<void> open(const std::vector<pb::TableSpec>& tables, const JobView& view,
                                   std::uint64_t slice_elements,
                                   const std::shared_ptr<TableMemory>& memory);
+  void keep_logged(const LoggedUpdate& one, const JobView& view, pb::SliceImagesReply& reply);
+  void forget_logged(std::size_t index, const ImageItem& image);
 
   const ShardPlace place_;
   std::vector<TableSpec> tables_;
@@ -55,6 +59,8 @@ class SliceImageStore {
   std::size_t slices_ = 0;  // of this shard
   TableMemory::Share memory_;
   std::map<std::size_t, ImageItem> images_;
+  // Of each slice, what the newest image does not hold, by number.
+  std::map<std::size_t, std::map<std::uint64_t, LoggedUpdate>> logged_;
   std::string problem_;
 };
 

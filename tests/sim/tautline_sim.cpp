@@ -25,6 +25,7 @@ struct Options {
   std::string policy;
   std::string compression;
   bool seeded = false;
+  bool sync = false;
   bool verbose = false;
   bool trace = false;
 };
@@ -43,6 +44,7 @@ Result<PlanLimits> limits_of(const Options& options) {
     TAUT_TRY(limits.scheme, find_scheme(options.compression));
   }
   if (options.seeded) limits.seeded = true;
+  limits.logs_updates = options.sync;
   if (options.slack == "async") {
     limits.slack = Slack::unbounded();
   } else if (!options.slack.empty()) {
@@ -76,9 +78,9 @@ int simulate(const Options& options, const PlanLimits& limits) {
     if (outcome.broken) {
       fmt::print("seed {} breaks the contract: {}: {}\n", seed, outcome.broken->rule,
                  outcome.broken->what);
-      fmt::print("again: tautline-sim --seed {}{}{} --faults {}\n", seed,
+      fmt::print("again: tautline-sim --seed {}{}{}{} --faults {}\n", seed,
                  options.steps > 0 ? fmt::format(" --steps {}", options.steps) : "",
-                 options.seeded ? " --seeded" : "", options.faults);
+                 options.seeded ? " --seeded" : "", options.sync ? " --sync" : "", options.faults);
       fmt::print("{:016x}\n", hash);
       return 1;
     }
@@ -123,6 +125,9 @@ int main(int argc, char** argv) {
   app.add_option("--policy", options.policy, policies + "or drawn where not given");
   app.add_option("--compression", options.compression,
                  "the scheme of updates, as a job names it; drawn where not given");
+  app.add_flag("--sync", options.sync,
+               "where shards have backups, updates count once those have them; drawn where not "
+               "given");
   app.add_flag("--seeded", options.seeded,
                "members are programs that bring the initial values, wherever policy and "
                "compression allow it; drawn where not given");

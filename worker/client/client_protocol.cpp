@@ -62,8 +62,9 @@ void ClientProtocol::open(std::vector<TableSpec> tables, const Compression& comp
   tables_ = std::move(tables);
   for (const TableSpec& table : tables_) {
     pulls_.push_back(compression.of_pull(table));
-    *requested_.add_tables() = to_wire(table);
+    *by_name_.add_tables() = to_wire(table);
   }
+  by_hash_.set_tables_hash(tables_hash(tables_));
   layout_ = SliceLayout(tables_, shards_, slice_elements_);
   for (const Slice& place : layout_.slices())
     slices_.push_back(SliceLink{place, {}, {}, {}, {}, {}, {}, {}, {}, false});
@@ -205,7 +206,11 @@ void ClientProtocol::handle(ShardId from, const DataMessage& message, TimePoint 
       advance(from, link, LinkState::kOpening);
     }
   } else if (const auto* opened = std::get_if<pb::OpenTablesReply>(&message.body)) {
-    if (!opened->accepted()) {
+    if (opened->name_tables()) {
+      if (link.state == LinkState::kOpening && !std::exchange(link.names_tables, true)) {
+        advance(from, link, LinkState::kOpening);
+      }
+    } else if (!opened->accepted()) {
       fail(ErrorCode::kMismatch,
            fmt::format("shard {} cannot open the tables: {}", from.value(), opened->reason()));
     } else if (link.state == LinkState::kOpening) {

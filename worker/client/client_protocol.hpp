@@ -123,6 +123,7 @@ class ClientProtocol {
     std::optional<TimePoint> heard;  // when it last said anything
     ClientFigures::UnderWay under_way;
     bool shares_memory = false;
+    bool names_tables = false;  // it has not opened those of the hash
     std::uint64_t term = 0;
   };
   struct PendingPush {
@@ -195,7 +196,8 @@ class ClientProtocol {
   std::size_t not_ready_ = 0;  // of the links
   std::set<ShardId> unsent_;   // those that are to be greeted, or asked to open the tables
   std::vector<TableSpec> tables_;
-  pb::OpenTables requested_;           // what every shard is asked to open
+  pb::OpenTables by_hash_;             // what every shard is asked to open
+  pb::OpenTables by_name_;             // the same for one that has not opened them yet
   std::vector<math::Encoding> pulls_;  // by table
   SliceLayout layout_;
   std::vector<SliceLink> slices_;  // by SliceLayout::index_of

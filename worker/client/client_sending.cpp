@@ -35,7 +35,7 @@ void ClientProtocol::greet_or_open(ShardId shard, Link& link, std::vector<Outgoi
     message.body = std::move(hello);
   } else {
     if (tables_.empty()) return;
-    pb::OpenTables requested = requested_;
+    pb::OpenTables requested = link.names_tables ? by_name_ : by_hash_;
     if (identity_.replicated) {
       for (const SliceLink& slice : slices_) {
         if (slice.place.shard == shard) requested.add_sent(slice.sent_to.value());

@@ -1,16 +1,13 @@
 #include "cli/commands/training/run_files.hpp"
 
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 
-#include <ctime>
 #include <nlohmann/json.hpp>
 #include <system_error>
-#include <vector>
 
 #include "cli/run_origin.hpp"
 #include "common/files/file.hpp"
-#include "proto/wire_version.hpp"
+#include "proto/formats/run_json.hpp"
 #include "worker/data/text_source.hpp"
 #include "worker/model/job/job_data.hpp"
 
@@ -21,19 +18,7 @@ namespace fs = std::filesystem;
 Result<void> write_origin(const pb::Job& job, const std::string& kind, const fs::path& folder) {
   std::error_code ignored;
   if (fs::exists(folder / "run.json", ignored)) return ok();
-  const pb::RunOrigin origin = run_origin();
-  const nlohmann::ordered_json about = {
-      {"kind", kind},
-      {"name", job.name()},
-      {"began", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)))},
-      {"command", std::vector<std::string>(origin.command().begin(), origin.command().end())},
-      {"host", origin.host()},
-      {"working_folder", origin.folder()},
-      {"project", origin.project()},
-      {"build", build_name()}};
-  return write_file_atomically(
-      folder / "run.json",
-      about.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+  return write_run_json(folder, begin_run_json(kind, job.name(), run_origin()));
 }
 
 Result<void> write_vocabularies(const pb::Job& job, const fs::path& folder) {

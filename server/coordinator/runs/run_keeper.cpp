@@ -20,8 +20,8 @@
 #include "common/files/regular_file.hpp"
 #include "common/log.hpp"
 #include "proto/config/text.hpp"
+#include "proto/formats/run_json.hpp"
 #include "proto/session/record_sender.hpp"
-#include "proto/wire_version.hpp"
 #include "server/coordinator/job_status.hpp"
 #include "server/coordinator/runs/run_summary.hpp"
 
@@ -85,19 +85,12 @@ bool keep_end(const fs::path& path) {
   return write_file_atomically(path, std::string_view(text.value()).substr(from)).has_value();
 }
 
-std::string run_json(const pb::StoredJob& job, const pb::RunOrigin& origin) {
-  nlohmann::ordered_json about = {
-      {"kind", "submit"},
-      {"name", job.definition().name()},
-      {"job", job.job()},
-      {"token", token_text(job.token())},
-      {"began", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)))},
-      {"command", std::vector<std::string>(origin.command().begin(), origin.command().end())},
-      {"host", origin.host()},
-      {"working_folder", origin.folder()},
-      {"project", origin.project()},
-      {"build", build_name()}};
-  return about.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+Result<void> write_origin(const std::filesystem::path& folder, const pb::StoredJob& job,
+                          const pb::RunOrigin& origin) {
+  nlohmann::ordered_json about = begin_run_json("submit", job.definition().name(), origin);
+  about["job"] = job.job();
+  about["token"] = token_text(job.token());
+  return write_run_json(folder, about);
 }
 
 }  // namespace
@@ -153,7 +146,7 @@ void RunKeeper::begin(const pb::StoredJob& job, const pb::RunOrigin& origin) {
     give_up(id, run, failed.message());
     return;
   }
-  Result<void> written = write_file_atomically(run.folder / "run.json", run_json(job, origin));
+  Result<void> written = write_origin(run.folder, job, origin);
   if (written) {
     written = write_file_atomically(run.folder / "job.textproto", to_text(job.definition()));
   }

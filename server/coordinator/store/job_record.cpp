@@ -251,6 +251,7 @@ pb::ServerJob JobRecord::server_job(int server) const {
   add_shards(stored_, state);
   state.set_first_shard(stored_.servers(server).first_shard());
   state.set_replication_interval(stored_.replication_interval());
+  state.set_logs_updates(stored_.logs_updates());
   state.set_epoch(stored_.epoch());
   state.set_submission(stored_.token());
   state.set_finished(has_ended() && !stored_.lingers());

@@ -9,9 +9,10 @@ from cluster import *
 
 
 class ServerLoss(ServersTest):
-    def start_cluster(self, workers=2, interval=2, servers=3):
-        self.start_server("coordinator", shards=0,
-                          settings=f"heartbeat_limit_s: 1 replication {{ interval: {interval} }}")
+    def start_cluster(self, workers=2, interval=2, servers=3, durability="ASYNC"):
+        self.start_server("coordinator", shards=0, settings=(
+            "heartbeat_limit_s: 1 "
+            f"replication {{ interval: {interval} durability: {durability} }}"))
         self.servers = {i: self.start_daemon("server", f"server{i}") for i in range(servers)}
         self.workers = [self.start_daemon("worker", f"worker{i}") for i in range(workers)]
 
@@ -44,6 +45,33 @@ class ServerLoss(ServersTest):
         for worker in self.workers:
             self.assertIsNone(worker.poll())
         self.assertIn("is taken over by server", (self.folder / "coordinator.log").read_text())
+
+    def test_updates_that_count_once_a_backup_has_them_end_in_the_same_bits(self):
+        self.start_cluster(durability="SYNC")
+        reference = self.wait_for_job(self.submit("BSP", 400), "DONE", 120)["parameters_sha256"]
+        job = self.submit("BSP", 400, clock_ms=10)
+        wait_until(lambda: self.clock(job) > 10, what="clocks")
+        self.wait_for_backups(job)
+        self.kill_server(1)
+        ended = self.wait_for_job(job, "DONE", 120)
+        self.assertEqual(ended["parameters_sha256"], reference)
+
+    def test_a_server_and_a_worker_are_lost_at_once_and_training_goes_on(self):
+        self.start_cluster(workers=3, durability="SYNC")
+        job = self.submit("SSP", 1000000, workers=3)
+        wait_until(lambda: self.running(job)["state"] == "RUNNING" and self.clock(job) > 10,
+                   what="clocks")
+        self.wait_for_backups(job)
+        self.workers[2].kill()
+        self.kill_server(0)
+        wait_until(lambda: len([w for w in self.running(job)["workers"]
+                                if w["state"] == "running"]) == 2, what="the loss of the worker")
+        before = max(int(w["progress"].get("clock", 0)) for w in self.running(job)["workers"])
+        wait_until(lambda: max(int(w["progress"].get("clock", 0))
+                               for w in self.running(job)["workers"]) > before + 50,
+                   what="clocks after the losses")
+        self.assertEqual(self.ask("stop", job).returncode, 0)
+        self.wait_for_job(job, "STOPPED")
 
     def test_ssp_and_async_train_on_when_a_server_is_lost(self):
         self.start_cluster()

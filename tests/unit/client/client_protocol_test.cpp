@@ -151,8 +151,8 @@ TEST_CASE("a client greets, opens its tables, and only then sends items", "[clie
   messages = played.take();
   REQUIRE(messages.size() == 1);
   const auto& open = std::get<pb::OpenTables>(messages[0].body);
-  REQUIRE(open.tables_size() == 1);
-  CHECK(from_wire(open.tables(0)).value() == one_table()[0]);
+  CHECK(open.tables().empty());
+  CHECK(open.tables_hash() == tables_hash(one_table()));
   CHECK_FALSE(played.client.ready());
   played.accept_open();
   CHECK(played.client.ready());
@@ -206,6 +206,33 @@ TEST_CASE("greetings and openings that are not answered are sent again", "[clien
   CHECK(played.take().size() == 1);
   played.pass(kResend);
   CHECK(std::holds_alternative<pb::OpenTables>(played.take().at(0).body));
+}
+
+TEST_CASE("a client lists its tables to a shard that has not opened them", "[client]") {
+  Played played;
+  (void)played.take();
+  played.accept_hello();
+  (void)played.take();
+  pb::OpenTablesReply requested;
+  requested.set_name_tables(true);
+  played.handle(requested);
+  const auto messages = played.take();
+  REQUIRE(messages.size() == 1);
+  const auto& open = std::get<pb::OpenTables>(messages[0].body);
+  REQUIRE(open.tables_size() == 1);
+  CHECK(from_wire(open.tables(0)).value() == one_table()[0]);
+  // A copy of the same answer, which was late.
+  played.handle(requested);
+  CHECK(played.take().empty());
+  played.pass(kResend);
+  CHECK(std::get<pb::OpenTables>(played.take().at(0).body).tables_size() == 1);
+  played.accept_open();
+  CHECK(played.client.ready());
+  // Another host, or the same one after it forgot: from the beginning.
+  played.greet_again();
+  (void)played.take();
+  played.accept_hello();
+  CHECK(std::get<pb::OpenTables>(played.take().at(0).body).tables().empty());
 }
 
 TEST_CASE("a refused hello or opening ends the client with the shard's words", "[client]") {

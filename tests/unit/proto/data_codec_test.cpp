@@ -308,10 +308,40 @@ TEST_CASE("images survive the way through frames, and those without their payloa
   CHECK_THAT(refusal_of(less), Contains("an image without its payload"));
   Message more = message;
   more.frames.push_back(floats(1));
-  CHECK_THAT(refusal_of(more), Contains("4 payload frames, but the images name 3"));
+  CHECK_THAT(refusal_of(more), Contains("4 payload frames, but the images and updates name 3"));
   Message uneven = message;
   uneven.frames.back() = floats(2);
   CHECK_THAT(refusal_of(uneven), Contains("a state of 8 bytes for values of 12"));
+}
+
+TEST_CASE("logged updates travel with images, and are as whole as pushes", "[codec]") {
+  DataImages batch;
+  batch.shard = ShardId(3);
+  batch.logged.push_back(
+      {TableId(1), SliceId(4), WorkerId(2), 9, 3, Update{Clock(7), floats(3), 0.5F, {}, 2}});
+  const Message message = encode(DataMessage{JobId(1), {}, {}, batch});
+  const auto decoded = decode_data(message);
+  REQUIRE(decoded.has_value());
+  const auto& same = std::get<DataImages>(decoded.value().body);
+  REQUIRE(same.logged.size() == 1);
+  const LoggedUpdate& one = same.logged[0];
+  CHECK(one.table == TableId(1));
+  CHECK(one.slice == SliceId(4));
+  CHECK(one.worker == WorkerId(2));
+  CHECK(one.number == 9);
+  CHECK(one.count == 3);
+  CHECK(one.update.clock == Clock(7));
+  CHECK(one.update.norm == 0.5F);
+  CHECK(one.update.weight == 2);
+  CHECK(one.update.gradient.size() == 12);
+
+  Message less = message;
+  less.frames.pop_back();
+  CHECK_THAT(refusal_of(less), Contains("a logged update without its payload"));
+  Message shorter = message;
+  shorter.frames.back() = floats(2);
+  CHECK_THAT(refusal_of(shorter), Contains("3 elements of a logged update announced as FLOAT32, 8 "
+                                           "bytes received"));
 }
 
 TEST_CASE("requests about parts survive the way through frames, and no other payload does",

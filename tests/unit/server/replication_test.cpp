@@ -2,117 +2,19 @@
 #include <string>
 #include <vector>
 
-#include "proto/wire_version.hpp"
 #include "server/replication/replay_gate.hpp"
-#include "server/shard.hpp"
-#include "tests/unit/server/job_maker.hpp"
+#include "tests/unit/server/backup_pair.hpp"
 
 namespace taut::server {
 namespace {
 
 using Catch::Matchers::Contains;
+using test::BackupPair;
 using test::floats_of;
-using test::frame_of;
-using test::gradient_of;
 using test::JobMaker;
+using test::kAnn;
+using test::kBob;
 using test::make_table;
-
-constexpr PeerId kBackup(77);   // as the primary sees it
-constexpr PeerId kPrimary(78);  // as the backup sees it
-
-/// Two hosts: the first serves shard 0, the second keeps its images.
-class Pair {
- public:
-  explicit Pair(int members, Slack slack = Slack(0)) : job(members, slack) {
-    job.state.set_replication_interval(1);
-    pb::ShardInfo& shard = *job.state.mutable_shards(0);
-    shard.set_host(0);
-    shard.set_term(1);
-    shard.set_backup(1);
-    shard.set_backup_address("backup:1");
-    shard.set_copy(1);
-    first.set_dial({[](const std::string&) { return kBackup; }, [](PeerId) {}});
-    second.set_dial({[](const std::string&) { return kPrimary; }, [](PeerId) {}});
-    publish();
-  }
-
-  void publish() {
-    const auto view = job.view();
-    send(first.set_job(view));
-    send(second.set_job(view));
-  }
-  void take_over() {
-    pb::ShardInfo& shard = *job.state.mutable_shards(0);
-    shard.set_host(1);
-    shard.set_term(2);
-    shard.clear_backup();
-    send(second.set_job(job.view()));
-  }
-
-  pb::DataHelloReply greet(Shard& host, WorkerId worker, std::uint64_t term) {
-    pb::DataHello hello;
-    hello.set_wire_version(kWireVersion);
-    hello.set_job_hash(job.hash());
-    hello.set_shard(0);
-    hello.set_term(term);
-    const auto answers = say(host, worker, hello);
-    return std::get<pb::DataHelloReply>(answers.at(0).message.body);
-  }
-  void open(Shard& host, WorkerId worker, const std::vector<std::int64_t>& sent = {}) {
-    pb::OpenTables requested;
-    *requested.add_tables() = to_wire(make_table(0, {4}));
-    for (const std::int64_t clock : sent) requested.add_sent(clock);
-    send(say(host, worker, requested));
-  }
-  std::vector<Outgoing> push(Shard& host, WorkerId worker, std::int64_t clock) {
-    DataItem item;
-    item.kind = pb::DataItem::PUSH;
-    item.count = 4;
-    item.clock = Clock(clock);
-    item.payload = frame_of(gradient_of(worker.value(), clock, 4));
-    return say(host, worker, DataItems{{item}});
-  }
-  std::vector<Outgoing> read(Shard& host, WorkerId worker, std::int64_t clock) {
-    DataItem item;
-    item.kind = pb::DataItem::READ;
-    item.clock = Clock(clock);
-    return say(host, worker, DataItems{{item}});
-  }
-  template <class Body>
-  std::vector<Outgoing> say(Shard& host, WorkerId worker, Body body) {
-    return host.handle(PeerId(1 + worker.value()),
-                       DataMessage{JobId(7), worker, job.incarnation(worker), std::move(body)},
-                       TimePoint());
-  }
-  /// Images on their way and their acknowledgements; the rest is kept as what workers were told.
-  void send(std::vector<Outgoing> messages) {
-    for (Outgoing& out : messages) {
-      if (std::holds_alternative<DataImages>(out.message.body)) {
-        images.push_back(std::get<DataImages>(out.message.body));
-        for (Outgoing& reply : second.handle(kPrimary, out.message, TimePoint())) {
-          send(first.handle(kBackup, std::move(reply.message), TimePoint()));
-        }
-      } else {
-        told.push_back(std::move(out));
-      }
-    }
-  }
-  void replicate() { send(first.take_images(TimePoint())); }
-  static DataItem item_of(const std::vector<Outgoing>& messages) {
-    REQUIRE(messages.size() == 1);
-    return std::get<DataItems>(messages[0].message.body).items.at(0);
-  }
-
-  JobMaker job;
-  BufferPool pool;
-  Shard first{ShardId(0), pool};
-  Shard second{ShardId(1), pool};
-  std::vector<DataImages> images;
-  std::vector<Outgoing> told;
-};
-
-constexpr WorkerId kAnn(0);
-constexpr WorkerId kBob(1);
 
 }  // namespace
 
@@ -159,7 +61,7 @@ TEST_CASE("a gate opens when each member has been heard and has repeated what it
 }
 
 TEST_CASE("an update is stable once the backup has its image, and not before", "[replication]") {
-  Pair pair(1);
+  BackupPair pair(1);
   REQUIRE(pair.greet(pair.first, kAnn, 1).accepted());
   pair.open(pair.first, kAnn);
   pair.replicate();
@@ -167,25 +69,25 @@ TEST_CASE("an update is stable once the backup has its image, and not before", "
   REQUIRE(pair.second.report(JobId(7)).copies.size() == 1);
   CHECK(pair.second.report(JobId(7)).copies[0].is_complete);
 
-  CHECK(Pair::item_of(pair.push(pair.first, kAnn, 0)).stable == Clock(0));
+  CHECK(BackupPair::item_of(pair.push(pair.first, kAnn, 0)).stable == Clock(0));
   pair.replicate();
-  CHECK(Pair::item_of(pair.push(pair.first, kAnn, 1)).stable == Clock(1));
+  CHECK(BackupPair::item_of(pair.push(pair.first, kAnn, 1)).stable == Clock(1));
 
   // A worker that waits is told when the image has arrived.
   DataItem settle;
   settle.kind = pb::DataItem::SETTLE;
   settle.clock = Clock(2);
-  CHECK(Pair::item_of(pair.say(pair.first, kAnn, DataItems{{settle}})).stable == Clock(1));
+  CHECK(BackupPair::item_of(pair.say(pair.first, kAnn, DataItems{{settle}})).stable == Clock(1));
   pair.told.clear();
   pair.replicate();
   REQUIRE(pair.told.size() == 1);
-  CHECK(Pair::item_of(pair.told).kind == pb::DataItem::SETTLED);
-  CHECK(Pair::item_of(pair.told).stable == Clock(2));
+  CHECK(BackupPair::item_of(pair.told).kind == pb::DataItem::SETTLED);
+  CHECK(BackupPair::item_of(pair.told).stable == Clock(2));
 }
 
 TEST_CASE("a server that takes a shard over answers no read before what was sent is repeated",
           "[replication]") {
-  Pair pair(2);
+  BackupPair pair(2);
   for (const WorkerId worker : {kAnn, kBob}) {
     REQUIRE(pair.greet(pair.first, worker, 1).accepted());
     pair.open(pair.first, worker);
@@ -194,7 +96,8 @@ TEST_CASE("a server that takes a shard over answers no read before what was sent
   pair.replicate();
   // The backup does not have this clock.
   for (const WorkerId worker : {kAnn, kBob}) (void)pair.push(pair.first, worker, 1);
-  const std::vector<float> seen = floats_of(Pair::item_of(pair.read(pair.first, kAnn, 2)).payload);
+  const std::vector<float> seen =
+      floats_of(BackupPair::item_of(pair.read(pair.first, kAnn, 2)).payload);
 
   CHECK(pair.greet(pair.second, kAnn, 2).later());  // it does not know of it yet
   pair.take_over();
@@ -202,11 +105,11 @@ TEST_CASE("a server that takes a shard over answers no read before what was sent
   CHECK(pair.greet(pair.second, kAnn, 1).later());  // an earlier term's
   REQUIRE(pair.greet(pair.second, kAnn, 2).accepted());
   pair.open(pair.second, kAnn, {2});
-  CHECK(Pair::item_of(pair.read(pair.second, kAnn, 2)).kind == pb::DataItem::PARKED);
+  CHECK(BackupPair::item_of(pair.read(pair.second, kAnn, 2)).kind == pb::DataItem::PARKED);
   (void)pair.push(pair.second, kAnn, 1);
   DataItem snapshot;
   snapshot.kind = pb::DataItem::SNAPSHOT;
-  CHECK(Pair::item_of(pair.say(pair.second, kAnn, DataItems{{snapshot}})).kind ==
+  CHECK(BackupPair::item_of(pair.say(pair.second, kAnn, DataItems{{snapshot}})).kind ==
         pb::DataItem::PARKED);
 
   REQUIRE(pair.greet(pair.second, kBob, 2).accepted());
@@ -226,7 +129,7 @@ TEST_CASE("a server that takes a shard over answers no read before what was sent
 
 TEST_CASE("an update that was sent before a change was prepared is taken after it too",
           "[replication]") {
-  Pair pair(1, Slack(3));
+  BackupPair pair(1, Slack(3));
   REQUIRE(pair.greet(pair.first, kAnn, 1).accepted());
   pair.open(pair.first, kAnn);
   pair.replicate();
@@ -234,12 +137,12 @@ TEST_CASE("an update that was sent before a change was prepared is taken after i
   pair.take_over();
   REQUIRE(pair.greet(pair.second, kAnn, 2).accepted());
   pair.open(pair.second, kAnn, {1});
-  CHECK(Pair::item_of(pair.push(pair.second, kAnn, 0)).kind == pb::DataItem::ACK);
-  CHECK(Pair::item_of(pair.push(pair.second, kAnn, 1)).refusal == pb::DataItem::HELD);
+  CHECK(BackupPair::item_of(pair.push(pair.second, kAnn, 0)).kind == pb::DataItem::ACK);
+  CHECK(BackupPair::item_of(pair.push(pair.second, kAnn, 1)).refusal == pb::DataItem::HELD);
 }
 
 TEST_CASE("an image that is not acknowledged is sent again as it was", "[replication]") {
-  Pair pair(1, Slack(3));
+  BackupPair pair(1, Slack(3));
   REQUIRE(pair.greet(pair.first, kAnn, 1).accepted());
   pair.open(pair.first, kAnn);
   const auto sent_at = [&](Duration at) {
@@ -262,7 +165,7 @@ TEST_CASE("an image that is not acknowledged is sent again as it was", "[replica
 }
 
 TEST_CASE("what a member that is lost has pushed goes to the backup at once", "[replication]") {
-  Pair pair(2, Slack(3));
+  BackupPair pair(2, Slack(3));
   pair.job.state.set_replication_interval(100);
   pair.job.state.set_revision(pair.job.state.revision() + 1);
   pair.publish();
@@ -282,7 +185,7 @@ TEST_CASE("what a member that is lost has pushed goes to the backup at once", "[
 }
 
 TEST_CASE("a backup that is further behind than the job allows is reported once", "[replication]") {
-  Pair pair(1, Slack(3));
+  BackupPair pair(1, Slack(3));
   pair.job.state.set_backup_limit_s(10);
   pair.job.state.set_revision(pair.job.state.revision() + 1);
   pair.publish();
@@ -311,7 +214,7 @@ TEST_CASE("a backup that is further behind than the job allows is reported once"
 }
 
 TEST_CASE("a process that did not run blames no backup for it", "[replication]") {
-  Pair pair(1, Slack(3));
+  BackupPair pair(1, Slack(3));
   pair.job.state.set_backup_limit_s(10);
   pair.job.state.set_revision(pair.job.state.revision() + 1);
   pair.publish();
@@ -323,7 +226,7 @@ TEST_CASE("a process that did not run blames no backup for it", "[replication]")
 }
 
 TEST_CASE("a backup that has no memory for the images says so", "[replication]") {
-  Pair pair(1, Slack(3));
+  BackupPair pair(1, Slack(3));
   pair.second.limit_memory(std::make_shared<TableMemory>(Bytes(8)));
   REQUIRE(pair.greet(pair.first, kAnn, 1).accepted());
   pair.open(pair.first, kAnn);
@@ -335,22 +238,22 @@ TEST_CASE("a backup that has no memory for the images says so", "[replication]")
 }
 
 TEST_CASE("an acknowledgement of an image counts from the backup alone", "[replication]") {
-  Pair pair(1);
+  BackupPair pair(1);
   REQUIRE(pair.greet(pair.first, kAnn, 1).accepted());
   pair.open(pair.first, kAnn);
   (void)pair.push(pair.first, kAnn, 0);
   const auto sent = pair.first.take_images(TimePoint());
   REQUIRE(sent.size() == 1);
-  const auto replies = pair.second.handle(kPrimary, sent[0].message, TimePoint());
+  const auto replies = pair.second.handle(test::kPrimary, sent[0].message, TimePoint());
   REQUIRE(replies.size() == 1);
   (void)pair.first.handle(PeerId(99), replies[0].message, TimePoint());
-  CHECK(Pair::item_of(pair.push(pair.first, kAnn, 1)).stable == Clock(0));
-  (void)pair.first.handle(kBackup, replies[0].message, TimePoint());
-  CHECK(Pair::item_of(pair.push(pair.first, kAnn, 1)).stable == Clock(1));
+  CHECK(BackupPair::item_of(pair.push(pair.first, kAnn, 1)).stable == Clock(0));
+  (void)pair.first.handle(test::kBackup, replies[0].message, TimePoint());
+  CHECK(BackupPair::item_of(pair.push(pair.first, kAnn, 1)).stable == Clock(1));
 }
 
 TEST_CASE("what a stranger says it has sent neither opens nor closes a gate", "[replication]") {
-  Pair pair(1);
+  BackupPair pair(1);
   REQUIRE(pair.greet(pair.first, kAnn, 1).accepted());
   pair.open(pair.first, kAnn);
   (void)pair.push(pair.first, kAnn, 0);
@@ -372,7 +275,7 @@ TEST_CASE("what a stranger says it has sent neither opens nor closes a gate", "[
 }
 
 TEST_CASE("images that no primary of the job may send are not kept", "[replication]") {
-  Pair pair(1);
+  BackupPair pair(1);
   REQUIRE(pair.greet(pair.first, kAnn, 1).accepted());
   pair.open(pair.first, kAnn);
   const std::vector<Outgoing> sent = pair.first.take_images(TimePoint());
@@ -380,7 +283,7 @@ TEST_CASE("images that no primary of the job may send are not kept", "[replicati
   const auto& good = std::get<DataImages>(sent[0].message.body);
   const auto is_kept = [&](const DataImages& images) {
     const auto replies = pair.second.handle(
-        kPrimary, DataMessage{JobId(7), WorkerId(), Incarnation(), images}, TimePoint());
+        test::kPrimary, DataMessage{JobId(7), WorkerId(), Incarnation(), images}, TimePoint());
     return !replies.empty() &&
            std::get<pb::SliceImagesReply>(replies[0].message.body).kept_size() > 0;
   };
@@ -409,7 +312,7 @@ TEST_CASE("images that no primary of the job may send are not kept", "[replicati
 }
 
 TEST_CASE("a shard whose images are not whole cannot be taken over, and says so", "[replication]") {
-  Pair pair(1);
+  BackupPair pair(1);
   REQUIRE(pair.greet(pair.first, kAnn, 1).accepted());
   pair.open(pair.first, kAnn);
   pair.take_over();

@@ -1,5 +1,7 @@
 #include "server/shard.hpp"
 
+#include <fmt/format.h>
+
 #include <limits>
 #include <random>
 
@@ -53,9 +55,17 @@ struct Talk {
     return open(from, requested);
   }
   pb::OpenTablesReply open(PeerId from, const pb::OpenTables& requested) {
+    return only<pb::OpenTablesReply>(send_opening(from, requested), from);
+  }
+  std::vector<Outgoing> send_opening(PeerId from, const pb::OpenTables& requested) {
     DataMessage message = envelope(0);
     message.body = requested;
-    return only<pb::OpenTablesReply>(shard.handle(from, message, TimePoint()), from);
+    return shard.handle(from, message, TimePoint());
+  }
+  std::vector<Outgoing> open_by_hash(PeerId from) {
+    pb::OpenTables requested;
+    requested.set_tables_hash(tables_hash(tables));
+    return send_opening(from, requested);
   }
   void start(PeerId from = kPeer) {
     REQUIRE(hello(from).accepted());
@@ -148,7 +158,8 @@ TEST_CASE("a hello of another wire version is refused with both sides' versions 
   const auto reply = talk.say_hello(kPeer, hello);
   CHECK_FALSE(reply.accepted());
   CHECK_FALSE(reply.greet_again());
-  CHECK_THAT(reply.reason(), Contains("wire version 10") && Contains("wire version 11") &&
+  CHECK_THAT(reply.reason(), Contains(fmt::format("wire version {}", kWireVersion)) &&
+                                 Contains(fmt::format("wire version {}", kWireVersion + 1)) &&
                                  Contains(build_name()) && Contains("another build"));
 }
 
@@ -214,6 +225,50 @@ TEST_CASE("all workers open the same tables; the second opening changes nothing"
   CHECK(talk.ask(0, Talk::push(0, 0), PeerId(1)).kind == pb::DataItem::ACK);
   talk.start(PeerId(2));
   CHECK(talk.ask(0, Talk::push(0, 0), PeerId(1)).done == Clock(1));
+}
+
+TEST_CASE("one worker lists the tables, and the others wait for it", "[shard]") {
+  Talk talk(JobMaker(2));
+  const PeerId second(2);
+  const PeerId third(3);
+  for (const PeerId peer : {kPeer, second, third}) REQUIRE(talk.hello(peer).accepted());
+
+  const auto requested = Talk::only<pb::OpenTablesReply>(talk.open_by_hash(kPeer), kPeer);
+  CHECK(requested.name_tables());
+  CHECK_FALSE(requested.accepted());
+  CHECK(talk.open_by_hash(second).empty());
+
+  pb::OpenTables listed;
+  for (const TableSpec& table : talk.tables) *listed.add_tables() = to_wire(table);
+  const auto answers = talk.send_opening(kPeer, listed);
+  REQUIRE(answers.size() == 2);
+  CHECK(answers[0].to == kPeer);
+  CHECK(answers[1].to == second);
+  for (const Outgoing& one : answers) {
+    CHECK(std::get<pb::OpenTablesReply>(one.message.body).accepted());
+  }
+  CHECK(Talk::only<pb::OpenTablesReply>(talk.open_by_hash(third), third).accepted());
+}
+
+TEST_CASE("a worker that waited for the list in vain is asked for it", "[shard]") {
+  Talk talk(JobMaker(2));
+  const PeerId second(2);
+  for (const PeerId peer : {kPeer, second}) REQUIRE(talk.hello(peer).accepted());
+  CHECK(Talk::only<pb::OpenTablesReply>(talk.open_by_hash(kPeer), kPeer).name_tables());
+  CHECK(talk.open_by_hash(second).empty());
+  CHECK(Talk::only<pb::OpenTablesReply>(talk.open_by_hash(second), second).name_tables());
+}
+
+TEST_CASE("tables of another hash than the open ones have to be listed", "[shard]") {
+  Talk talk(JobMaker(1));
+  talk.start();
+  pb::OpenTables requested;
+  requested.set_tables_hash(std::string(64, 'f'));
+  const pb::OpenTablesReply answer = talk.open(kPeer, requested);
+  CHECK(answer.name_tables());
+  CHECK_FALSE(answer.accepted());
+  requested.set_tables_hash(std::string(65, 'f'));
+  CHECK_THAT(talk.open(kPeer, requested).reason(), Contains("tables_hash has 65 bytes"));
 }
 
 TEST_CASE("opening other tables is refused with both sides' values", "[shard]") {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "server/slice_state.hpp"
-#include "server/table_memory.hpp"
+#include "server/tables/table_memory.hpp"
 #include "tests/unit/server/job_maker.hpp"
 #include "tests/unit/server/outer_rules.hpp"
 

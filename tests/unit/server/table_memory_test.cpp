@@ -1,4 +1,4 @@
-#include "server/table_memory.hpp"
+#include "server/tables/table_memory.hpp"
 
 #include <array>
 #include <optional>

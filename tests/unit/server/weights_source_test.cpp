@@ -1,4 +1,4 @@
-#include "server/weights_source.hpp"
+#include "server/tables/weights_source.hpp"
 
 #include "tests/support/catch.hpp"
 #include "tests/support/temp_folder.hpp"

@@ -1,4 +1,4 @@
-#include "server/table_difference.hpp"
+#include "server/tables/table_difference.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -1,4 +1,4 @@
-#include "server/slice_memory.hpp"
+#include "server/tables/slice_memory.hpp"
 
 #include <algorithm>
 #include <new>

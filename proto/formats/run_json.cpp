@@ -1,0 +1,34 @@
+#include "proto/formats/run_json.hpp"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <ctime>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "common/files/file.hpp"
+#include "proto/wire_version.hpp"
+
+namespace taut {
+
+nlohmann::ordered_json begin_run_json(const std::string& kind, const std::string& job_name,
+                                      const pb::RunOrigin& origin) {
+  return {{"kind", kind},
+          {"name", job_name},
+          {"began", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)))},
+          {"command", std::vector<std::string>(origin.command().begin(), origin.command().end())},
+          {"host", origin.host()},
+          {"working_folder", origin.folder()},
+          {"project", origin.project()},
+          {"build", build_name()}};
+}
+
+Result<void> write_run_json(const std::filesystem::path& folder,
+                            const nlohmann::ordered_json& about) {
+  return write_file_atomically(
+      folder / "run.json",
+      about.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+}
+
+}  // namespace taut

@@ -1,0 +1,107 @@
+#include "server/replication/update_log.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace taut::server {
+
+std::deque<UpdateLog::Entry>::iterator UpdateLog::find(WorkerId worker, Clock clock) {
+  return std::ranges::find_if(entries_, [&](const Entry& entry) {
+    return entry.push.worker == worker && entry.push.item.clock == clock;
+  });
+}
+
+void UpdateLog::add(Push push) {
+  const auto known = find(push.worker, push.item.clock);
+  if (known == entries_.end()) {
+    entries_.push_back(Entry{std::move(push), {}, {}, 0, 0, false});
+    return;
+  }
+  // The same update, perhaps over another connection, and now with a read.
+  if (!known->push.counts_already) known->push = std::move(push);
+}
+
+void UpdateLog::add_first(std::vector<Push> held) {
+  for (; !held.empty(); held.pop_back()) {
+    held.back().counts_already = true;
+    entries_.push_front(Entry{std::move(held.back()), {}, {}, 0, 0, false});
+  }
+}
+
+bool UpdateLog::has(WorkerId worker, Clock clock) const {
+  return std::ranges::any_of(entries_, [&](const Entry& entry) {
+    return entry.push.worker == worker && entry.push.item.clock == clock;
+  });
+}
+
+std::optional<Clock> UpdateLog::newest(WorkerId worker) const {
+  std::optional<Clock> newest;
+  for (const Entry& entry : entries_) {
+    if (entry.push.worker == worker) {
+      newest = std::max(newest.value_or(entry.push.item.clock), entry.push.item.clock);
+    }
+  }
+  return newest;
+}
+
+void UpdateLog::begin_anew() {
+  std::erase_if(entries_, [](const Entry& entry) { return entry.push.counts_already; });
+  for (Entry& entry : entries_) entry = Entry{std::move(entry.push), {}, {}, 0, 0, false};
+  number_ = 0;
+  under_way_ = 0;
+}
+
+void UpdateLog::send(DataImages& batch, std::uint64_t& under_way, TimePoint now) {
+  constexpr int kMaxDoublings = 6;
+  for (Entry& entry : entries_) {
+    if (batch.logged.size() >= DataImages::kMaxImages) return;
+    if (entry.is_kept) continue;
+    const DataItem& item = entry.push.item;
+    if (!entry.sent) {
+      if (under_way >= kUnderWay) return;
+      under_way += item.payload.size();
+      under_way_ += item.payload.size();
+      entry.since = now;
+      entry.number = ++number_;
+    } else if (now - *entry.sent < (1 << std::min(entry.attempts - 1, kMaxDoublings)) * kAgain) {
+      continue;
+    }
+    batch.logged.push_back(
+        {item.table, item.slice, entry.push.worker, entry.number, item.count,
+         Update{item.clock, item.payload, item.gradient_norm, item.encoding, item.weight}});
+    entry.sent = now;
+    ++entry.attempts;
+  }
+}
+
+void UpdateLog::note_kept(WorkerId worker, Clock clock) {
+  const auto found = find(worker, clock);
+  if (found == entries_.end() || !found->sent || found->is_kept) return;
+  found->is_kept = true;
+  under_way_ -= found->push.item.payload.size();
+}
+
+std::vector<UpdateLog::Push> UpdateLog::take_kept() {
+  std::vector<Push> kept;
+  for (; !entries_.empty() && entries_.front().is_kept; entries_.pop_front()) {
+    if (!entries_.front().push.counts_already) kept.push_back(std::move(entries_.front().push));
+  }
+  return kept;
+}
+
+std::vector<UpdateLog::Push> UpdateLog::take_all() {
+  std::vector<Push> all;
+  under_way_ = 0;
+  for (Entry& entry : std::exchange(entries_, {})) {
+    if (!entry.push.counts_already) all.push_back(std::move(entry.push));
+  }
+  return all;
+}
+
+void UpdateLog::excuse(TimePoint now) {
+  for (Entry& entry : entries_) {
+    if (entry.since) entry.since = now;
+  }
+}
+
+}  // namespace taut::server
