@@ -165,6 +165,8 @@ bool WorkerDaemon::must_end() {
 Result<bool> WorkerDaemon::step() {
   if (must_end()) {
     log::info("{}", is_drained_ ? "drained: no job needs this worker" : "stopping");
+    // Servers refuse its updates once they know: no error of a job that it has left.
+    if (run_) run_->orders.stop = true;
     link_->say_goodbye(is_drained_ ? "it was drained" : "the worker was stopped");
     end_run();
     return false;

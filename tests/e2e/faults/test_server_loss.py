@@ -73,6 +73,18 @@ class ServerLoss(ServersTest):
         self.assertEqual(self.ask("stop", job).returncode, 0)
         self.wait_for_job(job, "STOPPED")
 
+    def test_a_worker_that_is_stopped_while_updates_wait_for_backups_reports_no_error(self):
+        self.start_cluster(workers=3, interval=1, durability="SYNC")
+        job = self.submit("SSP", 1000000, workers=3)
+        wait_until(lambda: self.running(job)["state"] == "RUNNING" and self.clock(job) > 10,
+                   what="clocks")
+        self.wait_for_backups(job)
+        self.workers[2].send_signal(signal.SIGINT)
+        self.assertEqual(self.workers[2].wait(30), 0)
+        log = (self.folder / "worker2.log").read_text()
+        self.assertIn("stopping", log)
+        self.assertNotIn(" error ", log)
+
     def test_ssp_and_async_train_on_when_a_server_is_lost(self):
         self.start_cluster()
         for mode in ("SSP", "ASYNC"):
