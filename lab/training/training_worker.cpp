@@ -14,6 +14,7 @@ namespace {
 
 // As often as the client's own thread looks whether something is to be sent again.
 constexpr Duration kIdle{100'000};
+constexpr std::size_t kStack = 512UL << 10U;
 
 ControlIdentity identity_of(const World& world, std::uint32_t number, std::uint64_t start) {
   ControlIdentity identity;
@@ -362,7 +363,7 @@ void TrainingWorker::take_job(const pb::WorkerJob& job) {
   run_->begun = world_.now();
   run_->played.clocks = job.start_clock();
   reported_end_ = false;
-  run_->fiber = std::make_unique<Fiber>([this, one = run_.get()] { run(*one); });
+  run_->fiber = std::make_unique<Fiber>([this, one = run_.get()] { run(*one); }, kStack);
   at(world_.now(), [this] { resume(); });
 }
 

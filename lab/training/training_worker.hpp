@@ -5,8 +5,8 @@
 #include <optional>
 
 #include "common/recent_rate.hpp"
+#include "common/system/fiber.hpp"
 #include "lab/node.hpp"
-#include "lab/training/fiber.hpp"
 #include "lab/training/node_endpoint.hpp"
 #include "lab/training/world.hpp"
 #include "worker/client/client.hpp"

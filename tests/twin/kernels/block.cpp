@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "common/system/fiber.hpp"
 #include "tests/twin/kernels/block_memory.hpp"
 #include "tests/twin/kernels/device_code.hpp"
-#include "tests/twin/kernels/fiber.hpp"
 #include "tests/twin/kernels/random.hpp"
 #include "tests/twin/kernels/warp.hpp"
 #include "tests/twin/stream_queue.hpp"
@@ -42,7 +42,7 @@ class Runner {
   void run_block();
   void run_warp(unsigned warp);
   void resume(unsigned thread);
-  void work(Worker& own, Fiber& fiber);
+  void work(Worker& own);
   void show(unsigned thread);
   [[nodiscard]] unsigned next_fresh();
   [[nodiscard]] unsigned lanes_of(unsigned warp) const;
@@ -51,6 +51,11 @@ class Runner {
   [[noreturn]] void report_stuck();
 
   static constexpr unsigned kNone = ~0U;
+#if defined(__SANITIZE_ADDRESS__)
+  static constexpr std::size_t kStack = 256UL << 10U;
+#else
+  static constexpr std::size_t kStack = 64UL << 10U;
+#endif
 
   const char* kernel_ = nullptr;
   const std::function<void()>* body_ = nullptr;
@@ -151,7 +156,7 @@ void Runner::resume(unsigned thread) {
     if (idle_.empty()) {
       all_.push_back(std::make_unique<Worker>());
       Worker* const fresh = all_.back().get();
-      fresh->fiber = std::make_unique<Fiber>([this, fresh](Fiber& fiber) { work(*fresh, fiber); });
+      fresh->fiber = std::make_unique<Fiber>([this, fresh] { work(*fresh); }, kStack);
       idle_.push_back(fresh);
     }
     Worker* const worker = idle_.back();
@@ -174,7 +179,7 @@ unsigned Runner::next_fresh() {
   return thread;
 }
 
-void Runner::work(Worker& own, Fiber& fiber) {
+void Runner::work(Worker& own) {
   while (true) {
     (*body_)();
     lanes_[own.thread].state = Lane::kExited;
@@ -189,7 +194,7 @@ void Runner::work(Worker& own, Fiber& fiber) {
       continue;
     }
     idle_.push_back(&own);
-    fiber.leave();
+    own.fiber->leave();
   }
 }
 

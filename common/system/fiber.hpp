@@ -10,18 +10,16 @@
 #include <sanitizer/common_interface_defs.h>
 #endif
 
-namespace taut::lab {
+namespace taut {
 
 /// A function with its own stack, which may leave in the middle and be entered again. If it is
 /// destroyed before it has ended, its stack is unwound. Switches are told to AddressSanitizer,
 /// which otherwise takes what is on another stack for what has returned.
 class Fiber {
  public:
-  // Only what is touched takes memory.
-  static constexpr std::size_t kStack = 512UL << 10U;
-
-  explicit Fiber(std::function<void()> body) : body_(std::move(body)) {
-    Stack stack(kStack);
+  /// stack_bytes  only what is touched takes memory
+  Fiber(std::function<void()> body, std::size_t stack_bytes) : body_(std::move(body)) {
+    Stack stack(stack_bytes);
     const boost::context::stack_context space = stack.allocate();
     bottom_ = static_cast<std::byte*>(space.sp) - space.size;
     size_ = space.size;
@@ -29,7 +27,7 @@ class Fiber {
                                  boost::context::preallocated(space.sp, space.size, space), stack,
                                  [this](boost::context::fiber&& caller) {
                                    caller_ = std::move(caller);
-                                   const Last last(*this);
+                                   const Departure departure(*this);
                                    arrive(nullptr);
                                    body_();
                                    return std::move(caller_);
@@ -93,12 +91,12 @@ class Fiber {
     Fiber& fiber;
     void* const fake;
   };
-  /// Its stack is left for the last time.
-  struct Last {
-    explicit Last(Fiber& fiber) : fiber(fiber) {}
-    ~Last() { fiber.depart_for_ever(); }
-    Last(const Last&) = delete;
-    Last& operator=(const Last&) = delete;
+  /// At the end, also of an unwound stack: it is left for the last time.
+  struct Departure {
+    explicit Departure(Fiber& fiber) : fiber(fiber) {}
+    ~Departure() { fiber.depart_for_ever(); }
+    Departure(const Departure&) = delete;
+    Departure& operator=(const Departure&) = delete;
     Fiber& fiber;
   };
 
@@ -111,4 +109,4 @@ class Fiber {
   boost::context::fiber own_;  // last: its stack uses the others
 };
 
-}  // namespace taut::lab
+}  // namespace taut
