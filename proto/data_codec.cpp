@@ -254,22 +254,13 @@ void add_images(const DataImages& batch, pb::SliceImages& wire, Message& frames)
     pb::SliceImages::Logged& logged = *wire.add_logged();
     logged.set_worker(one.worker.value());
     logged.set_number(one.number);
-    DataItem push;
-    push.kind = pb::DataItem::PUSH;
-    push.table = one.table;
-    push.slice = one.slice;
-    push.count = one.count;
-    push.clock = one.update.clock;
-    push.encoding = one.update.encoding;
-    push.gradient_norm = one.update.norm;
-    push.weight = one.update.weight;
-    to_wire(push, *logged.mutable_push());
+    to_wire(push_of(one), *logged.mutable_push());
     frames.frames.push_back(one.update.gradient);
   }
 }
 
 Result<LoggedUpdate> from_wire(pb::SliceImages::Logged& wire, const Frame& payload) {
-  TAUT_TRY(const DataItem push, from_wire(*wire.mutable_push()));
+  TAUT_TRY(DataItem push, from_wire(*wire.mutable_push()));
   const bool is_whole = push.kind == pb::DataItem::PUSH && !wire.push().packed() &&
                         !wire.push().has_place() && push.count <= kMaxCount &&
                         math::encoded_bytes(push.encoding, push.count) == payload.size() &&
@@ -281,12 +272,9 @@ Result<LoggedUpdate> from_wire(pb::SliceImages::Logged& wire, const Frame& paylo
                     push.table.value(), push.slice.value(), push.count,
                     math::to_string(push.encoding.codec), payload.size()));
   }
-  return LoggedUpdate{push.table,
-                      push.slice,
-                      WorkerId(wire.worker()),
-                      wire.number(),
-                      push.count,
-                      Update{push.clock, payload, push.gradient_norm, push.encoding, push.weight}};
+  push.payload = payload;
+  return LoggedUpdate{push.table,    push.slice, WorkerId(wire.worker()),
+                      wire.number(), push.count, update_of(push)};
 }
 
 Result<DataImages> from_wire(pb::SliceImages& wire, const Message& frames) {
@@ -430,6 +418,20 @@ Result<DataMessage> part_message(pb::DataHeader& header, const Message& frames) 
 }
 
 }  // namespace
+
+DataItem push_of(const LoggedUpdate& logged) {
+  DataItem push;
+  push.kind = pb::DataItem::PUSH;
+  push.table = logged.table;
+  push.slice = logged.slice;
+  push.count = logged.count;
+  push.clock = logged.update.clock;
+  push.gradient_norm = logged.update.norm;
+  push.weight = logged.update.weight;
+  push.encoding = logged.update.encoding;
+  push.payload = logged.update.gradient;
+  return push;
+}
 
 Message encode(const DataMessage& message, SharedLink* link) {
   HeaderMemory memory;

@@ -11,6 +11,7 @@
 #include "common/result.hpp"
 #include "common/types.hpp"
 #include "proto/data.pb.h"
+#include "proto/pushed_update.hpp"
 #include "proto/slice_images.hpp"
 
 namespace taut {
@@ -39,6 +40,13 @@ struct DataItem {
   math::Encoding encoding{};  // of the payload; float32 but in pushes and VALUE
   Frame payload;              // [count] encoded so; PUSH, PUSH_READ and VALUE carry one
 };
+
+/// The update of a push.
+[[nodiscard]] inline Update update_of(const DataItem& push) {
+  return {push.clock, push.payload, push.gradient_norm, push.encoding, push.weight};
+}
+/// A logged update as the push that it was. Its place in the table is not named.
+[[nodiscard]] DataItem push_of(const LoggedUpdate& logged);
 
 /// Items that are sent together: all that are ready cost one message.
 struct DataItems {

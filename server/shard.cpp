@@ -330,8 +330,7 @@ std::optional<DataItem> Shard::push(WorkerId worker, const DataItem& item, JobSt
   }
   std::vector<Answer> released;
   const std::uint64_t dropped_before = slice.dropped();
-  const Update update{item.clock, item.payload, item.gradient_norm, item.encoding, item.weight};
-  const PushVerdict verdict = slice.push(worker, update, view, released);
+  const PushVerdict verdict = slice.push(worker, update_of(item), view, released);
   failpoint("update taken");
   if (!released.empty()) failpoint("clock applied");
   add(released, job, slice, out);

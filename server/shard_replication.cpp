@@ -152,6 +152,7 @@ void Shard::settle(PeerId from, WorkerId worker, const DataItem& item, JobState&
 /// update waits.
 bool Shard::log_first(PeerId from, const DataMessage& message, const DataItem& item, JobState& job,
                       const SliceState& slice, Outbox& out) {
+  if (!job.view->logs_updates) return false;
   const std::size_t index = job.layout.index_of(item.table, item.slice);
   const WorkerId worker = message.worker;
   if (!job.images.logs(index) || is_held_back(worker, item, job, slice)) return false;
@@ -163,8 +164,9 @@ bool Shard::log_first(PeerId from, const DataMessage& message, const DataItem& i
   const bool is_next =
       verdict == PushVerdict::kAccept || (newest && item.clock == slice.next_after(*newest));
   if (!is_here && !is_next) return false;
-  if (is_here || log.is_full()) {
-    // Sent again, perhaps to ask whether the shard is alive; or it has to be.
+  const bool is_full = !is_here && log.is_full();
+  if (is_here || is_full) {
+    // To a worker that asks whether the shard is alive, or that has to send the update again.
     DataItem reply;
     reply.kind = pb::DataItem::PARKED;
     reply.table = item.table;
@@ -172,7 +174,7 @@ bool Shard::log_first(PeerId from, const DataMessage& message, const DataItem& i
     reply.clock = item.clock;
     out.add(from, std::move(reply));
   }
-  if (is_here || !log.is_full()) {
+  if (!is_full) {
     job.images.log(index, {from, worker, message.incarnation, item});
     failpoint("update logged");
   }

@@ -53,6 +53,7 @@ void ImageSender::follow_leaves(const Membership& membership) {
 }
 
 Clock ImageSender::logged(std::size_t index, WorkerId worker) const {
+  if (!logs_updates_) return Clock();
   const auto found = tracks_.find(index);
   const auto newest = found == tracks_.end() ? std::nullopt : found->second.log.newest(worker);
   return newest ? newest->next() : Clock();
@@ -125,17 +126,7 @@ void ImageSender::begin_log(Track& track, const SliceState& slice) {
   track.needs_image = false;  // the first image of this backup is made from now on
   std::vector<UpdateLog::Push> held;
   for (const LoggedUpdate& one : slice.held_updates()) {
-    DataItem item;
-    item.kind = pb::DataItem::PUSH;
-    item.table = one.table;
-    item.slice = one.slice;
-    item.count = one.count;
-    item.clock = one.update.clock;
-    item.payload = one.update.gradient;
-    item.gradient_norm = one.update.norm;
-    item.encoding = one.update.encoding;
-    item.weight = one.update.weight;
-    held.push_back({PeerId(), one.worker, Incarnation(), std::move(item)});
+    held.push_back({PeerId(), one.worker, Incarnation(), push_of(one)});
   }
   track.log.add_first(std::move(held));
 }
@@ -145,8 +136,9 @@ void ImageSender::release(std::vector<UpdateLog::Push> pushes) {
 }
 
 bool ImageSender::logs(std::size_t index) const {
+  if (!logs_updates_) return false;
   const auto found = tracks_.find(index);
-  return logs_updates_ && found != tracks_.end() && found->second.copy != 0;
+  return found != tracks_.end() && found->second.copy != 0;
 }
 
 void ImageSender::log(std::size_t index, UpdateLog::Push push) {

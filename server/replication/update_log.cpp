@@ -67,8 +67,7 @@ void UpdateLog::send(DataImages& batch, std::uint64_t& under_way, TimePoint now)
       continue;
     }
     batch.logged.push_back(
-        {item.table, item.slice, entry.push.worker, entry.number, item.count,
-         Update{item.clock, item.payload, item.gradient_norm, item.encoding, item.weight}});
+        {item.table, item.slice, entry.push.worker, entry.number, item.count, update_of(item)});
     entry.sent = now;
     ++entry.attempts;
   }

@@ -49,7 +49,7 @@ class UpdateLog {
   [[nodiscard]] std::uint64_t under_way() const { return under_way_; }
   /// The backup has this one.
   void note_kept(WorkerId worker, Clock clock);
-  /// Updates that the backup has, and that each one before them is at the backup too.
+  /// Updates that the backup has, up to the first that it lacks.
   [[nodiscard]] std::vector<Push> take_kept();
   /// All of them: there is no backup.
   [[nodiscard]] std::vector<Push> take_all();

@@ -299,7 +299,8 @@ TEST_CASE("a new backup gets the updates that wait for others of their clock", "
   CHECK(pair.images[0].images.size() == 1);
 }
 
-TEST_CASE("an image takes the place of what was logged before it", "[replication]") {
+TEST_CASE("a take-over from images and what was logged since has the last values",
+          "[replication]") {
   Logged pair(1, Slack::unbounded());
   for (std::int64_t clock = 0; clock < 4; ++clock) {
     (void)pair.push(pair.first, kAnn, clock);
