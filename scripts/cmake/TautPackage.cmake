@@ -8,8 +8,9 @@ install(FILES configs/systemd/tautline-server.service configs/systemd/tautline-w
         DESTINATION lib/systemd/system COMPONENT tautline EXCLUDE_FROM_ALL)
 # A folder of the shipped allowed_folders, which must exist. Packages of data sets share it.
 install(DIRECTORY DESTINATION share/datasets COMPONENT tautline EXCLUDE_FROM_ALL)
-install(FILES scripts/packages/copyright docs/USER_GUIDE.md docs/CHANGELOG.md docs/SECURITY.md
+install(FILES scripts/packages/copyright docs/CHANGELOG.md docs/SECURITY.md
         DESTINATION share/doc/tautline COMPONENT tautline EXCLUDE_FROM_ALL)
+install(DIRECTORY docs/guide DESTINATION share/doc/tautline COMPONENT tautline EXCLUDE_FROM_ALL)
 install(FILES third_party/uplot/LICENSE DESTINATION share/doc/tautline RENAME uplot-LICENSE
         COMPONENT tautline EXCLUDE_FROM_ALL)
 foreach(package tautline-cuda libtautline-dev)

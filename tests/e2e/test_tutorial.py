@@ -1,4 +1,4 @@
-"""docs/TUTORIAL.md and docs/USER_GUIDE.md can be followed: their files are valid, their commands
+"""docs/TUTORIAL.md and docs/guide can be followed: their files are valid, their commands
 have the options that they give them, and what they link to exists."""
 
 import re
@@ -7,7 +7,8 @@ import subprocess
 
 from cluster import *
 
-PAGES = ("docs/TUTORIAL.md", "docs/USER_GUIDE.md", "README.md")
+PAGES = ("docs/TUTORIAL.md", *sorted(f"docs/guide/{page.name}" for page in
+                                    (SOURCE / "docs" / "guide").glob("*.md")), "README.md")
 HERE = re.compile(r"^cat > (\S+) <<'END'\n(.*?)^END\n", re.MULTILINE | re.DOTALL)
 
 
@@ -97,8 +98,8 @@ class Tutorial(ClusterTest):
                     self.assertIn(anchor, headings(target), f"{page}: {path}#{anchor}")
 
     def test_the_guide_lists_the_commands_that_talk_to_a_cluster(self):
-        text = (SOURCE / "docs/USER_GUIDE.md").read_text()
-        section = text.split("### The commands that talk to a cluster\n")[1]
+        text = (SOURCE / "docs/guide/cluster.md").read_text()
+        section = text.split("## The commands that talk to a cluster\n")[1]
         section = re.split(r"find\s+the\s+coordinator", section)[0]
         shown = self.run_program("tautline", "--help").stdout
         commands = re.findall(r"^  ([a-z-]+) ", shown, re.MULTILINE)

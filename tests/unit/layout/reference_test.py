@@ -89,7 +89,8 @@ class Reference(unittest.TestCase):
             with open(os.path.join(SOURCE, path), encoding="utf-8") as file:
                 return file.read()
 
-        guide = read("docs/USER_GUIDE.md")
+        pages = sorted(os.listdir(os.path.join(SOURCE, "docs/guide")))
+        guide = "".join(read(f"docs/guide/{page}") for page in pages)
         folder = os.path.join(SOURCE, "worker/model/rules")
         layers = {name for file in os.listdir(folder) if file.endswith(".cpp")
                   for name in re.findall(r'\.type = "([A-Z]\w+)"',
