@@ -251,7 +251,7 @@ void SliceOracle::descend(const std::vector<Pushed>& updates, const Contract& co
     arrive(contract.compression,
            {contract.seed, contract.members.at(of.worker).slot, table_, slice_, of.clock,
             plain_.contains({of.worker, of.clock})},
-           update, residuals_[of.worker]);
+           update, kept_[of.worker]);
     for (float& one : update) one *= weight_of(of);
     if (!contract.aggregates_at(of.clock)) weigh(of, contract, updates.size(), update);
     for (std::size_t i = 0; i < sum.size(); ++i) sum[i] = first ? update[i] : sum[i] + update[i];

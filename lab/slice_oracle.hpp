@@ -10,6 +10,7 @@
 
 #include "lab/contract.hpp"
 #include "lab/history.hpp"
+#include "lab/toy_compression.hpp"
 #include "lab/toy_job.hpp"
 
 namespace taut::sim {
@@ -129,7 +130,7 @@ class SliceOracle {
   std::map<std::uint32_t, Waiting> waiting_;
   std::map<std::uint32_t, Base> bases_;
   std::map<std::string_view, std::vector<float>> states_;   // of policies
-  std::map<std::uint32_t, std::vector<float>> residuals_;   // of compression, by worker
+  std::map<std::uint32_t, Kept> kept_;                      // of compression, by worker
   std::set<std::pair<std::uint32_t, std::int64_t>> plain_;  // accepted as they are: worker, clock
   std::map<std::pair<std::uint32_t, std::int64_t>, float> weights_;  // of accepted: worker, clock
   std::int64_t applications_ = 0;

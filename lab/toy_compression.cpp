@@ -109,10 +109,71 @@ void keep_places(const std::vector<std::size_t>& places, std::vector<float>& val
 
 bool has_feedback(Scheme scheme) {
   return scheme == pb::PushCompression::ONE_BIT || scheme == pb::PushCompression::TOP_K ||
-         scheme == pb::PushCompression::RANDOM_K;
+         scheme == pb::PushCompression::RANDOM_K || scheme == pb::PushCompression::DGC ||
+         scheme == pb::PushCompression::POWER_SGD;
+}
+
+/// How many values there are for each that is sent: 4, 16, 64 ... and in the end what `keep` says.
+std::size_t spread_at(const pb::PushCompression& push, std::int64_t clock) {
+  const auto last = static_cast<std::size_t>(std::lround(1 / push.keep()));
+  if (clock >= push.warm_up()) return last;
+  std::vector<std::size_t> stages;
+  for (std::size_t stage = 4; stage < last; stage *= 4) stages.push_back(stage);
+  stages.push_back(last);
+  const auto size = static_cast<std::int64_t>(stages.size());
+  return stages[static_cast<std::size_t>(clock * size / push.warm_up())];
+}
+
+/// The product of two vectors that is read in an update's place: one step of power iteration.
+void multiply_factors(const math::Draw& draw, std::vector<float>& factor,
+                      std::vector<float>& matrix) {
+  const std::size_t columns = matrix.size() / kToyRows;
+  if (factor.empty()) {
+    for (std::size_t j = 0; j < columns; ++j) {
+      const std::uint32_t word =
+          math::Philox::at(draw.key, draw.stream, draw.first + j / 4).words[j % 4];
+      factor.push_back(static_cast<float>(word) / 2147483648.0F - 1.0F);
+    }
+  }
+  std::array<double, kToyRows> left{};
+  double squares = 0;
+  for (std::size_t i = 0; i < kToyRows; ++i) {
+    std::array<double, 16> sums{};
+    for (std::size_t j = 0; j < columns; ++j) {
+      sums[j % 16] += double{matrix[i * columns + j]} * double{factor[j]};
+    }
+    for (const double sum : sums) left[i] += sum;
+    squares += left[i] * left[i];
+  }
+  std::vector<float> right(columns, 0.0F);
+  const double scale = squares > 0 ? 1 / std::sqrt(squares) : 0;
+  for (std::size_t i = 0; i < kToyRows; ++i) {
+    left[i] *= scale;
+    for (std::size_t j = 0; j < columns; ++j) {
+      right[j] += static_cast<float>(left[i]) * matrix[i * columns + j];
+    }
+  }
+  for (std::size_t i = 0; i < matrix.size(); ++i) {
+    matrix[i] = static_cast<float>(left[i / columns]) * right[i % columns];
+  }
+  const bool is_zero = std::ranges::all_of(right, [](float value) { return value == 0; });
+  if (!is_zero) factor = std::move(right);
+}
+
+/// The update becomes the velocity that it leads to.
+void gain_velocity(std::vector<float>& velocity, std::vector<float>& update) {
+  velocity.resize(update.size(), 0.0F);
+  for (std::size_t i = 0; i < update.size(); ++i) update[i] += kToyMomentum * velocity[i];
+  velocity = update;
 }
 
 }  // namespace
+
+bool workers_apply_momentum(const pb::Compression& compression) {
+  return std::ranges::any_of(compression.push(), [](const pb::PushCompression& push) {
+    return push.scheme() == pb::PushCompression::DGC;
+  });
+}
 
 pb::PushCompression push_of(const pb::Compression& compression) {
   pb::PushCompression newest;
@@ -164,6 +225,11 @@ void draw_pushes(Random& random, const pb::Consistency& policies,
   // Fewer than the six values of a toy update that are not 0, or TOP_K would leave nothing out.
   if (scheme == pb::PushCompression::TOP_K) push.set_keep(0.04F);
   if (scheme == pb::PushCompression::RANDOM_K) push.set_keep(0.25F);
+  if (scheme == pb::PushCompression::DGC) {
+    push.set_keep(0.04F);
+    if (random.chance(0.5)) push.set_warm_up(8);
+  }
+  if (scheme == pb::PushCompression::POWER_SGD) push.set_rank(1);
   if (has_upper) {
     pb::PushCompression& upper = *compression.add_push();
     upper.set_scheme(pb::PushCompression::BF16);
@@ -218,19 +284,20 @@ bool keeps_counts(const pb::Compression& compression, std::int64_t clocks) {
 }
 
 void arrive(const pb::Compression& compression, const Sender& sender, std::vector<float>& update,
-            std::vector<float>& residual) {
+            Kept& kept) {
   const math::Draw draw = math::draw_of(sender.seed, static_cast<std::uint64_t>(sender.clock),
                                         sender.slot, sender.table.value(), sender.slice.value());
   const pb::PushCompression push = push_of(compression);
-  const auto every = static_cast<std::size_t>(std::lround(1 / push.keep()));
-  const std::size_t kept = (update.size() + every - 1) / every;
+  const std::size_t every = spread_at(push, sender.clock);
+  const std::size_t sent = (update.size() + every - 1) / every;
+  if (workers_apply_momentum(compression)) gain_velocity(kept.velocity, update);
   if (has_feedback(push.scheme())) {
-    residual.resize(update.size(), 0.0F);
-    for (std::size_t i = 0; i < update.size(); ++i) update[i] += residual[i];
-    residual = update;
+    kept.residual.resize(update.size(), 0.0F);
+    for (std::size_t i = 0; i < update.size(); ++i) update[i] += kept.residual[i];
+    kept.residual = update;
   }
   if (sender.is_plain) {
-    residual.clear();
+    kept.residual.clear();
     return;
   }
   switch (push.scheme()) {
@@ -246,7 +313,11 @@ void arrive(const pb::Compression& compression, const Sender& sender, std::vecto
       mean_by_sign(update);
       break;
     case pb::PushCompression::TOP_K:
-      keep_places(largest_places(update, kept), update);
+    case pb::PushCompression::DGC:
+      keep_places(largest_places(update, sent), update);
+      break;
+    case pb::PushCompression::POWER_SGD:
+      multiply_factors(draw, kept.factor, update);
       break;
     case pb::PushCompression::RANDOM_K:
       keep_places(drawn_places(draw, update.size(), every), update);
@@ -254,7 +325,10 @@ void arrive(const pb::Compression& compression, const Sender& sender, std::vecto
     default:
       return;
   }
-  for (std::size_t i = 0; i < update.size(); ++i) residual[i] -= update[i];
+  for (std::size_t i = 0; i < update.size(); ++i) {
+    kept.residual[i] -= update[i];
+    if (!kept.velocity.empty() && kept.residual[i] == 0) kept.velocity[i] = 0;
+  }
 }
 
 void encode_for_members(const pb::Compression& compression, std::uint64_t seed, TableId table,

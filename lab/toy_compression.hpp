@@ -15,6 +15,13 @@ namespace taut::sim {
 
 using Scheme = pb::PushCompression::Scheme;
 
+/// Of a slice as a matrix.
+constexpr std::uint32_t kToyRows = 4;
+/// Where workers apply it.
+constexpr float kToyMomentum = 0.5F;
+
+[[nodiscard]] bool workers_apply_momentum(const pb::Compression& compression);
+
 /// How the updates of toy tables are encoded, which are of fewer than 1000 values.
 [[nodiscard]] pb::PushCompression push_of(const pb::Compression& compression);
 /// How their values are where members read them.
@@ -42,11 +49,17 @@ struct Sender {
   bool is_plain = false;  // not encoded: its last one, with all that was left out before
 };
 
+/// What a member keeps of a slice between its updates; each empty while it is zeros.
+struct Kept {
+  std::vector<float> residual;  // what earlier updates have left out
+  std::vector<float> velocity;  // where workers apply the momentum
+  std::vector<float> factor;    // with which POWER_SGD begins
+};
+
 /// Makes of an update what its shard must read of it, as the scheme's formula says; shares no code
 /// with the worker's or the shard's but the random numbers.
-/// residual  what the member's earlier updates of the slice have left out; empty: nothing
 void arrive(const pb::Compression& compression, const Sender& sender, std::vector<float>& update,
-            std::vector<float>& residual);
+            Kept& kept);
 
 /// Makes of a slice's values what a member must read of them.
 /// applications  of updates, that have made the values

@@ -44,6 +44,9 @@ std::vector<TableSpec> toy_tables(const ToyJob& job) {
     table.id = TableId(i);
     table.name = "t" + std::to_string(i);
     table.shape = {job.slices, kSliceElements};
+    if (push_of(job.compression).scheme() == pb::PushCompression::POWER_SGD) {
+      table.shape = {std::int64_t{job.slices} * kToyRows, kSliceElements / kToyRows};
+    }
     tables.push_back(table);
   }
   return tables;
@@ -68,6 +71,9 @@ pb::Job toy_definition(const ToyJob& toy) {
     layer.mutable_data_param()->set_batch_size(kToyBatch);
   }
   job.mutable_solver_param()->set_base_lr(1);
+  if (workers_apply_momentum(toy.compression)) {
+    job.mutable_solver_param()->set_momentum(kToyMomentum);
+  }
   job.mutable_solver_param()->set_max_iter(static_cast<std::int32_t>(toy.clocks));
   if (toy.checkpoint_every > 0) {
     job.mutable_checkpoint()->set_every(static_cast<std::uint32_t>(toy.checkpoint_every));

@@ -190,7 +190,7 @@ void WorkerNode::take(const CompletedRead& read, TimePoint now) {
 }
 
 bool WorkerNode::owes_rest() const {
-  return encoder_->keeps_residuals() && !encoder_->sends_rest();
+  return encoder_->leaves_out() && !encoder_->sends_rest();
 }
 
 /// Takes this worker's part of the clock's batch; false: the clock is held.

@@ -23,6 +23,7 @@ constexpr std::size_t kPackBelow = 16UL << 10U;
 // Maximum elements of a payload: far above a slice's; products cannot overflow.
 constexpr std::uint64_t kMaxCount = 1ULL << 40U;
 constexpr std::uint32_t kMaxEvery = 1U << 18U;
+constexpr std::uint32_t kMaxColumns = 1U << 18U;
 constexpr std::size_t kMaxPartBytes = 16UL << 20U;
 
 bool carries_payload(DataItem::Kind kind) {
@@ -38,13 +39,30 @@ bool is_push(DataItem::Kind kind) {
 /// Codecs by their element types.
 constexpr std::array kCodecOf{math::Codec::kFloat32, math::Codec::kFloat16, math::Codec::kBfloat16,
                               math::Codec::kInt8,    math::Codec::kOneBit,  math::Codec::kTopK,
-                              math::Codec::kRandomK};
+                              math::Codec::kRandomK, math::Codec::kLowRank};
 static_assert(kCodecOf.size() == math::kCodecs &&
               kCodecOf.size() == std::size_t{pb::DataItem::ElementType_MAX} + 1);
 
 pb::DataItem::ElementType element_type_of(const math::Encoding& encoding) {
   const auto* found = std::ranges::find(kCodecOf, encoding.codec);
   return static_cast<pb::DataItem::ElementType>(found - kCodecOf.begin());
+}
+
+Result<void> check_factors(const math::Encoding& encoding) {
+  if (encoding.codec != math::Codec::kLowRank) {
+    if (encoding.rank == 0 && encoding.columns == 0) return ok();
+    return invalid(fmt::format("{} has a rank of {} and {} columns; it must have neither",
+                               math::to_string(encoding.codec), encoding.rank, encoding.columns));
+  }
+  if (encoding.rank < 1 || encoding.rank > math::kMaxRank) {
+    return invalid(fmt::format("the rank of a matrix must be from 1 to {}, is {}", math::kMaxRank,
+                               encoding.rank));
+  }
+  if (encoding.columns < 1 || encoding.columns > kMaxColumns) {
+    return invalid(fmt::format("the columns of a matrix must be from 1 to {}, are {}", kMaxColumns,
+                               encoding.columns));
+  }
+  return ok();
 }
 
 /// Errors    invalid: an encoding that is unknown, or that such an item does not have
@@ -55,7 +73,8 @@ Result<math::Encoding> encoding_of(const pb::DataItem& wire) {
                                static_cast<int>(wire.element_type()),
                                static_cast<int>(wire.layout())));
   }
-  const math::Encoding encoding{kCodecOf[type], wire.every()};
+  const math::Encoding encoding{kCodecOf[type], wire.every(), wire.rank(), wire.columns()};
+  TAUT_TRY(check_factors(encoding));
   const auto limits = encoding.is_sparse() ? std::pair{2U, kMaxEvery} : std::pair{0U, 0U};
   if (encoding.every < limits.first || encoding.every > limits.second) {
     return invalid(fmt::format("one of {} values is sent as {}; it must be from {} to {}",
@@ -85,6 +104,8 @@ void to_wire(const DataItem& item, pb::DataItem& wire) {
   wire.set_payload(carries_payload(item.kind));
   wire.set_element_type(element_type_of(item.encoding));
   wire.set_every(item.encoding.every);
+  wire.set_rank(item.encoding.rank);
+  wire.set_columns(item.encoding.columns);
   wire.set_refusal(item.refusal);
   wire.set_gradient_norm(item.gradient_norm);
   if (item.weight != 1) wire.set_weight(item.weight);

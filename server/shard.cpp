@@ -242,9 +242,9 @@ std::optional<DataItem> Shard::refusal_of(const DataMessage& message, const Data
   if (is_push(item) && !job.view->compression.may_push(table, item.clock, item.encoding)) {
     return refuse(
         item, pb::DataItem::BAD_RANGE,
-        fmt::format("table {} is pushed as {}; by the job's compression it is {}",
-                    item.table.value(), math::to_string(item.encoding.codec),
-                    math::to_string(job.view->compression.of_push(table, item.clock).codec)));
+        fmt::format("table {} is pushed as {} at clock {}; by the job's compression it is {}",
+                    item.table.value(), math::to_string(item.encoding), item.clock.value(),
+                    math::to_string(job.view->compression.of_push(table, item.clock))));
   }
   const float lowest = job.view->min_weight;
   const float highest = job.view->max_weight;

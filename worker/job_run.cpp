@@ -289,7 +289,7 @@ std::function<bool(Clock)> leaving_rule(const RunOrders& orders, Client& client,
     // Between two pushes its own training would be lost.
     if (!orders.leave || (next != start && !schedule.pushes_at(next - 1))) return false;
     // Without one more clock what compression has left out of its updates would be lost.
-    if (!client.keeps_residuals() || client.sends_rest()) return true;
+    if (!client.leaves_out() || client.sends_rest()) return true;
     client.send_rest();
     return false;
   };

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "cli/job_records.hpp"
-#include "proto/config/job_state.hpp"
+#include "proto/config/settle_averaging.hpp"
 #include "worker/model/graph.hpp"
 #include "worker/model/job/job_data.hpp"
 #include "worker/model/job/job_nets.hpp"
@@ -55,7 +55,7 @@ Result<JobNeeds> needs_of(const pb::Job& job) {
   // Its members bring nets and data themselves.
   if (job.external_members()) return needs;
   TAUT_TRY(add_data(job, needs));
-  TAUT_TRY(const math::UpdateRule rule, to_update_rule(job));
+  TAUT_TRY(const math::UpdateRule rule, to_shard_rule(job));
   needs.states = rule.state_count();
   TAUT_TRY(const model::Graph graph,
            model::build_graph(model::net_of(job, pb::TRAIN),

@@ -9,6 +9,7 @@
 #include "common/math/codec_bytes.hpp"
 #include "common/math/codec_elements.hpp"
 #include "common/math/feedback_codec.hpp"
+#include "common/math/low_rank_codec.hpp"
 #include "common/math/philox.hpp"
 #include "common/math/vectorised.hpp"
 
@@ -129,15 +130,33 @@ std::uint64_t encoded_bytes(const Encoding& encoding, std::uint64_t count) {
       return feedback::top_k_bytes(count, encoding.every);
     case Codec::kRandomK:
       return feedback::random_k_bytes(count, encoding.every);
+    case Codec::kLowRank:
+      return low_rank::bytes(low_rank::Shape(encoding, count));
   }
   TAUT_CHECK(false, "a codec");
   return 0;
 }
 
+std::uint64_t state_values(const Encoding& encoding, std::uint64_t count) {
+  if (!encoding.has_residual()) return 0;
+  if (encoding.codec != Codec::kLowRank) return count;
+  return count + low_rank::Shape(encoding, count).factor_values();
+}
+
 std::string_view to_string(Codec codec) {
-  constexpr std::array<std::string_view, kCodecs> kNames{"FLOAT32", "FP16",  "BF16",    "INT8",
-                                                         "ONE_BIT", "TOP_K", "RANDOM_K"};
+  constexpr std::array<std::string_view, kCodecs> kNames{
+      "FLOAT32", "FP16", "BF16", "INT8", "ONE_BIT", "TOP_K", "RANDOM_K", "POWER_SGD"};
   return kNames.at(static_cast<std::size_t>(codec));
+}
+
+std::string to_string(const Encoding& encoding) {
+  std::string text(to_string(encoding.codec));
+  if (encoding.is_sparse()) text += ", one of " + std::to_string(encoding.every) + " values";
+  if (encoding.codec == Codec::kLowRank) {
+    text += " of rank " + std::to_string(encoding.rank) + " and " +
+            std::to_string(encoding.columns) + " columns";
+  }
+  return text;
 }
 
 Draw draw_of(std::uint64_t seed, std::uint64_t clock, std::uint32_t slot, std::uint32_t table,
@@ -148,9 +167,9 @@ Draw draw_of(std::uint64_t seed, std::uint64_t clock, std::uint32_t slot, std::u
 }
 
 void encode(const Encoding& encoding, std::span<const float> values, const Draw& draw,
-            std::byte* out, std::span<float> residual) {
-  TAUT_CHECK(residual.size() == (encoding.has_residual() ? values.size() : 0),
-             "a residual where the encoding has one");
+            std::byte* out, std::span<float> state) {
+  TAUT_CHECK(state.size() == state_values(encoding, values.size()),
+             "a state as the encoding has it");
   switch (encoding.codec) {
     case Codec::kFloat32:
       std::memcpy(out, values.data(), values.size_bytes());
@@ -162,11 +181,13 @@ void encode(const Encoding& encoding, std::span<const float> values, const Draw&
     case Codec::kInt8:
       return encode_int8(values, draw, out);
     case Codec::kOneBit:
-      return feedback::encode_one_bit(values, residual, out);
+      return feedback::encode_one_bit(values, state, out);
     case Codec::kTopK:
-      return feedback::encode_top_k(values, encoding.every, residual, out);
+      return feedback::encode_top_k(values, encoding.every, state, out);
     case Codec::kRandomK:
-      return feedback::encode_random_k(values, encoding.every, residual, draw, out);
+      return feedback::encode_random_k(values, encoding.every, state, draw, out);
+    case Codec::kLowRank:
+      return low_rank::encode(low_rank::Shape(encoding, values.size()), values, state, draw, out);
   }
 }
 
@@ -194,6 +215,8 @@ void decode(const Encoding& encoding, const std::byte* bytes, std::size_t count,
       return feedback::decode_top_k(bytes, count, encoding.every, begin, out);
     case Codec::kRandomK:
       return feedback::decode_random_k(bytes, count, encoding.every, begin, out);
+    case Codec::kLowRank:
+      return low_rank::decode(low_rank::Shape(encoding, count), bytes, begin, out);
   }
 }
 

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 
 namespace taut::math {
@@ -17,17 +18,21 @@ enum class Codec : std::uint8_t {
   kOneBit,   // blocks of 256: two float32 means, and a bit for each value
   kTopK,     // the largest values, with their places
   kRandomK,  // values of which both sides draw the places
+  kLowRank,  // two matrices whose product is near the slice as a matrix
 };
-inline constexpr std::size_t kCodecs = 7;
+inline constexpr std::size_t kCodecs = 8;
+inline constexpr std::uint32_t kMaxRank = 64;
 
 /// What a reader must know of a slice's bytes in addition to its count.
 struct Encoding {
   Codec codec = Codec::kFloat32;
   std::uint32_t every = 0;  // kTopK and kRandomK: one of so many values is written down, at least 1
+  std::uint32_t rank = 0;   // kLowRank: of the product, maximum, at least 1
+  std::uint32_t columns = 0;  // kLowRank: of the slice as a matrix, row by row, at least 1
 
   /// Whether its writer keeps what it leaves out.
   [[nodiscard]] bool has_residual() const { return codec >= Codec::kOneBit; }
-  [[nodiscard]] bool is_sparse() const { return codec >= Codec::kTopK; }
+  [[nodiscard]] bool is_sparse() const { return codec == Codec::kTopK || codec == Codec::kRandomK; }
   friend bool operator==(const Encoding&, const Encoding&) = default;
 };
 
@@ -41,10 +46,19 @@ inline constexpr std::size_t kCodecBlock = 256;
 ///   one bit            ceil(n / 8) + 8 ceil(n / 256)
 ///   top k              6 k + 4 ceil(n / 65536), where k = ceil(n / every)
 ///   random k           4 k + 8
+///   low rank           4 r (m + c), where c = min(columns, n), m = ceil(n / c) and
+///                      r = min(rank, m, c)
 /// REQUIRES: count is at most 2^40.
 [[nodiscard]] std::uint64_t encoded_bytes(const Encoding& encoding, std::uint64_t count);
 
-/// As users write it: FLOAT32, FP16, BF16, INT8, ONE_BIT, TOP_K, RANDOM_K.
+/// What a writer keeps of a slice of `count` values from one update to the next, in numbers: the
+/// residual, and for kLowRank the factor that it starts from, [r, c]. 0 where it keeps nothing.
+[[nodiscard]] std::uint64_t state_values(const Encoding& encoding, std::uint64_t count);
+
+/// E.g. "FP16", "TOP_K, one of 100 values", "POWER_SGD of rank 2 and 500 columns".
+[[nodiscard]] std::string to_string(const Encoding& encoding);
+
+/// As users write it: FLOAT32, FP16, BF16, INT8, ONE_BIT, TOP_K, RANDOM_K, POWER_SGD.
 [[nodiscard]] std::string_view to_string(Codec codec);
 
 /// Where the random numbers of one slice's encoding come from: word i is Philox of (key, stream,
@@ -67,11 +81,13 @@ struct Draw {
 /// which is not finite is read as NaNs; one whose largest magnitude is below 2^-100, as zeros.
 /// values    [n]
 /// out       [encoded_bytes(encoding, n)] at any alignment
-/// residual  [n] where the encoding has one, else empty: what earlier updates left out, and then
-///           what is left out now; unchanged if a sum with it is not finite, which is read as NaNs
+/// state     [state_values(encoding, n)], zeros at first: the residual, which is what earlier
+///           updates left out and then what is left out now, and what else is kept. What is not
+///           finite is read as NaNs: where a sum with the residual is not, the state is
+///           unchanged, and where only factors of kLowRank are not, the residual is the sum
 /// Thread    any; no shared state
 void encode(const Encoding& encoding, std::span<const float> values, const Draw& draw,
-            std::byte* out, std::span<float> residual = {});
+            std::byte* out, std::span<float> state = {});
 
 /// Whether bytes of the right number have a meaning: those of kTopK may not.
 [[nodiscard]] bool is_well_formed(const Encoding& encoding, const std::byte* bytes,

@@ -18,8 +18,7 @@ constexpr std::size_t kMeansBytes = 2 * sizeof(float);
 constexpr std::size_t kOneBitBytes = kMeansBytes + kCodecBlock / 8;  // of a whole block
 constexpr std::size_t kLanes = 16;
 
-/// residual += values, unless a sum is not finite: then nothing changes.
-TAUT_VECTORISED bool add_up(const float* values, std::size_t count, float* residual) {
+TAUT_VECTORISED bool add_finite(const float* values, std::size_t count, float* residual) {
   constexpr std::uint32_t kExponent = 0x7f800000;
   std::uint32_t found = 0;
   for (std::size_t i = 0; i < count; ++i) {
@@ -146,6 +145,10 @@ class Choices {
 
 }  // namespace
 
+bool add_up(std::span<const float> values, float* residual) {
+  return add_finite(values.data(), values.size(), residual);
+}
+
 std::uint64_t kept_of(std::uint64_t count, std::uint32_t every) {
   return (count + every - 1) / every;
 }
@@ -164,7 +167,7 @@ std::uint64_t random_k_bytes(std::uint64_t count, std::uint32_t every) {
 }
 
 void encode_one_bit(std::span<const float> values, std::span<float> residual, std::byte* out) {
-  const bool is_finite = add_up(values.data(), values.size(), residual.data());
+  const bool is_finite = add_up(values, residual.data());
   alignas(64) std::array<float, kCodecBlock> last{};
   std::array<std::uint8_t, kCodecBlock / 8> bits{};
   for (std::size_t begin = 0; begin < values.size(); begin += kCodecBlock) {
@@ -196,7 +199,7 @@ void encode_top_k(std::span<const float> values, std::uint32_t every, std::span<
                   std::byte* out) {
   const TopK parts(values.size(), every);
   if (values.empty()) return;
-  const bool is_finite = add_up(values.data(), values.size(), residual.data());
+  const bool is_finite = add_up(values, residual.data());
   std::uint64_t more = 0;
   const std::uint32_t least = is_finite ? magnitude_at(residual, parts.kept, more) : 0;
   std::uint64_t equal = parts.kept - more;  // that are kept
@@ -275,7 +278,7 @@ bool is_top_k(const std::byte* bytes, std::uint64_t count, std::uint32_t every) 
 
 void encode_random_k(std::span<const float> values, std::uint32_t every, std::span<float> residual,
                      const Draw& draw, std::byte* out) {
-  const bool is_finite = add_up(values.data(), values.size(), residual.data());
+  const bool is_finite = add_up(values, residual.data());
   const Philox drawn = Philox::at(draw.key, draw.stream, draw.first);
   const std::uint64_t key = std::uint64_t{drawn.words[1]} << 32U | drawn.words[0];
   store(out, 0, key);

@@ -14,6 +14,9 @@ namespace taut::math::feedback {
 /// Values whose places in a block of TOP_K fit into 16 bits.
 inline constexpr std::size_t kPlaces = 65536;
 
+/// residual += values, unless a sum is not finite: then it returns false, and nothing changes.
+[[nodiscard]] bool add_up(std::span<const float> values, float* residual);
+
 /// How many values are written down of `count`, one of `every`.
 [[nodiscard]] std::uint64_t kept_of(std::uint64_t count, std::uint32_t every);
 [[nodiscard]] std::uint64_t one_bit_bytes(std::uint64_t count);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "common/math/codec.hpp"
@@ -13,25 +14,49 @@ namespace taut {
 /// members, settled from its file; both sides work it out alone. Pure and constant.
 class Compression {
  public:
-  /// Encodes the updates of tables of at least `min_values` values so.
+  /// Encodes the updates of tables of at least `min_values` values so; kLowRank's columns are those
+  /// of the table.
+  /// warm_up  clocks in which kTopK sends more: a quarter of the values at first, then a quarter of
+  ///          that, in equally long steps
   /// REQUIRES: more values than what was added before.
-  void add_push(std::uint64_t min_values, const math::Encoding& encoding) {
-    pushes_.push_back({min_values, encoding});
+  void add_push(std::uint64_t min_values, const math::Encoding& encoding,
+                std::uint64_t warm_up = 0) {
+    pushes_.push_back({min_values, encoding, warm_up});
   }
   /// Encodes the values of such tables so, where members read them. REQUIRES: as above.
   void add_pull(std::uint64_t min_values, const math::Encoding& encoding) {
     pulls_.push_back({min_values, encoding});
   }
 
-  /// Running statistics are no gradients: they are sent as they are.
-  [[nodiscard]] math::Encoding of_push(const TableSpec& table) const { return of(table, pushes_); }
-  [[nodiscard]] math::Encoding of_pull(const TableSpec& table) const { return of(table, pulls_); }
+  /// Members clip their gradients and send their velocities, and the servers' rule does neither.
+  struct Correction {
+    float momentum = 0;
+    float clip_norm = -1;  // of a member's whole gradient; negative: never
+  };
+  void correct(const Correction& correction) { correction_ = correction; }
+  /// nullopt: members send gradients.
+  [[nodiscard]] const std::optional<Correction>& correction() const { return correction_; }
 
   /// The updates of clock 0 are initial values, which are sent as they are.
   void expect_seeds() { is_seeded_ = true; }
   [[nodiscard]] bool is_seed(Clock clock) const { return is_seeded_ && clock == Clock(0); }
+
+  /// After the warm-up. Running statistics are no gradients: they are sent as they are.
+  [[nodiscard]] math::Encoding of_push(const TableSpec& table) const {
+    const Step* const step = find(table, pushes_);
+    return step == nullptr ? math::Encoding() : fitted(step->encoding, table);
+  }
   [[nodiscard]] math::Encoding of_push(const TableSpec& table, Clock clock) const {
-    return is_seed(clock) ? math::Encoding() : of_push(table);
+    if (is_seed(clock)) return {};
+    math::Encoding encoding = of_push(table);
+    if (encoding.codec == math::Codec::kTopK) {
+      encoding.every = every_at(clock, find(table, pushes_)->warm_up, encoding.every);
+    }
+    return encoding;
+  }
+  [[nodiscard]] math::Encoding of_pull(const TableSpec& table) const {
+    const Step* const step = find(table, pulls_);
+    return step == nullptr ? math::Encoding() : step->encoding;
   }
 
   /// What a shard accepts: the same, or float32 from a member that leaves and sends all that its
@@ -48,20 +73,27 @@ class Compression {
   struct Step {
     std::uint64_t min_values = 0;
     math::Encoding encoding;
+    std::uint64_t warm_up = 0;
   };
 
-  [[nodiscard]] static math::Encoding of(const TableSpec& table, const std::vector<Step>& steps) {
-    math::Encoding encoding;
-    if (table.kind != TableKind::kTrained) return encoding;
+  /// The step of a table's size, if it has one.
+  [[nodiscard]] static const Step* find(const TableSpec& table, const std::vector<Step>& steps) {
+    if (table.kind != TableKind::kTrained) return nullptr;
     const std::uint64_t count = table.count();
+    const Step* found = nullptr;
     for (const Step& step : steps) {
-      if (count >= step.min_values) encoding = step.encoding;
+      if (count >= step.min_values) found = &step;
     }
-    return encoding;
+    return found;
   }
+
+  [[nodiscard]] static math::Encoding fitted(math::Encoding encoding, const TableSpec& table);
+  [[nodiscard]] static std::uint32_t every_at(Clock clock, std::uint64_t warm_up,
+                                              std::uint32_t every);
 
   std::vector<Step> pushes_;  // ascending
   std::vector<Step> pulls_;   // ascending
+  std::optional<Correction> correction_;
   bool is_seeded_ = false;
 };
 

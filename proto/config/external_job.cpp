@@ -58,7 +58,7 @@ Result<void> check_external_members(const pb::Job& job) {
   }
   if (keeps_residuals(job)) {
     return invalid(
-        "compression: what ONE_BIT, TOP_K and RANDOM_K leave out is kept in checkpoints, in which "
+        "compression: what schemes with error feedback leave out is kept in checkpoints, in which "
         "external members have no part; choose FP16, BF16 or INT8");
   }
   TAUT_TRY(const math::UpdateRule rule, to_shard_rule(job));

@@ -13,6 +13,7 @@
 #include "common/math/update_rules.hpp"
 #include "proto/config/external_job.hpp"
 #include "proto/config/job_state.hpp"
+#include "proto/config/settle_compression.hpp"
 
 namespace taut {
 namespace {
@@ -152,10 +153,25 @@ Result<Averaging::Settings> to_periodic_averaging(const pb::Job& job) {
   return settings;
 }
 
+namespace {
+
+/// Leaves clipping and momentum to the workers. As decay has no velocity then, it is as strong as
+/// that would be in the end.
+void descend_plainly(math::UpdateRule& rule) {
+  rule.kind = math::RuleKind::kSgd;
+  rule.weight_decay /= 1 - rule.momentum;
+  rule.momentum = 0;
+  rule.clip_norm = -1;
+}
+
+}  // namespace
+
 Result<math::UpdateRule> to_shard_rule(const pb::Job& job) {
   const Consistency& consistency = job.consistency();
   if (!consistency.has_periodic_averaging() && !consistency.has_elastic_averaging()) {
-    return to_update_rule(job);
+    TAUT_TRY(math::UpdateRule rule, to_update_rule(job));
+    if (workers_apply_momentum(job)) descend_plainly(rule);
+    return rule;
   }
   if (const auto found = misfit_of_averaging(job)) return invalid(found->what);
   pb::SolverParameter solver;

@@ -33,8 +33,9 @@ inline constexpr std::uint32_t kMaxInterval = 1'000'000;
 /// Errors    invalid: the misfit
 [[nodiscard]] Result<Averaging::Settings> to_periodic_averaging(const pb::Job& job);
 
-/// The rule that the shards apply: the solver's, or where workers train by that, what becomes of
-/// the distances that they push: the outer rule, or else plain SGD with rate 1.
+/// The rule that the shards apply: the solver's, without what workers do in their place
+/// (workers_apply_momentum()); or where workers train by it, what becomes of the distances that
+/// they push: the outer rule, or else plain SGD with rate 1.
 /// Errors    as to_update_rule(), and the misfit
 [[nodiscard]] Result<math::UpdateRule> to_shard_rule(const pb::Job& job);
 

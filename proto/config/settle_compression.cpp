@@ -17,6 +17,7 @@ using pb::PushCompression;
 
 constexpr float kMinKeep = 0.0001F;
 constexpr float kMaxKeep = 0.5F;
+constexpr std::uint32_t kMaxWarmUp = 1'000'000'000;
 
 math::Encoding encoding_of(const PushCompression& push) {
   const auto every = static_cast<std::uint32_t>(std::lround(1 / push.keep()));
@@ -30,9 +31,12 @@ math::Encoding encoding_of(const PushCompression& push) {
     case PushCompression::ONE_BIT:
       return {math::Codec::kOneBit};
     case PushCompression::TOP_K:
+    case PushCompression::DGC:
       return {math::Codec::kTopK, every};
     case PushCompression::RANDOM_K:
       return {math::Codec::kRandomK, every};
+    case PushCompression::POWER_SGD:
+      return {.codec = math::Codec::kLowRank, .rank = push.rank()};
     default:
       return {};
   }
@@ -52,11 +56,13 @@ math::Encoding encoding_of(const PullCompression& pull) {
 }
 
 bool is_sparse(const PushCompression& push) {
-  return push.scheme() == PushCompression::TOP_K || push.scheme() == PushCompression::RANDOM_K;
+  return push.scheme() == PushCompression::TOP_K || push.scheme() == PushCompression::RANDOM_K ||
+         push.scheme() == PushCompression::DGC;
 }
 
 bool has_feedback(const PushCompression& push) {
-  return is_sparse(push) || push.scheme() == PushCompression::ONE_BIT;
+  return is_sparse(push) || push.scheme() == PushCompression::ONE_BIT ||
+         push.scheme() == PushCompression::POWER_SGD;
 }
 
 constexpr const char* kPush = "push";
@@ -108,15 +114,59 @@ std::optional<Misfit> misfit_of_pull(const pb::Job& job, int index) {
                             scheme));
 }
 
-std::optional<Misfit> misfit_of_keep(const PushCompression& push, int index) {
+/// A field of schemes that the push does not have.
+Misfit misfit_of_other(const PushCompression& push, int index, const char* field,
+                       const char* schemes) {
+  return misfit(index, field,
+                fmt::format("is for {}, and the scheme is {}; omit it", schemes,
+                            PushCompression::Scheme_Name(push.scheme())));
+}
+
+std::optional<Misfit> misfit_of_fields(const PushCompression& push, int index) {
   if (push.has_keep() && !is_sparse(push)) {
-    return misfit(index, "keep",
-                  fmt::format("is for TOP_K and RANDOM_K, and the scheme is {}; omit it",
-                              PushCompression::Scheme_Name(push.scheme())));
+    return misfit_of_other(push, index, "keep", "TOP_K, RANDOM_K and DGC");
   }
-  if (push.keep() >= kMinKeep && push.keep() <= kMaxKeep) return std::nullopt;
-  return misfit(index, "keep",
-                fmt::format("must be from {} to {}, is {}", kMinKeep, kMaxKeep, push.keep()));
+  if (push.has_warm_up() && push.scheme() != PushCompression::DGC) {
+    return misfit_of_other(push, index, "warm_up", "DGC");
+  }
+  if (push.has_rank() && push.scheme() != PushCompression::POWER_SGD) {
+    return misfit_of_other(push, index, "rank", "POWER_SGD");
+  }
+  if (!(push.keep() >= kMinKeep && push.keep() <= kMaxKeep)) {
+    return misfit(index, "keep",
+                  fmt::format("must be from {} to {}, is {}", kMinKeep, kMaxKeep, push.keep()));
+  }
+  if (push.warm_up() > kMaxWarmUp) {
+    return misfit(index, "warm_up",
+                  fmt::format("must be at most {}, is {}", kMaxWarmUp, push.warm_up()));
+  }
+  if (push.rank() < 1 || push.rank() > math::kMaxRank) {
+    return misfit(index, "rank",
+                  fmt::format("must be from 1 to {}, is {}", math::kMaxRank, push.rank()));
+  }
+  return std::nullopt;
+}
+
+/// Workers have a velocity where the servers have none.
+std::optional<Misfit> misfit_of_momentum(const pb::Job& job, int index) {
+  const pb::SolverParameter& solver = job.solver_param();
+  if (solver.type() != "SGD") {
+    return misfit(
+        index, "scheme",
+        fmt::format("DGC is for solver type SGD, of which workers apply the momentum; the "
+                    "type is {}; choose TOP_K",
+                    solver.type()));
+  }
+  if (!(solver.momentum() >= 0 && solver.momentum() < 1)) {
+    return misfit(index, "scheme",
+                  fmt::format("DGC needs a solver's momentum from 0 up to but not including 1, it "
+                              "is {}",
+                              solver.momentum()));
+  }
+  if (!job.consistency().look_ahead()) return std::nullopt;
+  return misfit(index, "scheme",
+                "DGC does not go with consistency { look_ahead }, which follows a velocity of the "
+                "servers; omit one, or choose TOP_K");
 }
 
 /// A part of an update that arrives later must still count as it would have: as much, and in the
@@ -137,8 +187,10 @@ std::optional<Misfit> misfit_of_feedback(const pb::Job& job, int index) {
     other =
         "consistency { delay_compensation }, which multiplies values of an update by each "
         "other";
-  } else if (solver.clip_gradients() > 0) {
-    other = "clip_gradients, which scales an update by the norm of its own clock's gradient";
+  } else if (solver.clip_gradients() > 0 && !workers_apply_momentum(job)) {
+    other =
+        "clip_gradients, which scales an update by the norm of its own clock's gradient (with "
+        "DGC workers clip)";
   } else if (rule && !math::info_of(*rule).is_linear) {
     other = fmt::format("solver type {}, whose step is not linear in the gradient", solver.type());
   } else {
@@ -159,17 +211,25 @@ std::optional<Misfit> misfit_of_compression(const pb::Job& job) {
   if (auto found = misfit_of_sizes(compression.pull(), kPull)) return found;
   for (int i = 0; i < compression.push_size(); ++i) {
     const PushCompression& push = compression.push(i);
-    if (auto found = misfit_of_keep(push, i)) return found;
+    if (auto found = misfit_of_fields(push, i)) return found;
     if (push.scheme() == PushCompression::FLOAT32) continue;
     const std::string& scheme = PushCompression::Scheme_Name(push.scheme());
     if (auto found = misfit_with_elastic(job, kPush, i, scheme)) return found;
     if (!has_feedback(push)) continue;
     if (auto found = misfit_of_feedback(job, i)) return found;
+    if (push.scheme() != PushCompression::DGC) continue;
+    if (auto found = misfit_of_momentum(job, i)) return found;
   }
   for (int i = 0; i < compression.pull_size(); ++i) {
     if (auto found = misfit_of_pull(job, i)) return found;
   }
   return std::nullopt;
+}
+
+bool workers_apply_momentum(const pb::Job& job) {
+  return std::ranges::any_of(job.compression().push(), [](const PushCompression& push) {
+    return push.scheme() == PushCompression::DGC;
+  });
 }
 
 bool keeps_residuals(const pb::Job& job) {
@@ -181,7 +241,11 @@ Result<Compression> to_compression(const pb::Job& job) {
   Compression compression;
   if (is_seeded(job)) compression.expect_seeds();
   for (const PushCompression& push : job.compression().push()) {
-    compression.add_push(push.min_values(), encoding_of(push));
+    compression.add_push(push.min_values(), encoding_of(push), push.warm_up());
+  }
+  if (workers_apply_momentum(job)) {
+    const pb::SolverParameter& solver = job.solver_param();
+    compression.correct({solver.momentum(), solver.clip_gradients()});
   }
   for (const PullCompression& pull : job.compression().pull()) {
     compression.add_pull(pull.min_values(), encoding_of(pull));

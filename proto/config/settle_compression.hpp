@@ -24,6 +24,9 @@ struct Misfit {
 /// Whether workers may keep a part of their updates for later ones.
 [[nodiscard]] bool keeps_residuals(const pb::Job& job);
 
+/// Whether workers clip their gradients and apply the solver's momentum in the servers' place.
+[[nodiscard]] bool workers_apply_momentum(const pb::Job& job);
+
 /// How the job's updates and values are encoded. Errors: invalid, "field: what" of the misfit.
 [[nodiscard]] Result<Compression> to_compression(const pb::Job& job);
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "proto/config/settle_averaging.hpp"
+#include "proto/config/settle_compression.hpp"
 #include "proto/config/settle_policies.hpp"
 
 namespace taut::server {
@@ -60,6 +61,15 @@ Result<void> check_states(const pb::ServerJob& job, const CheckpointReader& save
     const std::uint32_t states = saved.states_of(table.id);
     const std::uint32_t required = table.kind == TableKind::kTrained ? kept : 0;
     if (states == required) continue;
+    if (workers_apply_momentum(job.definition()) !=
+        workers_apply_momentum(saved.manifest().definition())) {
+      return make_error(
+          ErrorCode::kMismatch,
+          fmt::format("{}: table \"{}\" has {} numbers with each value, and the job keeps {}: with "
+                      "compression {{ push {{ scheme: DGC }} }} workers keep the momentum, else "
+                      "servers do; resume as it was written",
+                      saved.folder().string(), table.name, states, required));
+    }
     return make_error(
         ErrorCode::kMismatch,
         fmt::format("{}: table \"{}\" has {} numbers with each value, and solver type {} keeps "

@@ -25,7 +25,7 @@ struct Candidate {
   std::string name;
   math::Encoding encoding;
   std::vector<std::byte> bytes;
-  std::vector<float> residual;
+  std::vector<float> state;
   std::vector<double> encode_ns;
   std::vector<double> decode_ns;
 };
@@ -61,7 +61,7 @@ int main(int argc, char** argv) {
     candidates.push_back({name,
                           encoding,
                           std::vector<std::byte>(math::encoded_bytes(encoding, kValues)),
-                          std::vector<float>(encoding.has_residual() ? kValues : 0),
+                          std::vector<float>(math::state_values(encoding, kValues)),
                           {},
                           {}});
   };
@@ -75,14 +75,16 @@ int main(int argc, char** argv) {
   add("TOP_K 0.01", {Codec::kTopK, 100});
   add("RANDOM_K 0.1", {Codec::kRandomK, 10});
   add("RANDOM_K 0.01", {Codec::kRandomK, 100});
+  add("POWER_SGD 2", {.codec = Codec::kLowRank, .rank = 2, .columns = 1024});
+  add("POWER_SGD 4", {.codec = Codec::kLowRank, .rank = 4, .columns = 1024});
   for (int round = -3; round < rounds; ++round) {  // the first ones are not counted
     const double copy =
         ns_a_value([&] { std::memcpy(read.data(), values.data(), kValues * sizeof(float)); });
     if (round >= 0) copy_ns.push_back(copy);
     for (Candidate& one : candidates) {
-      const math::Draw draw = math::draw_of(1, static_cast<std::uint64_t>(round + 3), 0, 0, 0);
+      const math::Draw draw = math::draw_of(1, static_cast<std::uint64_t>(round) + 3, 0, 0, 0);
       const double encode = ns_a_value(
-          [&] { math::encode(one.encoding, values, draw, one.bytes.data(), one.residual); });
+          [&] { math::encode(one.encoding, values, draw, one.bytes.data(), one.state); });
       // As a shard reads it: a part that stays in the first-level cache at a time.
       const double decode = ns_a_value([&] {
         for (std::size_t begin = 0; begin < kValues; begin += 2048) {

@@ -15,6 +15,10 @@ namespace {
 math::Encoding encoding_of(std::uint8_t codec, std::uint8_t sparse) {
   math::Encoding encoding{static_cast<math::Codec>(codec % math::kCodecs)};
   if (encoding.is_sparse()) encoding.every = 2U + sparse;
+  if (encoding.codec == math::Codec::kLowRank) {
+    encoding.rank = 1U + sparse % 8;
+    encoding.columns = 1U + sparse;
+  }
   return encoding;
 }
 
@@ -23,7 +27,9 @@ constexpr std::size_t kHead = 2;
 /// The most values that have no more bytes.
 std::size_t values_in(const math::Encoding& encoding, std::size_t bytes) {
   std::size_t low = 0;
-  std::size_t high = bytes * (encoding.is_sparse() ? encoding.every : 8);
+  std::size_t high = bytes * 8;
+  if (encoding.is_sparse()) high = bytes * encoding.every;
+  if (encoding.codec == math::Codec::kLowRank) high = bytes * encoding.columns;
   while (low < high) {
     const std::size_t middle = low + (high - low + 1) / 2;
     if (math::encoded_bytes(encoding, middle) <= bytes) {
@@ -46,9 +52,9 @@ std::vector<std::string> fuzz::samples() {
     std::string sample(kHead + math::encoded_bytes(encoding, values.size()), '\0');
     sample[0] = static_cast<char>(codec);
     sample[1] = 3;
-    std::vector<float> residual(encoding.has_residual() ? values.size() : 0);
+    std::vector<float> state(math::state_values(encoding, values.size()));
     math::encode(encoding, values, math::draw_of(1, 2, 3, 4, 5),
-                 std::as_writable_bytes(std::span(sample)).data() + kHead, residual);
+                 std::as_writable_bytes(std::span(sample)).data() + kHead, state);
     samples.push_back(std::move(sample));
   }
   return samples;

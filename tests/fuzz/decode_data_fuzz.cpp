@@ -27,12 +27,13 @@ std::vector<std::string> fuzz::samples() {
   add(DataItems{{compressed, push, compressed}});
   for (const math::Encoding& encoding :
        {math::Encoding{math::Codec::kOneBit}, math::Encoding{math::Codec::kTopK, 10},
-        math::Encoding{math::Codec::kRandomK, 10}}) {
+        math::Encoding{math::Codec::kRandomK, 10},
+        math::Encoding{.codec = math::Codec::kLowRank, .rank = 2, .columns = 25}}) {
     const std::vector<float> values(300, 0.5F);
-    std::vector<float> residual(values.size());
+    std::vector<float> state(math::state_values(encoding, values.size()));
     std::string bytes(math::encoded_bytes(encoding, values.size()), '\0');
     math::encode(encoding, values, math::draw_of(1, 2, 3, 4, 5),
-                 std::as_writable_bytes(std::span(bytes)).data(), residual);
+                 std::as_writable_bytes(std::span(bytes)).data(), state);
     compressed.encoding = encoding;
     compressed.payload = Frame::copy_of(bytes);
     add(DataItems{{compressed, push}});

@@ -156,6 +156,10 @@ bool Client::sends_rest() const {
   return driver_->encoder().sends_rest();
 }
 
+bool Client::leaves_out() const {
+  return driver_->encoder().leaves_out();
+}
+
 bool Client::keeps_residuals() const {
   return driver_->encoder().keeps_residuals();
 }

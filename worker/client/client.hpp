@@ -184,6 +184,7 @@ class Client {
   void send_rest();
   [[nodiscard]] bool sends_rest() const;
   /// Whether compression leaves something out of updates.
+  [[nodiscard]] bool leaves_out() const;
   [[nodiscard]] bool keeps_residuals() const;
   /// What is left out of the updates before `clock`, of which `start` was the first. Thread: any.
   /// Errors    timeout: some of them were not pushed within the wait

@@ -3,70 +3,131 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
+#include <limits>
 #include <span>
 
+#include "common/math/codec.hpp"
+#include "common/math/momentum_correction.hpp"
 #include "common/timeline.hpp"
 
 namespace taut {
 
+namespace {
+
+std::span<const float> floats(const Frame& frame) {
+  return {reinterpret_cast<const float*>(frame.bytes().data()), frame.size() / sizeof(float)};
+}
+
+}  // namespace
+
 void UpdateEncoder::open(const std::vector<TableSpec>& tables, const SliceLayout& layout) {
   std::scoped_lock lock(mutex_);
   layout_ = layout;
-  tables_.clear();
+  tables_ = tables;
   residuals_.clear();
   next_.assign(tables.size(), Clock(-1));
   for (const TableSpec& table : tables) {
-    tables_.push_back(encoding_.compression.of_push(table));
-    residuals_.emplace_back(tables_.back().has_residual() ? table.count() : 0);
+    const math::Encoding encoding = encoding_.compression.of_push(table);
+    std::uint64_t kept = 0;
+    for (const Slice& slice : layout.slices_of(table.id)) {
+      kept += math::state_values(encoding, slice.count);
+    }
+    if (has_velocity(table)) kept += table.count();
+    residuals_.emplace_back(kept);
   }
+}
+
+bool UpdateEncoder::has_velocity(const TableSpec& table) const {
+  return encoding_.compression.correction().has_value() && table.kind == TableKind::kTrained;
 }
 
 std::vector<Update> UpdateEncoder::encode(TableId table, Clock clock, const Frame& gradient,
                                           float norm, BufferPool& pool) {
-  const math::Encoding encoding = tables_[table.value()];
-  if (encoding.codec == math::Codec::kFloat32 || encoding_.compression.is_seed(clock)) {
-    return cut(gradient, table, clock, norm);
-  }
-  const timeline::Span span(timeline::Row::kPush, "encode", clock.value());
-  const std::span whole(reinterpret_cast<const float*>(gradient.bytes().data()),
-                        gradient.size() / sizeof(float));
+  if (encoding_.compression.is_seed(clock)) return cut(gradient, table, clock, norm);
   std::unique_lock<std::mutex> lock;
-  if (encoding.has_residual()) {
+  Frame whole = gradient;
+  if (!residuals_[table.value()].empty()) {
     lock = std::unique_lock(mutex_);
     next_[table.value()] = clock.next();
     encoded_.notify_all();  // a thread that waits for it takes the lock when the table is encoded
-    if (sends_rest_) return encode_rest(table, clock, whole, norm, pool);
+    if (has_velocity(tables_[table.value()])) {
+      whole = advance(table, gradient, norm, pool);
+      norm = 0;
+    }
   }
+  const math::Encoding encoding = encoding_.compression.of_push(tables_[table.value()], clock);
+  if (encoding.codec == math::Codec::kFloat32) return cut(whole, table, clock, norm);
+  if (encoding.has_residual() && sends_rest_) {
+    return encode_rest(encoding, table, clock, whole, norm, pool);
+  }
+  return encode_slices(encoding, table, clock, whole, norm, pool);
+}
+
+/// REQUIRES: the lock, where something of the table is kept.
+std::vector<Update> UpdateEncoder::encode_slices(const math::Encoding& encoding, TableId table,
+                                                 Clock clock, const Frame& gradient, float norm,
+                                                 BufferPool& pool) {
+  const timeline::Span span(timeline::Row::kPush, "encode", clock.value());
   const auto slices = layout_.slices_of(table);
   std::vector<Update> updates;
   updates.reserve(slices.size());
   std::size_t bytes = 0;
   for (const Slice& slice : slices) bytes += math::encoded_bytes(encoding, slice.count);
   const Buffer encoded = pool.acquire(bytes);
+  const std::span kept(residuals_[table.value()]);
   std::size_t begin = 0;
+  std::size_t done = 0;  // of what is kept
   for (const Slice& slice : slices) {
     const auto size = static_cast<std::size_t>(math::encoded_bytes(encoding, slice.count));
     const math::Draw draw = math::draw_of(encoding_.seed, static_cast<std::uint64_t>(clock.value()),
                                           encoding_.slot, table.value(), slice.slice.value());
-    const auto values = whole.subspan(slice.offset, slice.count);
-    const auto residual = std::span(residuals_[table.value()]);
-    math::encode(encoding, values, draw, encoded.data() + begin,
-                 residual.empty() ? residual : residual.subspan(slice.offset, slice.count));
+    const auto state = kept.subspan(done, math::state_values(encoding, slice.count));
+    math::encode(encoding, floats(gradient).subspan(slice.offset, slice.count), draw,
+                 encoded.data() + begin, state);
     updates.push_back({clock, Frame(encoded).part(begin, size), norm, encoding});
     begin += size;
+    done += state.size();
+  }
+  if (encoding.is_sparse() && has_velocity(tables_[table.value()])) {
+    math::clear_sent_velocities(kept.first(done), kept.data() + done);
   }
   return updates;
 }
 
+/// A table's velocities, of its clipped gradient; they stay where those of a slice would not be
+/// finite, and everywhere if the norm is not, as shards refuse such updates.
 /// REQUIRES: the lock.
-std::vector<Update> UpdateEncoder::encode_rest(TableId table, Clock clock,
-                                               std::span<const float> gradient, float norm,
+Frame UpdateEncoder::advance(TableId table, const Frame& gradient, float norm, BufferPool& pool) {
+  const Compression::Correction& correction = *encoding_.compression.correction();
+  const bool clips = correction.clip_norm > 0 && !(norm <= correction.clip_norm);
+  float scale = clips ? correction.clip_norm / norm : 1.0F;
+  if (!std::isfinite(norm)) scale = std::numeric_limits<float>::quiet_NaN();
+  const auto given = floats(gradient);
+  const auto velocity = std::span(residuals_[table.value()]).last(given.size());
+  const Buffer moved = pool.acquire(gradient.size());
+  for (const Slice& slice : layout_.slices_of(table)) {
+    math::advance_velocity(correction.momentum, scale, given.subspan(slice.offset, slice.count),
+                           velocity.subspan(slice.offset, slice.count),
+                           moved.floats().subspan(slice.offset).data());
+  }
+  return Frame(moved);
+}
+
+/// REQUIRES: the lock.
+std::vector<Update> UpdateEncoder::encode_rest(const math::Encoding& encoding, TableId table,
+                                               Clock clock, const Frame& gradient, float norm,
                                                BufferPool& pool) {
-  const Buffer whole = pool.acquire(gradient.size_bytes());
-  std::vector<float>& residual = residuals_[table.value()];
-  std::ranges::transform(gradient, residual, whole.floats().begin(), std::plus());
-  std::ranges::fill(residual, 0.0F);
+  const Buffer whole = pool.acquire(gradient.size());
+  std::size_t done = 0;  // of what is kept
+  for (const Slice& slice : layout_.slices_of(table)) {
+    const auto residual = std::span(residuals_[table.value()]).subspan(done, slice.count);
+    std::ranges::transform(floats(gradient).subspan(slice.offset, slice.count), residual,
+                           whole.floats().subspan(slice.offset).begin(), std::plus());
+    std::ranges::fill(residual, 0.0F);
+    done += math::state_values(encoding, slice.count);
+  }
   return cut(Frame(whole), table, clock, norm);
 }
 
@@ -81,15 +142,21 @@ std::vector<Update> UpdateEncoder::cut(const Frame& whole, TableId table, Clock 
   return updates;
 }
 
+bool UpdateEncoder::leaves_out() const {
+  return std::ranges::any_of(tables_, [this](const TableSpec& table) {
+    return encoding_.compression.of_push(table).has_residual();
+  });
+}
+
 bool UpdateEncoder::keeps_residuals() const {
-  return std::ranges::any_of(tables_, &math::Encoding::has_residual);
+  return !std::ranges::all_of(residuals_, &std::vector<float>::empty);
 }
 
 Result<Residuals> UpdateEncoder::residuals(Clock start, Clock clock, Duration wait) {
   std::unique_lock lock(mutex_);
   const auto is_encoded = [&] {
     for (std::size_t i = 0; i < tables_.size(); ++i) {
-      if (tables_[i].has_residual() && next_[i] < clock) return clock == start;
+      if (!residuals_[i].empty() && next_[i] < clock) return clock == start;
     }
     return true;
   };

@@ -19,7 +19,8 @@ namespace taut {
 
 /// Turns a member's updates into what is sent of them, once each: what is kept for backups and what
 /// is sent again are the same bytes. Where the job's encoding leaves values out, it keeps them for
-/// the table's next update: a residual of 4 bytes a value.
+/// the table's next update: a residual of 4 bytes a value. Where members apply the momentum, it
+/// keeps a velocity of as many.
 /// Thread    open() and encode(): one at a time; the others: any
 class UpdateEncoder {
  public:
@@ -33,6 +34,7 @@ class UpdateEncoder {
 
   /// One update for each slice of a table.
   /// gradient  [count] float32; shared by the result where it is sent as it is
+  /// norm      of the member's whole gradient, where it is clipped
   /// pool      where the result's memory is from otherwise
   /// Throws std::bad_alloc.
   [[nodiscard]] std::vector<Update> encode(TableId table, Clock clock, const Frame& gradient,
@@ -46,28 +48,36 @@ class UpdateEncoder {
   void send_rest() { sends_rest_ = true; }
   [[nodiscard]] bool sends_rest() const { return sends_rest_; }
   /// Whether updates of any table leave something out.
+  [[nodiscard]] bool leaves_out() const;
+  /// Whether anything is kept between updates of any table: that, or velocities.
   [[nodiscard]] bool keeps_residuals() const;
-  /// What the updates before `clock` have left out. Waits until they are encoded: the thread that
+  /// What is kept of the updates before `clock`. Waits until they are encoded: the thread that
   /// encodes may be behind the one that computes.
   /// start   the member's first clock
   /// Errors  timeout
   [[nodiscard]] Result<Residuals> residuals(Clock start, Clock clock, Duration wait);
-  /// Continues with what another member has left out, before anything is encoded. Returns false and
+  /// Continues with what another member has kept, before anything is encoded. Returns false and
   /// changes nothing if they are of other tables.
   [[nodiscard]] bool restore(Residuals residuals);
 
  private:
-  [[nodiscard]] std::vector<Update> encode_rest(TableId table, Clock clock,
-                                                std::span<const float> gradient, float norm,
+  [[nodiscard]] bool has_velocity(const TableSpec& table) const;
+  [[nodiscard]] Frame advance(TableId table, const Frame& gradient, float norm, BufferPool& pool);
+  [[nodiscard]] std::vector<Update> encode_slices(const math::Encoding& encoding, TableId table,
+                                                  Clock clock, const Frame& gradient, float norm,
+                                                  BufferPool& pool);
+  [[nodiscard]] std::vector<Update> encode_rest(const math::Encoding& encoding, TableId table,
+                                                Clock clock, const Frame& gradient, float norm,
                                                 BufferPool& pool);
   [[nodiscard]] std::vector<Update> cut(const Frame& whole, TableId table, Clock clock,
                                         float norm) const;
 
   const UpdateEncoding encoding_;
   SliceLayout layout_;
-  std::vector<math::Encoding> tables_;
+  std::vector<TableSpec> tables_;
   std::atomic<bool> sends_rest_ = false;
-  std::mutex mutex_;                 // guards all below, of tables that leave something out
+  // Guards all below, of tables of which something is kept; sizes stay as they are from open() on.
+  std::mutex mutex_;
   std::condition_variable encoded_;  // a table's `next_` has changed
   Residuals residuals_;
   std::vector<Clock> next_;  // by table: the clock after the last one that is encoded

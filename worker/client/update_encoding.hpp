@@ -14,8 +14,9 @@ struct UpdateEncoding {
   std::uint32_t slot = 0;  // the member's share of the data
 };
 
-/// What a member's updates have left out so far, by table: [count] each, empty for a table whose
-/// updates leave nothing out.
+/// What a member's updates have left out so far, by table: what math::encode() keeps of each slice,
+/// in their order, and then the velocities of the table if members apply momentum, [count]. Empty
+/// for a table of which nothing is kept.
 using Residuals = std::vector<std::vector<float>>;
 
 }  // namespace taut

@@ -8,9 +8,9 @@ import urllib.request
 
 from cluster import *
 
-TABLES = (64 * 16, 16, 16 * 10, 10)  # values of the tiny net's
-VALUES = sum(TABLES)
-FEEDBACK = ("ONE_BIT", "TOP_K", "RANDOM_K")
+TABLES = ((16, 64), (16, 1), (10, 16), (10, 1))  # the tiny net's, as matrices
+VALUES = sum(rows * columns for rows, columns in TABLES)
+FEEDBACK = ("ONE_BIT", "TOP_K", "RANDOM_K", "DGC", "POWER_SGD")
 PULLED = ("FP16", "BF16", "INT8")
 SCHEMES = (*PULLED, *FEEDBACK)
 
@@ -22,11 +22,15 @@ def compression(scheme, values=1, pull="FLOAT32"):
 
 def encoded_bytes(scheme):
     """Of an update of the tiny net, whose tables are all shorter than a slice."""
-    def of_table(n):
+    def of_table(table):
+        rows, columns = table
+        n = rows * columns
         kept = math.ceil(n / 100)
+        factors = 4 * 2 * (rows + columns)
         return {"FP16": 2 * n, "BF16": 2 * n, "INT8": n + 4 * math.ceil(n / 256),
                 "ONE_BIT": math.ceil(n / 8) + 8 * math.ceil(n / 256), "TOP_K": 6 * kept + 4,
-                "RANDOM_K": 4 * kept + 8}[scheme]
+                "RANDOM_K": 4 * kept + 8, "DGC": 6 * kept + 4,
+                "POWER_SGD": factors if 2 * factors <= 4 * n else 4 * n}[scheme]
     return sum(map(of_table, TABLES))
 
 
@@ -44,7 +48,7 @@ class Compression(ClusterTest):
             once, again = (self.train(job) for _ in range(2))
             self.assertEqual(once["parameters_sha256"], again["parameters_sha256"], scheme)
             # A hundredth of the values of 30 clocks is too little to learn much.
-            if scheme not in ("TOP_K", "RANDOM_K"):
+            if scheme not in ("TOP_K", "RANDOM_K", "DGC"):
                 self.assertGreater(once["evaluations"][-1]["accuracy"], 0.5, scheme)
             bits.add(once["parameters_sha256"])
         self.assertEqual(len(bits), 1 + len(SCHEMES))
@@ -73,15 +77,16 @@ class Compression(ClusterTest):
             self.assertEqual(int(worker["progress"]["pushed_bytes"]), 40 * 2 * VALUES)
             self.assertEqual(int(worker["progress"]["saved_bytes"]), 40 * 2 * VALUES)
 
-    def test_ssp_and_async_train_with_updates_of_a_byte_and_of_a_bit(self):
+    def test_ssp_and_async_train_with_updates_of_a_byte_of_a_bit_and_of_factors(self):
         for mode in ("ssp", "async"):
-            for scheme in ("INT8", "ONE_BIT"):
+            for scheme in ("INT8", "ONE_BIT", "POWER_SGD"):
                 summary = self.train(self.job(workers=2, extra=compression(scheme)), mode=mode)
                 self.assertEqual(summary["state"], "done")
                 self.assertGreater(summary["evaluations"][-1]["accuracy"], 0.5, (mode, scheme))
 
     def test_a_resumed_run_continues_with_what_was_left_out(self):
-        for scheme in FEEDBACK:
+        warming = "DGC warm_up: 20"
+        for scheme in (*FEEDBACK, warming):
             job = self.job(workers=2, iterations=30,
                            extra=compression(scheme) + "checkpoint { every: 10 keep: 0 }")
             whole = self.train(job, "--max-iter", 30, "--clock-time", 30)
@@ -104,11 +109,28 @@ class Compression(ClusterTest):
                       (self.folder / "run/worker0.log").read_text())
 
     def test_a_drained_worker_sends_what_it_has_left_out(self):
+        self.drain_one_of("RANDOM_K")
+
+    def test_a_drained_worker_with_momentum_of_its_own_sends_what_it_has_left_out(self):
+        self.drain_one_of("DGC")
+
+    def test_momentum_is_not_resumed_from_those_who_did_not_keep_it(self):
+        every = "checkpoint { every: 10 keep: 0 }"
+        self.train(self.job(workers=2, iterations=20, extra=every))
+        kept = self.folder / "kept"
+        (self.folder / "run/checkpoints/tiny_iter_10").rename(kept)
+        answer = self.tautline("train", self.job(workers=2, extra=compression("DGC")), "--resume",
+                               kept, "--output", self.folder / "run", "--force")
+        self.assertNotEqual(answer.returncode, 0)
+        self.assertIn("with compression { push { scheme: DGC } } workers keep the momentum",
+                      answer.stdout + answer.stderr)
+
+    def drain_one_of(self, scheme):
         self.start_server(shards=2)
         for name in ("worker0", "worker1"):
             self.start_daemon("worker", name, "clock_time_ms: 10")
         job = self.job(iterations=400, workers=2,
-                       extra=compression("RANDOM_K") + "consistency { mode: SSP slack: 2 }")
+                       extra=compression(scheme) + "consistency { mode: SSP slack: 2 }")
         self.assertEqual(self.ask("submit", job).returncode, 0)
         wait_until(lambda: self.pushed("worker1") > 0, what="an update of worker1")
         self.assertEqual(self.ask("drain", "worker1").returncode, 0)
@@ -118,7 +140,7 @@ class Compression(ClusterTest):
         # Its last update, and no other, has 4 bytes a value.
         clocks = int(left["clock"])
         self.assertEqual(int(left["pushed_bytes"]),
-                         (clocks - 1) * encoded_bytes("RANDOM_K") + 4 * VALUES)
+                         (clocks - 1) * encoded_bytes(scheme) + 4 * VALUES)
 
     def pushed(self, name):
         for job in self.status()["jobs"]:
@@ -158,6 +180,28 @@ class Compression(ClusterTest):
         self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
         lab = json.loads((self.folder / "lab/summary.json").read_text())
         self.assertEqual(lab["parameters_sha256"], real["parameters_sha256"])
+
+    def test_dgc_clips_gains_momentum_and_warms_up(self):
+        def of(scheme, solver):
+            job = self.job(workers=2, extra=f"compression {{ push {{ {scheme} min_values: 1 }} }}")
+            job.write_text(job.read_text().replace("momentum: 0.9", solver))
+            return self.train(job)
+        warm = "scheme: DGC keep: 0.5 warm_up: 30"
+        bits = {of(warm, solver)["parameters_sha256"]
+                for solver in ("momentum: 0.9", "momentum: 0.9 clip_gradients: 0.01", "")}
+        self.assertEqual(len(bits), 3)
+        # A quarter of the values of each table at first, and then what `keep` says.
+        warm = of("scheme: DGC keep: 0.01 warm_up: 28", "momentum: 0.9")["workers"][0]
+        def bytes_at(every):
+            return sum(6 * math.ceil(rows * columns / every) + 4 for rows, columns in TABLES)
+        self.assertEqual(warm["pushed_bytes"],
+                         sum(7 * bytes_at(every) for every in (4, 16, 64, 100)) + 2 * bytes_at(100))
+
+    def test_momentum_that_workers_apply_is_the_servers(self):
+        # No table of the tiny net has 4096 values: velocities alone.
+        tests = [self.train(self.job(workers=2, iterations=60, extra=extra))["evaluations"][-1]
+                  for extra in ("", "compression { push { scheme: DGC } }")]
+        self.assertAlmostEqual(tests[0]["loss"], tests[1]["loss"], places=3)
 
     def test_meetings_are_compressed_and_resumed_to_the_bit(self):
         # The second fragment meets between the checkpoint and the first one's last meeting.

@@ -756,8 +756,8 @@ TEST_CASE("updates arrive as the job's compression says, as bytes and in shared 
         // What a shard must read of it.
         const auto gradient = test::gradient_of(i, 0, kCount);
         std::vector<std::byte> bytes(math::encoded_bytes(encoding, kCount));
-        std::vector<float> residual(encoding.has_residual() ? kCount : 0);
-        math::encode(encoding, gradient, math::draw_of(42, 0, i, 0, 0), bytes.data(), residual);
+        std::vector<float> state(math::state_values(encoding, kCount));
+        math::encode(encoding, gradient, math::draw_of(42, 0, i, 0, 0), bytes.data(), state);
         std::vector<float> read(kCount);
         math::decode(encoding, bytes.data(), kCount, 0, read);
         CHECK_FALSE(same_bits(read, gradient));
@@ -794,8 +794,9 @@ TEST_CASE("an update in another encoding than the job's ends its client with bot
   push(*client, 0, 0);
   const auto flushed = client->flush(kDeadline);
   REQUIRE_FALSE(flushed.has_value());
-  CHECK_THAT(flushed.error().message,
-             Contains("table 0 is pushed as FLOAT32; by the job's compression it is INT8"));
+  CHECK_THAT(
+      flushed.error().message,
+      Contains("table 0 is pushed as FLOAT32 at clock 0; by the job's compression it is INT8"));
 }
 
 }  // namespace taut

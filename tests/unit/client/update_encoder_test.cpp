@@ -1,6 +1,8 @@
 #include "worker/client/update_encoder.hpp"
 
+#include <cmath>
 #include <cstring>
+#include <limits>
 #include <thread>
 
 #include "tests/unit/client/served_job.hpp"
@@ -14,7 +16,8 @@ constexpr std::size_t kCount = 5000;
 constexpr TableId kTable(0);
 const std::array kSchemes{math::Encoding{math::Codec::kOneBit},
                           math::Encoding{math::Codec::kTopK, 10},
-                          math::Encoding{math::Codec::kRandomK, 10}};
+                          math::Encoding{math::Codec::kRandomK, 10},
+                          math::Encoding{.codec = math::Codec::kLowRank, .rank = 2}};
 
 UpdateEncoding encoding_of(const math::Encoding& encoding) {
   UpdateEncoding settings;
@@ -25,7 +28,7 @@ UpdateEncoding encoding_of(const math::Encoding& encoding) {
 
 /// A table that is encoded and one that is too small; opened for an encoder.
 std::vector<TableSpec> tables() {
-  return {make_table(0, {kCount}), make_table(1, {50})};
+  return {make_table(0, {50, kCount / 50}), make_table(1, {50})};
 }
 
 void open(UpdateEncoder& encoder, const std::vector<TableSpec>& of = tables()) {
@@ -87,7 +90,8 @@ TEST_CASE("a leaving member's last update has all that its earlier ones have lef
     const auto last = encoder.encode(kTable, Clock(6), gradient_at(6, pool), 0, pool);
     CHECK(last[0].encoding == math::Encoding());
     const Residuals left = encoder.residuals(Clock(0), Clock(7), kDeadline).value();
-    CHECK(left[0] == std::vector<float>(kCount, 0.0F));
+    CHECK(std::all_of(left[0].begin(), left[0].begin() + (scheme.rank > 0 ? 2048 : kCount),
+                      [](float value) { return value == 0; }));
     CHECK(left[1].empty());
   }
 }
@@ -176,6 +180,103 @@ TEST_CASE("a shard takes the rest of a member that leaves as float32", "[client]
     all = all && std::abs(after[i] - (before[i] - 0.5F * sum[i])) < 1e-3;
   }
   CHECK(all);
+}
+
+TEST_CASE("where members apply momentum, an update is the largest of what velocities add up to",
+          "[client]") {
+  BufferPool pool;
+  UpdateEncoding settings = encoding_of({math::Codec::kTopK, 10});
+  settings.compression.correct({0.75F, 2});
+  UpdateEncoder encoder(settings);
+  open(encoder);
+  std::vector<float> velocity(kCount);
+  std::vector<float> sum(kCount);
+  for (std::int64_t clock = 0; clock < 5; ++clock) {
+    const float norm = clock == 2 ? 8 : 1;  // it is clipped to a quarter
+    const auto gradient = gradient_of(1, clock, kCount);
+    std::vector<float> read;
+    for (const Update& update :
+         encoder.encode(kTable, Clock(clock), gradient_at(clock, pool), norm, pool)) {
+      CHECK(update.norm == 0);
+      std::vector<float> part(std::min<std::size_t>(2048, kCount - read.size()));
+      math::decode(update.encoding, update.gradient.bytes().data(), part.size(), 0, part);
+      read.insert(read.end(), part.begin(), part.end());
+    }
+    bool all = true;
+    std::size_t sent = 0;
+    for (std::size_t i = 0; i < kCount; ++i) {
+      velocity[i] = 0.75F * velocity[i] + (clock == 2 ? 0.25F : 1.0F) * gradient[i];
+      sum[i] += velocity[i];
+      if (read[i] == 0) continue;
+      ++sent;
+      all = all && read[i] == sum[i];
+      velocity[i] = sum[i] = 0;
+    }
+    CHECK(all);
+    CHECK(sent == 205 + 205 + 91);  // a tenth of each slice
+    (void)encoder.encode(TableId(1), Clock(clock), pool.acquire(50 * sizeof(float)), norm, pool);
+  }
+  const Residuals kept = encoder.residuals(Clock(0), Clock(5), kDeadline).value();
+  CHECK(std::equal(sum.begin(), sum.end(), kept[0].begin()));
+  CHECK(std::equal(velocity.begin(), velocity.end(), kept[0].begin() + kCount));
+  CHECK(kept[1].size() == 50);  // too small to be encoded: it has velocities alone
+}
+
+TEST_CASE("velocities of a small table and of one of factors are kept and sent whole", "[client]") {
+  BufferPool pool;
+  UpdateEncoding settings = encoding_of({.codec = math::Codec::kLowRank, .rank = 2});
+  settings.compression.correct({0.5F, -1});
+  UpdateEncoder encoder(settings);
+  open(encoder);
+  for (std::int64_t clock = 0; clock < 2; ++clock) {
+    const Buffer ones = pool.acquire(50 * sizeof(float));
+    std::ranges::fill(ones.floats(), 1.0F);
+    const auto updates = encoder.encode(TableId(1), Clock(clock), ones, 0, pool);
+    float first = 0;
+    std::memcpy(&first, updates[0].gradient.bytes().data(), sizeof first);
+    CHECK(first == (clock == 0 ? 1.0F : 1.5F));
+    CHECK(ones.floats()[0] == 1);  // the gradient stays
+    (void)encoder.encode(kTable, Clock(clock), gradient_at(clock, pool), 0, pool);
+  }
+  const Residuals kept = encoder.residuals(Clock(0), Clock(2), kDeadline).value();
+  const auto of = [](std::int64_t clock) { return gradient_of(1, clock, kCount)[kCount - 1]; };
+  CHECK(kept[0].back() == 0.5F * of(0) + of(1));
+  UpdateEncoder resumed(settings);
+  open(resumed);
+  REQUIRE(resumed.restore(kept));
+  CHECK(bytes_at(resumed, 2, pool) == bytes_at(encoder, 2, pool));
+}
+
+TEST_CASE("a gradient that is not finite leaves velocities as they are", "[client]") {
+  BufferPool pool;
+  UpdateEncoding settings = encoding_of({math::Codec::kTopK, 10});
+  settings.compression.correct({0.5F, -1});
+  UpdateEncoder encoder(settings);
+  open(encoder, {tables()[0]});
+  (void)bytes_at(encoder, 0, pool);
+  const Residuals before = encoder.residuals(Clock(0), Clock(1), kDeadline).value();
+  const Buffer bad = gradient_at(1, pool);
+  bad.floats()[100] = std::numeric_limits<float>::infinity();
+  const auto updates = encoder.encode(kTable, Clock(1), bad, 0, pool);
+  std::vector<float> read(2048);
+  math::decode(updates[0].encoding, updates[0].gradient.bytes().data(), 2048, 0, read);
+  CHECK(std::ranges::any_of(read, [](float value) { return std::isnan(value); }));
+  const Residuals after = encoder.residuals(Clock(0), Clock(2), kDeadline).value();
+  const auto first = before[0].begin() + kCount;  // of the slice's velocities
+  CHECK(std::equal(first, first + 2048, after[0].begin() + kCount));
+  CHECK_FALSE(std::equal(first + 2048, before[0].end(), after[0].begin() + kCount + 2048));
+  // Shards refuse all of an update whose norm is no number.
+  const float infinite = std::numeric_limits<float>::infinity();
+  std::size_t left = kCount;
+  for (const Update& update :
+       encoder.encode(kTable, Clock(2), gradient_at(2, pool), infinite, pool)) {
+    const std::size_t count = std::min<std::size_t>(2048, left);
+    left -= count;
+    std::vector<float> all(count);
+    math::decode(update.encoding, update.gradient.bytes().data(), count, 0, all);
+    CHECK(std::ranges::any_of(all, [](float value) { return std::isnan(value); }));
+  }
+  CHECK(encoder.residuals(Clock(0), Clock(3), kDeadline).value()[0] == after[0]);
 }
 
 }  // namespace taut

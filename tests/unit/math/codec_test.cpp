@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -20,10 +21,11 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-const std::array kAll{Encoding{Codec::kFloat32},   Encoding{Codec::kFloat16},
-                      Encoding{Codec::kBfloat16},  Encoding{Codec::kInt8},
-                      Encoding{Codec::kOneBit},    Encoding{Codec::kTopK, 7},
-                      Encoding{Codec::kRandomK, 7}};
+const std::array kAll{
+    Encoding{Codec::kFloat32},    Encoding{Codec::kFloat16},
+    Encoding{Codec::kBfloat16},   Encoding{Codec::kInt8},
+    Encoding{Codec::kOneBit},     Encoding{Codec::kTopK, 7},
+    Encoding{Codec::kRandomK, 7}, Encoding{.codec = Codec::kLowRank, .rank = 3, .columns = 50}};
 const Draw kDraw = draw_of(7, 3, 1, 2, 0);
 
 std::vector<float> normal_values(std::size_t count, float scale = 1) {
@@ -37,8 +39,8 @@ std::vector<float> normal_values(std::size_t count, float scale = 1) {
 std::vector<std::byte> encoded(const Encoding& encoding, const std::vector<float>& values,
                                const Draw& draw = kDraw) {
   std::vector<std::byte> bytes(encoded_bytes(encoding, values.size()));
-  std::vector<float> residual(encoding.has_residual() ? values.size() : 0);
-  encode(encoding, values, draw, bytes.data(), residual);
+  std::vector<float> state(state_values(encoding, values.size()));
+  encode(encoding, values, draw, bytes.data(), state);
   return bytes;
 }
 
@@ -55,7 +57,7 @@ std::vector<float> through(Codec codec, const std::vector<float>& values,
 }
 
 bool same_bits(float a, float b) {
-  return std::memcmp(&a, &b, sizeof a) == 0;
+  return std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b);
 }
 
 }  // namespace

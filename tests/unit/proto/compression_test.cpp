@@ -1,5 +1,7 @@
 #include <string>
 
+#include "common/math/update_rules.hpp"
+#include "proto/config/settle_averaging.hpp"
 #include "proto/config/settle_compression.hpp"
 #include "proto/config/text.hpp"
 #include "tests/support/catch.hpp"
@@ -141,7 +143,8 @@ TEST_CASE("how much a sparse scheme keeps is rounded to one of a whole number", 
                Catch::Matchers::StartsWith("compression.push[0].keep: must be from 0.0001 to 0.5"));
   }
   CHECK(error_of("compression { push { scheme: INT8 keep: 0.1 } }") ==
-        "compression.push[0].keep: is for TOP_K and RANDOM_K, and the scheme is INT8; omit it");
+        "compression.push[0].keep: is for TOP_K, RANDOM_K and DGC, and the scheme is INT8; omit "
+        "it");
 }
 
 TEST_CASE("error feedback is refused with what makes later parts count otherwise",
@@ -157,7 +160,7 @@ TEST_CASE("error feedback is refused with what makes later parts count otherwise
       {"solver_param { type: \"LAMB\" }", "solver type LAMB"},
       {"solver_param { type: \"Lion\" }", "solver type Lion"}};
   for (const auto& [rest, what] : jobs) {
-    for (const std::string scheme : {"ONE_BIT", "TOP_K", "RANDOM_K"}) {
+    for (const std::string scheme : {"ONE_BIT", "TOP_K", "RANDOM_K", "POWER_SGD"}) {
       const std::string error = error_of("compression { push { scheme: " + scheme + " } } " + rest);
       CHECK_THAT(error, Catch::Matchers::Contains("compression.push[0].scheme: " + scheme) &&
                             Catch::Matchers::Contains("does not go with " + what));
@@ -169,4 +172,92 @@ TEST_CASE("error feedback is refused with what makes later parts count otherwise
         "consistency { mode: ASYNC staleness_learning_rate: true }"}) {
     CHECK(to_compression(job_of("compression { push { scheme: TOP_K } } " + rest)).has_value());
   }
+}
+
+TEST_CASE("DGC sends a quarter of the values at first, and less step by step", "[compression]") {
+  const auto settled =
+      to_compression(job_of("compression { push { scheme: DGC keep: 0.001 warm_up: 50 } } "
+                            "solver_param { momentum: 0.9 }"));
+  REQUIRE(settled.has_value());
+  TableSpec table;
+  table.shape = {5000};
+  const auto every_at = [&](std::int64_t clock) {
+    const math::Encoding encoding = settled.value().of_push(table, Clock(clock));
+    CHECK(encoding.codec == math::Codec::kTopK);
+    CHECK(settled.value().may_push(table, Clock(clock), encoding));
+    CHECK(settled.value().may_push(table, Clock(clock), math::Encoding()));
+    return encoding.every;
+  };
+  CHECK(every_at(0) == 4);
+  CHECK(every_at(9) == 4);
+  CHECK(every_at(10) == 16);
+  CHECK(every_at(20) == 64);
+  CHECK(every_at(30) == 256);
+  CHECK(every_at(40) == 1000);
+  CHECK(every_at(50) == 1000);
+  CHECK_FALSE(settled.value().may_push(table, Clock(9), settled.value().of_push(table)));
+  table.shape = {4000};
+  CHECK(settled.value().of_push(table, Clock(9)) == math::Encoding());
+}
+
+TEST_CASE("with DGC workers clip and apply momentum, and shards do neither", "[compression]") {
+  const pb::Job job = job_of(
+      "compression { push { scheme: DGC } } "
+      "solver_param { base_lr: 0.1 momentum: 0.75 clip_gradients: 3 weight_decay: 0.01 }");
+  const auto settled = to_compression(job);
+  REQUIRE(settled.has_value());
+  REQUIRE(settled.value().correction().has_value());
+  CHECK(settled.value().correction()->momentum == 0.75F);
+  CHECK(settled.value().correction()->clip_norm == 3);
+  const auto rule = to_shard_rule(job);
+  REQUIRE(rule.has_value());
+  CHECK(math::info_of(rule.value().kind).name == "SGD");
+  CHECK(rule.value().momentum == 0);
+  CHECK(rule.value().clip_norm < 0);
+  CHECK_THAT(rule.value().weight_decay, Catch::Matchers::WithinULP(0.04F, 4));
+  CHECK_THAT(rule.value().rate.base, Catch::Matchers::WithinAbs(0.1, 1e-6));
+  const auto without = to_compression(job_of("compression { push { scheme: TOP_K } }"));
+  CHECK_FALSE(without.value().correction().has_value());
+}
+
+TEST_CASE("DGC is refused where its momentum would not be the solver's", "[compression]") {
+  const std::string dgc = "compression { push { scheme: DGC } } ";
+  CHECK_THAT(error_of(dgc + "solver_param { type: \"Nesterov\" momentum: 0.9 }"),
+             Catch::Matchers::Contains("DGC is for solver type SGD") &&
+                 Catch::Matchers::Contains("the type is Nesterov; choose TOP_K"));
+  CHECK_THAT(error_of(dgc + "solver_param { momentum: 1 }"),
+             Catch::Matchers::Contains("momentum from 0 up to but not including 1, it is 1"));
+  CHECK_THAT(error_of(dgc + "consistency { look_ahead: true } solver_param { momentum: 0.9 }"),
+             Catch::Matchers::Contains("DGC does not go with consistency { look_ahead }"));
+  CHECK(error_of("compression { push { scheme: TOP_K warm_up: 5 } }") ==
+        "compression.push[0].warm_up: is for DGC, and the scheme is TOP_K; omit it");
+  CHECK(error_of("compression { push { scheme: DGC warm_up: 1000000001 } }") ==
+        "compression.push[0].warm_up: must be at most 1000000000, is 1000000001");
+}
+
+TEST_CASE("POWER_SGD takes a table's outermost extent as rows, where that pays", "[compression]") {
+  const auto settled =
+      to_compression(job_of("compression { push { scheme: POWER_SGD rank: 3 min_values: 1 } }"));
+  REQUIRE(settled.has_value());
+  const auto encoding_of = [&](const std::vector<std::int64_t>& shape) {
+    TableSpec table;
+    table.shape = shape;
+    return settled.value().of_push(table);
+  };
+  CHECK(encoding_of({500, 800}) ==
+        math::Encoding{.codec = math::Codec::kLowRank, .rank = 3, .columns = 800});
+  CHECK(encoding_of({50, 20, 5, 5}).columns == 500);
+  CHECK(encoding_of({500}) == math::Encoding());
+  CHECK(encoding_of({}) == math::Encoding());
+  CHECK(encoding_of({10, 10}) == math::Encoding());
+  CHECK(encoding_of({1, 100'000}) == math::Encoding());
+  // A slice of it has ten rows and a half.
+  CHECK(encoding_of({4096, 25'088}).columns == 25'088);
+  CHECK(encoding_of({4, 1'000'000}) == math::Encoding());
+  CHECK(error_of("compression { push { scheme: POWER_SGD rank: 0 } }") ==
+        "compression.push[0].rank: must be from 1 to 64, is 0");
+  CHECK(error_of("compression { push { scheme: POWER_SGD rank: 65 } }") ==
+        "compression.push[0].rank: must be from 1 to 64, is 65");
+  CHECK(error_of("compression { push { scheme: TOP_K rank: 2 } }") ==
+        "compression.push[0].rank: is for POWER_SGD, and the scheme is TOP_K; omit it");
 }

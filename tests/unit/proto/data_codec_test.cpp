@@ -113,17 +113,25 @@ TEST_CASE("items survive the way through frames, each with its own payload", "[c
 TEST_CASE("a push names its encoding, which says how long its payload is", "[codec]") {
   using math::Codec;
   const std::vector<math::Encoding> encodings{
-      {Codec::kFloat32}, {Codec::kFloat16}, {Codec::kBfloat16},   {Codec::kInt8},
-      {Codec::kOneBit},  {Codec::kTopK, 5}, {Codec::kRandomK, 5}, {Codec::kRandomK, 1U << 18U}};
+      {Codec::kFloat32},
+      {Codec::kFloat16},
+      {Codec::kBfloat16},
+      {Codec::kInt8},
+      {Codec::kOneBit},
+      {Codec::kTopK, 5},
+      {Codec::kRandomK, 5},
+      {Codec::kRandomK, 1U << 18U},
+      {.codec = Codec::kLowRank, .rank = 64, .columns = 1U << 18U},
+      {.codec = Codec::kLowRank, .rank = 1, .columns = 1}};
   for (const math::Encoding& encoding : encodings) {
     for (const std::size_t count : {1UL, 300UL, 50'000UL}) {
       DataItem push = item(pb::DataItem::PUSH_READ);
       push.count = count;
       push.encoding = encoding;
       std::string bytes(math::encoded_bytes(encoding, count), '\0');
-      std::vector<float> residual(encoding.has_residual() ? count : 0);
+      std::vector<float> state(math::state_values(encoding, count));
       math::encode(encoding, std::vector<float>(count, 0.5F), {},
-                   std::as_writable_bytes(std::span(bytes)).data(), residual);
+                   std::as_writable_bytes(std::span(bytes)).data(), state);
       push.payload = Frame::copy_of(bytes);
       DataMessage message = sample();
       message.body = DataItems{{push, push}};
