@@ -214,6 +214,11 @@ std::optional<DataItem> Shard::refusal_of(const DataMessage& message, const Data
       item.kind != pb::DataItem::SETTLE) {
     return refuse(item, pb::DataItem::BAD_RANGE, "this item is an answer, not a request");
   }
+  if (!job.slices.contains(job.layout.index_of(item.table, item.slice))) {
+    // The job's report says so, and the coordinator ends it.
+    return refuse(item, pb::DataItem::HELD,
+                  fmt::format("shard {} was not taken over", place->shard.value()));
+  }
   if (item.payload_lost) {
     return refuse(item, pb::DataItem::BAD_RANGE,
                   "the payload is in shared memory that was not agreed on");

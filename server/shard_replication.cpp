@@ -70,6 +70,12 @@ Result<void> Shard::take_over(JobState& job, const ShardPlace& place, SliceImage
     // No worker has opened them here yet. Those that wait for a list ask again, about this term.
     job.wait_for_list.clear();
     TAUT_TRY(create_slices(job, copy.tables()));
+  } else if (copy.tables() != job.tables) {
+    return make_error(
+        ErrorCode::kMismatch,
+        fmt::format("shard {} cannot be taken over: its images are of other tables than "
+                    "those that workers have opened here",
+                    place.shard.value()));
   }
   auto images = copy.slices(pool_, states_);
   if (memory_) {

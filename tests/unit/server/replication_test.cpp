@@ -319,4 +319,65 @@ TEST_CASE("a shard whose images are not whole cannot be taken over, and says so"
   CHECK_THAT(pair.second.report(JobId(7)).error, Contains("its images are not whole"));
 }
 
+TEST_CASE("a request for a shard that was not taken over waits, and the server stays",
+          "[replication]") {
+  // Two hosts of a shard each; the first keeps the images of the second.
+  JobMaker job(1, Slack(0), 2);
+  job.state.set_replication_interval(1);
+  for (std::uint32_t shard = 0; shard < 2; ++shard) {
+    pb::ShardInfo& info = *job.state.mutable_shards(static_cast<int>(shard));
+    info.set_host(shard);
+    info.set_term(1);
+  }
+  job.state.mutable_shards(1)->set_backup(0);
+  job.state.mutable_shards(1)->set_backup_address("backup:1");
+  job.state.mutable_shards(1)->set_copy(1);
+  BufferPool pool;
+  Shard first(ShardId(0), pool, 4);
+  Shard second(ShardId(1), pool, 4);
+  for (Shard* host : {&first, &second}) {
+    host->set_dial({[](const std::string&) { return test::kBackup; }, [](PeerId) {}});
+    (void)host->set_job(job.view());
+  }
+  const auto say = [&](Shard& host, auto body) {
+    return host.handle(PeerId(1), DataMessage{JobId(7), kAnn, job.incarnation(kAnn), body},
+                       TimePoint());
+  };
+  const auto open = [&](Shard& host, std::uint32_t shard, std::int64_t values) {
+    pb::DataHello hello;
+    hello.set_wire_version(kWireVersion);
+    hello.set_job_hash(job.hash());
+    hello.set_shard(shard);
+    hello.set_term(1);
+    (void)say(host, hello);
+    pb::OpenTables requested;
+    *requested.add_tables() = to_wire(make_table(0, {values}));
+    (void)say(host, requested);
+  };
+  open(first, 0, 8);
+  std::string why = "its images are not whole";
+  SECTION("there is no image") {}
+  SECTION("the images are of other tables") {
+    why = "its images are of other tables";
+    open(second, 1, 12);
+    for (const Outgoing& out : second.take_images(TimePoint())) {
+      (void)first.handle(test::kPrimary, out.message, TimePoint());
+    }
+    REQUIRE(first.report(JobId(7)).copies.at(0).is_complete);
+  }
+  job.state.mutable_shards(1)->set_host(0);
+  job.state.mutable_shards(1)->set_term(2);
+  job.state.mutable_shards(1)->clear_backup();
+  (void)first.set_job(job.view());
+  CHECK_THAT(first.report(JobId(7)).error, Contains(why));
+  for (std::uint32_t slice = 0; slice < 2; ++slice) {
+    DataItem read;
+    read.kind = pb::DataItem::READ;
+    read.slice = SliceId(slice);
+    const DataItem answer = BackupPair::item_of(say(first, DataItems{{read}}));
+    CHECK(answer.kind == (slice == 0 ? pb::DataItem::VALUE : pb::DataItem::REFUSED));
+    if (slice == 1) CHECK(answer.refusal == pb::DataItem::HELD);
+  }
+}
+
 }  // namespace taut::server

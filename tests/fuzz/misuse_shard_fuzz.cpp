@@ -1,0 +1,251 @@
+// What the members and the backups of one job send, whatever it is, does no harm to another job of
+// the same shard: two shards serve the other job's members, one of them both jobs, and the answers
+// to them must be the same to the bit. Members keep to their own names, as their keys say.
+#include <google/protobuf/stubs/logging.h>
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "tests/fuzz/fuzz_target.hpp"
+#include "tests/fuzz/fuzzed_shard.hpp"
+
+namespace taut::server::fuzzed {
+namespace {
+
+constexpr JobId kMisused{7};
+constexpr JobId kOther{8};
+
+// The first byte of a step.
+constexpr std::uint8_t kMisuser = 0;
+constexpr std::uint8_t kMisuse = 1;
+constexpr std::uint8_t kMember = 2;
+constexpr std::uint8_t kChange = 3;
+constexpr std::uint8_t kBackup = 4;
+constexpr std::uint8_t kExchange = 5;
+constexpr std::uint8_t kKinds = 6;
+
+const Identity kHost{"s0", KeyRole::kServer};
+
+Identity identity_of(std::uint32_t worker) {
+  return {"w" + std::to_string(worker), KeyRole::kWorker};
+}
+
+/// What its members' updates meet.
+void draw_policies(Script& script, pb::ServerJob& job) {
+  pb::Job& definition = *job.mutable_definition();
+  switch (script.pick(4)) {
+    case 1:
+      definition.set_on_bad_update(pb::Job::REFUSE);
+      break;
+    case 2:
+      definition.mutable_consistency()->set_mode(pb::Consistency::ASYNC);
+      definition.mutable_consistency()->mutable_delay_compensation()->set_strength(0.5F);
+      job.mutable_modes(0)->set_mode(pb::ModeChange::ON_ARRIVAL);
+      job.set_slack(Slack::unbounded().clocks());
+      break;
+    case 3:
+      definition.set_external_members(true);
+      definition.set_workers(kMembers);
+      break;
+    default:
+      break;
+  }
+}
+
+/// The misused job, of whose two shards this server is primary and backup.
+pb::ServerJob make_misused_job(Script& script) {
+  constexpr std::array kSlacks = {0, 1, 3};
+  pb::ServerJob job = make_job(kMisused, Slack(kSlacks.at(script.pick(kSlacks.size()))));
+  draw_policies(script, job);
+  if (!make_job_view(job).has_value()) job = make_job(kMisused, Slack(1));
+  if (script.pick(2) == 0) return job;
+  job.set_replication_interval(1);
+  job.set_logs_updates(script.pick(2) == 0);
+  job.clear_shards();
+  for (std::uint32_t shard = 0; shard < 2; ++shard) {
+    pb::ShardInfo& info = *job.add_shards();
+    info.set_shard(shard);
+    info.set_host(shard);
+    info.set_address("127.0.0.1:1");
+    info.set_term(1);
+    info.set_backup(1 - shard);
+    info.set_backup_address("127.0.0.1:2");
+    info.set_copy(1);
+  }
+  return job;
+}
+
+void change(Script& script, pb::ServerJob& job) {
+  job.set_revision(job.revision() + 1);
+  pb::Member& member = *job.mutable_members(static_cast<int>(script.pick(kMembers)));
+  switch (script.pick(5)) {
+    case 0:
+      member.set_fenced(true);
+      break;
+    case 1:
+      member.set_leave_clock(static_cast<std::int64_t>(script.pick(8)));
+      break;
+    case 2:
+      job.set_slack(static_cast<std::int64_t>(script.pick(8)));
+      break;
+    case 3:
+      job.set_hold_from(script.pick(2) == 0 ? Clock::never().value()
+                                            : static_cast<std::int64_t>(script.pick(8)));
+      break;
+    default:
+      // The other shard's host is lost: its backup here takes over.
+      if (job.shards_size() < 2 || job.shards(1).host() == 0) break;
+      job.mutable_shards(1)->set_host(0);
+      job.mutable_shards(1)->set_term(2);
+      job.mutable_shards(1)->clear_backup();
+      job.mutable_shards(0)->clear_backup();
+  }
+}
+
+void play(Script script) {
+  const pb::ServerJob other = make_job(kOther, Slack(1));
+  pb::ServerJob misused = make_misused_job(script);
+  Side both(other);
+  Side alone(other);
+  Side backup(misused, ShardId(1));
+  std::vector<Worker> misusers;
+  std::vector<Worker> at_backup;  // the same members, at the other shard
+  std::vector<Worker> members;
+  for (std::uint32_t i = 0; i < kMembers; ++i) {
+    const std::uint64_t term = misused.shards(0).term();
+    misusers.emplace_back(kMisused, i, 0, term);
+    at_backup.emplace_back(kMisused, i, 1, term);
+    members.emplace_back(kOther, i);
+  }
+  TimePoint now;
+  const std::string other_hash = job_hash(other.definition());
+  const std::string hash = job_hash(misused.definition());
+  const auto serve_member = [&](std::uint32_t which) {
+    const DataMessage message = members[which].next(other_hash);
+    both.handle(PeerId(1 + which), message, now, identity_of(which));
+    alone.handle(PeerId(1 + which), message, now, identity_of(which));
+  };
+  // Its tables are there before the memory is.
+  for (std::uint32_t step = 0; step < 2; ++step) {
+    for (std::uint32_t which = 0; which < kMembers; ++which) serve_member(which);
+  }
+  both.set(misused);
+  while (!script.is_over()) {
+    now = now + Duration(1000);
+    const std::uint32_t kind = script.pick(kKinds);
+    const std::uint32_t which = script.pick(kMembers);
+    const PeerId from(50 + which);
+    switch (kind) {
+      case kMisuser:
+        if (script.pick(3) > 0) {
+          both.handle(from, misusers[which].next(hash), now, identity_of(which));
+        } else if (misused.shards_size() > 1) {
+          backup.handle(from, at_backup[which].next(hash), now, identity_of(which));
+        }
+        break;
+      case kExchange:
+        // What is on its way between the two hosts arrives, or some of it is lost.
+        for (const DataMessage& message : both.take_sent()) {
+          if (which > 0) backup.handle(kOtherHost, message, now, kHost);
+        }
+        for (const DataMessage& message : backup.take_sent()) {
+          if (which < 2) both.handle(kOtherHost, message, now, kHost);
+        }
+        break;
+      case kMisuse: {
+        const auto message = decode_data(encode(strange_message(script, kMisused, which, hash)));
+        if (message && message.value().job != kOther) {
+          both.handle(from, message.value(), now, identity_of(which));
+        }
+        break;
+      }
+      case kMember:
+        serve_member(which);
+        break;
+      case kChange:
+        change(script, misused);
+        if (!make_job_view(misused).has_value()) break;
+        both.set(misused);
+        backup.set(misused);
+        break;
+      case kBackup: {
+        DataMessage message{kMisused, {}, {}, {}};
+        if (script.pick(2) == 0) {
+          DataImages images = strange_images(script);
+          images.shard = ShardId(1);
+          images.term = images.copy = 1;
+          message.body = std::move(images);
+        } else {
+          pb::SliceImagesReply reply;
+          reply.set_shard(script.pick(2));
+          reply.set_term(1);
+          reply.set_copy(1);
+          for (std::uint32_t i = script.pick(3); i > 0; --i) {
+            pb::SliceImagesReply::Kept& kept = *reply.add_kept();
+            kept.set_table(script.pick(3));
+            kept.set_slice(script.pick(2));
+            kept.set_sequence(script.number());
+          }
+          for (std::uint32_t i = script.pick(3); i > 0; --i) {
+            pb::SliceImagesReply::Logged& logged = *reply.add_logged();
+            logged.set_worker(script.pick(kMembers));
+            logged.set_table(script.pick(3));
+            logged.set_slice(script.pick(2));
+            logged.set_clock(static_cast<std::int64_t>(script.number()));
+          }
+          message.body = reply;
+        }
+        const auto decoded = decode_data(encode(message));
+        if (decoded) {
+          both.handle(kOtherHost, decoded.value(), now, kHost);
+        }
+        break;
+      }
+      default:
+        break;
+    }
+    both.tick(now);
+    alone.tick(now);
+    backup.tick(now);
+    both.look(kMisused);
+    TAUT_CHECK(both.take() == alone.take(), "a job has changed what another one's members see");
+  }
+}
+
+}  // namespace
+}  // namespace taut::server::fuzzed
+
+std::vector<std::string> taut::fuzz::samples() {
+  // Members of both jobs in turns at both hosts, in between messages of each kind; the other host's
+  // shard is taken over, and its members come here.
+  std::vector<std::string> samples;
+  for (char policy = 0; policy < 8; ++policy) {
+    std::string steps{1, static_cast<char>(policy % 4), static_cast<char>(policy < 6 ? 1 : 0),
+                      static_cast<char>(policy % 2)};
+    for (char round = 0; round < 12; ++round) {
+      for (char member = 0; member < 3; ++member) {
+        steps += std::string{2, member, 0, member, 1, 0, member, 0, 5, 1};
+        if (round < 3) continue;
+        const auto kind = static_cast<char>(round % 6);
+        steps += std::string{1, member, 1, 1, kind, 2, 1, 1, 0, 1, 0, 0, 0};
+      }
+      if (round == 6) {
+        steps += std::string{3, 0, 0, 4};
+        for (char member = 0; member < 3; ++member) {
+          steps += std::string{1, member, 1, 1, 0, 1, 0, 1, 0, 2, 1, 1};
+          steps += std::string{1, member, 1, 1, 1, 2, 0, 1, 1, 1, 1, 2};
+        }
+      }
+      if (round == 9) steps += std::string{3, 0, 1, 0, 4, 0, 0, 1, 1, 1, 2, 0, 1, 1, 0, 0, 1};
+    }
+    samples.push_back(steps);
+  }
+  return samples;
+}
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  static const google::protobuf::LogSilencer silent;
+  taut::server::fuzzed::play(taut::fuzz::Script({data, size}));
+  return 0;
+}
