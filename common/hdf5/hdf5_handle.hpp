@@ -12,6 +12,9 @@
 
 namespace taut::hdf5 {
 
+/// Of a file's root: what has written it.
+inline constexpr const char* kWriterAttribute = "written_by";
+
 /// Holds the one lock of the library. Every call into it happens while one of these exists.
 class Library {
  public:

@@ -218,6 +218,25 @@ Result<std::vector<Dataset>> list_datasets(const fs::path& path) {
   return walk.take();
 }
 
+std::string writer_of(const fs::path& path) {
+  constexpr std::size_t kLongest = 64;
+  if (!check_signature(path)) return {};
+  const Library library;
+  const auto file = open_file(library, path);
+  if (!file || H5Aexists(file.value().id(), kWriterAttribute) <= 0) return {};
+  const Handle attribute(H5Aopen(file.value().id(), kWriterAttribute, H5P_DEFAULT), H5Aclose);
+  const Handle type(attribute ? H5Aget_type(attribute.id()) : -1, H5Tclose);
+  const Handle space(attribute ? H5Aget_space(attribute.id()) : -1, H5Sclose);
+  if (!type || !space || H5Tget_class(type.id()) != H5T_STRING ||
+      H5Tis_variable_str(type.id()) != 0 || H5Tget_size(type.id()) > kLongest ||
+      H5Sget_simple_extent_npoints(space.id()) != 1) {
+    return {};
+  }
+  std::string writer(H5Tget_size(type.id()), '\0');
+  if (H5Aread(attribute.id(), type.id(), writer.data()) < 0) return {};
+  return writer.substr(0, writer.find('\0'));
+}
+
 Result<std::vector<float>> read_floats(const fs::path& path, const Dataset& dataset, Bytes limit) {
   const auto wrong = [&](const std::string& what) {
     return invalid(fmt::format("{}: \"{}\" {}", path.string(), printable(dataset.name), what));

@@ -49,6 +49,10 @@ struct Dataset {
 /// Thread    any
 [[nodiscard]] Result<std::vector<Dataset>> list_datasets(const std::filesystem::path& path);
 
+/// What a file says of what has written it (Writer::create()); empty: nothing, or no HDF5 file.
+/// Thread    any
+[[nodiscard]] std::string writer_of(const std::filesystem::path& path);
+
 /// Reads a whole array as floats, however it is stored.
 /// limit     bytes that the floats may take
 /// Errors    invalid: not numbers, more than `limit`, extents that the stored bytes cannot fill,

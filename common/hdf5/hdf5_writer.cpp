@@ -45,9 +45,20 @@ Result<std::uint64_t> create_array(const Library& library, hid_t file, const Arr
                              library.problem()));
 }
 
+bool add_writer(hid_t file, const std::string& writer) {
+  const Handle type(H5Tcopy(H5T_C_S1), H5Tclose);
+  if (!type || H5Tset_size(type.id(), writer.size()) < 0) return false;
+  const Handle space(H5Screate(H5S_SCALAR), H5Sclose);
+  const Handle attribute(
+      H5Acreate2(file, kWriterAttribute, type.id(), space.id(), H5P_DEFAULT, H5P_DEFAULT),
+      H5Aclose);
+  return attribute && H5Awrite(attribute.id(), type.id(), writer.data()) >= 0;
+}
+
 /// Errors: invalid, io.
 Result<std::vector<std::uint64_t>> create_arrays(int part, const fs::path& path,
-                                                 const std::vector<ArraySpec>& arrays) {
+                                                 const std::vector<ArraySpec>& arrays,
+                                                 const std::string& writer) {
   const Library library;
   // The open file itself: its name may lead to another one by now.
   const std::string name = fmt::format("/proc/self/fd/{}", part);
@@ -61,7 +72,8 @@ Result<std::vector<std::uint64_t>> create_arrays(int part, const fs::path& path,
     TAUT_TRY(const std::uint64_t offset, create_array(library, file.id(), array, path));
     offsets.push_back(offset);
   }
-  if (H5Fflush(file.id(), H5F_SCOPE_GLOBAL) < 0) {
+  if ((!writer.empty() && !add_writer(file.id(), writer)) ||
+      H5Fflush(file.id(), H5F_SCOPE_GLOBAL) < 0) {
     return make_error(ErrorCode::kIo,
                       fmt::format("{}: cannot be written: {}", path.string(), library.problem()));
   }
@@ -88,14 +100,15 @@ Error Writer::failed(const char* step) const {
                                                 std::generic_category().message(errno)));
 }
 
-Result<Writer> Writer::create(const fs::path& path, const std::vector<ArraySpec>& arrays) {
+Result<Writer> Writer::create(const fs::path& path, const std::vector<ArraySpec>& arrays,
+                              const std::string& writer) {
   fs::path part = path;
   part += fmt::format(".part{}", ::getpid());
   TAUT_TRY(Descriptor file, create_anew(part, O_RDWR, path));
-  Writer writer(path, part);
-  writer.file_ = file.release();
-  TAUT_TRY(writer.offsets_, create_arrays(writer.file_, path, arrays));
-  return writer;
+  Writer made(path, part);
+  made.file_ = file.release();
+  TAUT_TRY(made.offsets_, create_arrays(made.file_, path, arrays, writer));
+  return made;
 }
 
 Result<void> Writer::write(std::size_t array, std::uint64_t first, std::span<const float> values) {

@@ -21,9 +21,11 @@ struct ArraySpec {
 /// Thread    one at a time
 class Writer {
  public:
+  /// writer    says of the file what has written it (writer_of()), at most 64 bytes; empty: nothing
   /// Errors    invalid: a name that HDF5 cannot have, twice the same one; io
   [[nodiscard]] static Result<Writer> create(const std::filesystem::path& path,
-                                             const std::vector<ArraySpec>& arrays);
+                                             const std::vector<ArraySpec>& arrays,
+                                             const std::string& writer = {});
   ~Writer();
   Writer(Writer&& other) noexcept;
   Writer& operator=(Writer&&) = delete;

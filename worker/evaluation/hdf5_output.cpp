@@ -14,13 +14,16 @@ namespace {
 
 constexpr const char* kArrayNames[] = {"data", "label"};
 
+// By which a later test knows that it may replace a file.
+constexpr const char* kWriter = "Tautline, HDF5Output";
+
 /// Errors: exists, a file that is something else and would be lost.
 Result<void> check_replaceable(const std::string& path) {
   std::error_code ignored;
-  if (!std::filesystem::exists(path, ignored) || hdf5::list_datasets(path)) return ok();
+  if (!std::filesystem::exists(path, ignored) || hdf5::writer_of(path) == kWriter) return ok();
   return make_error(ErrorCode::kExists,
-                    fmt::format("{}: exists and is not an HDF5 file; remove it, or give another "
-                                "hdf5_output_param.file_name",
+                    fmt::format("{}: exists, and no HDF5Output layer has written it; remove it, or "
+                                "give another hdf5_output_param.file_name",
                                 path));
 }
 
@@ -56,7 +59,7 @@ Result<void> Hdf5Output::begin(std::uint64_t batches) {
       specs.push_back({kArrayNames[k], file.arrays[k].shape});
       specs.back().shape[0] *= static_cast<std::int64_t>(batches);
     }
-    TAUT_TRY(hdf5::Writer writer, hdf5::Writer::create(file.path, specs));
+    TAUT_TRY(hdf5::Writer writer, hdf5::Writer::create(file.path, specs, kWriter));
     writers_.push_back(std::move(writer));
   }
   return ok();

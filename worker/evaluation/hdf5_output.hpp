@@ -24,7 +24,7 @@ class Hdf5Output {
   [[nodiscard]] bool empty() const { return files_.empty(); }
 
   /// Begins the files of a test of so many batches; those of an unfinished test are dropped.
-  /// Errors    exists: a file of that name is not HDF5, or two layers name the same file; io
+  /// Errors    exists: a file of that name is no such layer's, or two layers name the same one; io
   [[nodiscard]] Result<void> begin(std::uint64_t batches);
 
   /// Copies the layers' bottoms out of the net: the same calls of its backend after each batch.

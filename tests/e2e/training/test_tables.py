@@ -87,7 +87,14 @@ layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "
 """)
         out = self.fine("validate", net)
         self.assertIn("32x16", out)
-        # A file of something else is not replaced.
-        (self.folder / "features.h5").write_text("mine")
-        self.assert_fails(self.tautline("train", job, "--output", self.folder / "two"),
-                          "features.h5: exists and is not an HDF5 file")
+        # What a layer has written is replaced, and a file of something else is not.
+        self.fine("train", job, "--output", self.folder / "again")
+        table = self.file("table.csv", "a,b,label\n1,2,0\n3,4,1\n")
+        (self.folder / "features.h5").unlink()
+        self.fine("convert", table, self.folder / "features.h5", "--label", "label")
+        for others in (None, "mine"):
+            if others:
+                (self.folder / "features.h5").write_text(others)
+            self.assert_fails(self.tautline("train", job, "--output", self.folder / "two",
+                                            "--force"),
+                              "features.h5: exists, and no HDF5Output layer has written it")

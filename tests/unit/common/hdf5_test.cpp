@@ -45,7 +45,7 @@ TEST_CASE("arrays that were written are found in their groups, their numbers at 
   REQUIRE(writer.value().write(0, 3, std::vector<float>{4, 5, 6}));
   REQUIRE(writer.value().write(1, 1, std::vector<float>{8}));
   CHECK_FALSE(std::filesystem::exists(path));
-  REQUIRE(writer.value().finish());
+  REQUIRE(writer.value().finish().has_value());
 
   const auto listed = hdf5::list_datasets(path);
   REQUIRE(listed);
@@ -62,6 +62,29 @@ TEST_CASE("arrays that were written are found in their groups, their numbers at 
   CHECK(values == std::vector<float>{1, 2, 3, 4, 5, 6});
   CHECK(hdf5::read_floats(path, listed.value()[1], kLimit).value() ==
         std::vector<float>{0, 8, 0, 0});
+}
+
+TEST_CASE("a file says what has written it, where its writer has said so", "[hdf5]") {
+  const test::TempFolder folder;
+  const auto path = folder.path() / "net.h5";
+  const auto write = [&](const std::string& by) {
+    auto writer = hdf5::Writer::create(path, {{"data", {2}}}, by);
+    REQUIRE(writer.has_value());
+    REQUIRE(writer.value().write(0, 0, std::vector<float>{1, 2}).has_value());
+    REQUIRE(writer.value().finish().has_value());
+  };
+  CHECK(hdf5::writer_of(path).empty());
+  write("");
+  CHECK(hdf5::writer_of(path).empty());
+  write("a test");
+  CHECK(hdf5::writer_of(path) == "a test");
+  CHECK(hdf5::list_datasets(path).value().size() == 1);
+  CHECK(hdf5::read_floats(path, hdf5::list_datasets(path).value()[0], Bytes(100)).value() ==
+        std::vector<float>{1, 2});
+  write(std::string(65, 'x'));
+  CHECK(hdf5::writer_of(path).empty());
+  REQUIRE(write_file_atomically(path, "no HDF5").has_value());
+  CHECK(hdf5::writer_of(path).empty());
 }
 
 TEST_CASE("a writer that is dropped leaves no file, and a bad name is refused", "[hdf5]") {
@@ -83,7 +106,7 @@ TEST_CASE("a writer writes through no link that has the name of its unfinished f
   auto writer = hdf5::Writer::create(path, {{"data", {1}}});
   REQUIRE(writer);
   REQUIRE(writer.value().write(0, 0, std::vector<float>{1}));
-  REQUIRE(writer.value().finish());
+  REQUIRE(writer.value().finish().has_value());
   CHECK(read_file(others).value() == "theirs");
   CHECK(hdf5::list_datasets(path).value().size() == 1);
 }
