@@ -18,9 +18,20 @@ def interpreter_with(module):
     raise unittest.SkipTest(f"no Python here has {module}")
 
 
+def sanitizer_environment():
+    """A library with a sanitizer needs the sanitizer's own to be loaded first. What the interpreter
+    itself leaks, or does in threads that are not instrumented, is not looked at."""
+    runtime = os.environ.get("TAUTLINE_SANITIZER_LIBRARY", "")
+    if not runtime:
+        return {}
+    more = {"ASAN_OPTIONS": "detect_leaks=0", "TSAN_OPTIONS": "ignore_noninstrumented_modules=1"}
+    return {"LD_PRELOAD": runtime,
+            **{name: f"{os.environ.get(name, '')}:{option}" for name, option in more.items()}}
+
+
 def package_environment():
     """Where programs find the package and its library."""
-    return os.environ | {
+    return os.environ | sanitizer_environment() | {
         "PYTHONPATH": str(SOURCE / "python"), "PYTHONDONTWRITEBYTECODE": "1",
         "TAUTLINE_BIN": str(BIN),
         "TAUTLINE_LIBRARY": str(BIN.parent / "lib" / "libtautline.so.1")}
