@@ -214,11 +214,6 @@ std::optional<DataItem> Shard::refusal_of(const DataMessage& message, const Data
       item.kind != pb::DataItem::SETTLE) {
     return refuse(item, pb::DataItem::BAD_RANGE, "this item is an answer, not a request");
   }
-  if (!job.slices.contains(job.layout.index_of(item.table, item.slice))) {
-    // The job's report says so, and the coordinator ends it.
-    return refuse(item, pb::DataItem::HELD,
-                  fmt::format("shard {} was not taken over", place->shard.value()));
-  }
   if (item.payload_lost) {
     return refuse(item, pb::DataItem::BAD_RANGE,
                   "the payload is in shared memory that was not agreed on");
@@ -268,7 +263,13 @@ void Shard::serve_item(PeerId from, const DataMessage& message, const DataItem& 
     out.add(from, std::move(*refusal));
     return;
   }
-  SliceState& slice = *job.slices.at(job.layout.index_of(item.table, item.slice));
+  const auto found = job.slices.find(job.layout.index_of(item.table, item.slice));
+  if (found == job.slices.end()) {
+    // The job's report says so, and the coordinator ends it.
+    out.add(from, refuse(item, pb::DataItem::HELD, "its shard was not taken over"));
+    return;
+  }
+  SliceState& slice = *found->second;
   if (item.kind == pb::DataItem::SNAPSHOT) {
     // A worker that asks again later gets it, when the slice is whole.
     if (slice.is_settling()) {

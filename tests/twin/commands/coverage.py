@@ -3,13 +3,15 @@
 and of the CUDA engine were executed."""
 
 import argparse
-import collections
-import json
 import os
 import pathlib
 import subprocess
 import sys
 import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(ROOT / "scripts"))
+from executed_lines import executed_lines  # noqa: E402
 
 REQUIRED = 95.0  # per cent
 # What is executed only where something fails; scripts/twin failures has all of them.
@@ -29,32 +31,11 @@ def run(words, environment, failure=""):
         print(done.stdout[-2000:], done.stderr[-1000:])
 
 
-def executed_lines(objects, root):
-    """Of each source, how often each line that has code was executed."""
-    lines = collections.defaultdict(lambda: collections.defaultdict(int))
-    for data in sorted(objects.rglob("*.gcda")):
-        text = subprocess.run(["gcov", "--json-format", "--stdout", data.name], cwd=data.parent,
-                              check=True, capture_output=True, text=True).stdout
-        for document in text.splitlines():
-            report = json.loads(document)
-            for file in report["files"]:
-                path = (pathlib.Path(report["current_working_directory"]) / file["file"]).resolve()
-                if not path.is_relative_to(root):
-                    continue
-                name = str(path.relative_to(root))
-                if not name.startswith(("cuda/", "worker/engine/cuda/")):
-                    continue
-                for line in file["lines"]:
-                    lines[name][line["line_number"]] += line["count"]
-    return lines
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--build", type=pathlib.Path, required=True)
     parser.add_argument("--report", action="store_true", help="of what ran before; runs nothing")
     options = parser.parse_args()
-    root = pathlib.Path(__file__).resolve().parents[3]
     build = options.build.resolve()
     objects = build / "tests/twin/covered"
     if not options.report:
@@ -62,7 +43,7 @@ def main():
                        stdout=subprocess.DEVNULL)
         for data in objects.rglob("*.gcda"):
             data.unlink()
-        twin = [str(root / "scripts/twin"), "--build", str(build)]
+        twin = [str(ROOT / "scripts/twin"), "--build", str(build)]
         module = str(build / "twin/covered/libtautline_cuda_twin.so")
         covered = str(build / "tests/twin_covered")
         schedules = f"{covered}/taut_twin_schedules_covered"
@@ -83,13 +64,14 @@ def main():
                     run([*twin, schedules, "[.reference]"], of_scenario)
                 run([*twin, schedules, "[.failure]"],
                     dict(of_scenario, TAUTLINE_TWIN_FAIL=failure), failure)
-    lines = executed_lines(objects, root)
+    lines = executed_lines(objects, ROOT, lambda name: name.startswith(
+        ("cuda/", "worker/engine/cuda/")))
     left = []
     all_lines = 0
     all_executed = 0
     print(f"{'file':<44} {'lines':>6} {'executed':>8}")
     for name, counts in sorted(lines.items()):
-        text = (root / name).read_text().splitlines()
+        text = (ROOT / name).read_text().splitlines()
         executed = sum(1 for count in counts.values() if count > 0)
         print(f"{name:<44} {len(counts):>6} {100 * executed / len(counts):>7.1f}%")
         all_lines += len(counts)

@@ -219,7 +219,7 @@ struct Served {
     ShardThread::Options options;
     options.on_part_request = [this](ShardThread& from, PeerId peer, DataPartRequest asked) {
       if (is_deaf) return;
-      if (steady_now() < works_until) {
+      if (steady_now() < works_until.load()) {
         DataPartReply working;
         working.head.set_request(asked.head.request());
         working.head.set_working(true);
@@ -239,7 +239,7 @@ struct Served {
   PartStore store;
   PartThread thread;
   std::atomic<bool> is_deaf = false;
-  TimePoint works_until;  // until then it answers that it works
+  std::atomic<TimePoint> works_until{TimePoint()};  // until then it answers that it works
   std::unique_ptr<ShardThread> shard;
 };
 
