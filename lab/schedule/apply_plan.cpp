@@ -178,8 +178,9 @@ void Simulator::set_speeds(const Plan& plan) {
   std::ranges::sort(followers);
   for (const Grant& grant : plan.grants) {
     if (grant.with != kNoJob || !view_.is_running(grant.job)) continue;
-    const auto [first, last] =
-        std::ranges::equal_range(followers, grant.job, {}, &std::pair<JobIndex, JobIndex>::first);
+    constexpr auto kLeader = &std::pair<JobIndex, JobIndex>::first;
+    const auto first = std::ranges::lower_bound(followers, grant.job, {}, kLeader);
+    const auto last = std::ranges::upper_bound(followers, grant.job, {}, kLeader);
     const bool is_shared = first != last;
     if (!changed_[grant.job] && !is_shared && !shared_[grant.job]) continue;
     std::vector<JobIndex> group = {grant.job};
@@ -191,6 +192,7 @@ void Simulator::set_speeds(const Plan& plan) {
 
 void Simulator::set_speeds_of(const std::vector<JobIndex>& group) {
   std::vector<const Job*> jobs;
+  jobs.reserve(group.size());
   for (const JobIndex job : group) jobs.push_back(&jobs_[job]);
   const bool is_shared = group.size() > 1;
   const double packed = packed_factor(jobs);

@@ -469,13 +469,13 @@ TEST_CASE("the queue shows which job has which workers and why others wait", "[c
       queue_lines(status) ==
       std::vector<std::string>{
           "4 workers busy, 0 idle", "place  job  name   user   state    priority  workers",
-          "         4  lenet  -      running         0   4 of 6  worker0, worker1, worker3, "
-          "worker4; 1:00 left",
-          "    1    7  cnn    alice  waiting         9        2  user \"alice\" has 1 job "
-          "running, and the quota is 1",
+          ("         4  lenet  -      running         0   4 of 6  worker0, worker1, worker3, "
+           "worker4; 1:00 left"),
+          ("    1    7  cnn    alice  waiting         9        2  user \"alice\" has 1 job "
+           "running, and the quota is 1"),
           "    2    6  cnn    -      waiting         0   2 to 8  waits for job 4 to end",
-          "         5  cnn    -      held            0        2  is held; tautline release 5 lets "
-          "it start"});
+          ("         5  cnn    -      held            0        2  is held; tautline release 5 lets "
+           "it start")});
   for (int i = 5; i < 7; ++i) {
     pb::WorkerStatus& worker = *status.mutable_jobs(3)->add_workers();
     worker.set_name("worker" + std::to_string(i));

@@ -255,7 +255,8 @@ class Round {
       if (fitting >= job.min_workers) break;
       std::uint32_t spare = one.workers - std::min(one.workers, one.min_workers);
       if (!ways_.shrinks || spare == 0) continue;
-      SchedulingDecision::Resize& resize = shrinks.emplace_back(one.job, one.workers);
+      SchedulingDecision::Resize& resize =
+          shrinks.emplace_back(SchedulingDecision::Resize{one.job, one.workers});
       while (spare > 0 && fitting < job.min_workers) {
         const std::uint32_t count = std::min(spare, job.min_workers - fitting);
         const auto places = free.release(one.job, one.demand, count, job.demand);

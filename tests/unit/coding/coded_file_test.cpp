@@ -58,6 +58,7 @@ std::vector<Bytes_> encode(const Bytes_& file, const ReedSolomon& code, const St
 
 std::vector<std::shared_ptr<const RandomRead>> all_of(const std::vector<Bytes_>& parts) {
   std::vector<std::shared_ptr<const RandomRead>> sources;
+  sources.reserve(parts.size());
   for (const Bytes_& part : parts) sources.push_back(std::make_shared<InMemory>(part));
   return sources;
 }

@@ -31,8 +31,8 @@ class ToyGroup {
     collective::ChunkTo what;
   };
 
-  ToyGroup(collective::Algorithm algorithm, std::vector<std::uint32_t> host_of, std::uint64_t chunk,
-           const std::vector<std::vector<float>>& values)
+  ToyGroup(collective::Algorithm algorithm, const std::vector<std::uint32_t>& host_of,
+           std::uint64_t chunk, const std::vector<std::vector<float>>& values)
       : sent(host_of.size()) {
     for (std::uint32_t rank = 0; rank < host_of.size(); ++rank) {
       const collective::RankPlace place{collective::Rank(rank), host_of};
