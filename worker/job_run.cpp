@@ -13,29 +13,27 @@
 
 #include "common/files/sha256.hpp"
 #include "common/log.hpp"
-#include "common/ssp/policies/averaging.hpp"
+#include "common/net/reach.hpp"
 #include "common/system/affinity.hpp"
 #include "proto/config/job_state.hpp"
 #include "proto/config/settle_balance.hpp"
 #include "proto/config/settle_compression.hpp"
 #include "proto/config/settle_policies.hpp"
+#include "proto/session/coordinator_addresses.hpp"
 #include "proto/session/data_secret.hpp"
-#include "worker/cache/averaging_cache.hpp"
-#include "worker/cache/replicated_cache.hpp"
-#include "worker/cache/served_cache.hpp"
 #include "worker/client/client.hpp"
 #include "worker/device/device_budget.hpp"
 #include "worker/device/math_options.hpp"
 #include "worker/device/pinned_memory.hpp"
 #include "worker/device/pinned_parts.hpp"
 #include "worker/device/pinned_peers.hpp"
+#include "worker/job_cache.hpp"
 #include "worker/run_state.hpp"
 #include "worker/straggle.hpp"
 
 namespace taut::worker {
 namespace {
 
-constexpr double kSilenceLimitS = 60;  // where the coordinator names none
 constexpr Duration kFinalWait{600'000'000};
 constexpr Duration kHeldStep{1'000};
 
@@ -85,11 +83,6 @@ Straggle straggle_of(StragglePlan plan) {
   };
 }
 
-/// How long a shard that owes answers may say nothing.
-Duration silence_limit(const pb::WorkerJob& job) {
-  return from_seconds(job.silence_limit_s() > 0 ? job.silence_limit_s() : kSilenceLimitS);
-}
-
 /// The endpoint for the shards, with the network faults of an experiment.
 std::unique_ptr<Endpoint> open_endpoint(RunPlace& place, const pb::WorkerJob& job,
                                         const pb::WorkerConfig& settings) {
@@ -100,60 +93,6 @@ std::unique_ptr<Endpoint> open_endpoint(RunPlace& place, const pb::WorkerJob& jo
   const std::uint64_t seed = job.definition().seed() * 1024 + job.slot();
   return std::make_unique<FaultyEndpoint>(std::move(endpoint), faults, seed,
                                           [&pace = place.pace()] { return pace.now(); });
-}
-
-/// The parameter cache of one device: of shared parameters, or under averaging the worker's own.
-Result<std::unique_ptr<ParameterCache>> open_device_cache(Client& client, Backend& backend,
-                                                          const std::vector<TableSpec>& tables,
-                                                          const pb::WorkerJob& job,
-                                                          const pb::WorkerConfig& settings,
-                                                          RunPlace& place) {
-  const Clock start(job.start_clock());
-  TAUT_TRY(const Policies policies, to_policies(job.definition()));
-  TAUT_TRY(const math::UpdateRule rule, to_update_rule(job.definition()));
-  const auto* averaging = policies.find<Averaging>();
-  if (averaging == nullptr) {
-    ServedCache::Options options;
-    options.start = start;
-    options.wait = silence_limit(job);
-    options.norm = rule.update_norm();
-    options.overlap = settings.overlap();
-    options.catches_up = policies.backup_workers() > 0;
-    auto store = place.make_store(client, options);
-    TAUT_TRY(auto cache, store
-                             ? ServedCache::open(client, backend, tables, options, std::move(store))
-                             : ServedCache::open(client, backend, tables, options));
-    return std::unique_ptr<ParameterCache>(std::move(cache));
-  }
-  AveragingCache::Options options;
-  options.start = start;
-  options.wait = silence_limit(job);
-  options.rule = rule;
-  options.exchange = averaging->exchange();
-  options.schedule = averaging->schedule();
-  options.budget = Bytes(settings.device_memory_budget());
-  // The paper's: a moving rate of 0.9 in all.
-  options.moving_rate = averaging->moving_rate() > 0
-                            ? averaging->moving_rate()
-                            : 0.9F / static_cast<float>(std::max(1U, job.slots()));
-  TAUT_TRY(auto cache, AveragingCache::open(client, backend, tables, options));
-  return std::unique_ptr<ParameterCache>(std::move(cache));
-}
-
-/// Overload for all of the worker's devices.
-Result<std::unique_ptr<ParameterCache>> open_cache(
-    Client& client, std::span<Backend* const> devices, const std::vector<TableSpec>& tables,
-    const pb::WorkerJob& job, const pb::WorkerConfig& settings, RunPlace& place) {
-  TAUT_TRY(auto first, open_device_cache(client, *devices[0], tables, job, settings, place));
-  if (devices.size() == 1) return first;
-  ReplicatedCache::Options options;
-  options.overlap = settings.overlap();
-  const bool deterministic = math_options(job.definition().solver_param()).deterministic;
-  options.order = deterministic ? GroupOrder::kMembers : GroupOrder::kAny;
-  auto cache = std::make_unique<ReplicatedCache>(std::move(first), devices, tables, options);
-  log::info("{} devices share the batch; their gradients are exchanged with {}", devices.size(),
-            cache->description());
-  return std::unique_ptr<ParameterCache>(std::move(cache));
 }
 
 /// Ends the client's waits when the job must stop, and tells it where shards have moved.
@@ -308,10 +247,16 @@ Result<void> run_last_test(TestPhases& tests, ParameterCache& cache, Clock reach
 /// A worker's process.
 class ProcessPlace final : public RunPlace {
  public:
-  ProcessPlace(ZmqContext& context, RunOrders& orders) : context_(context), orders_(orders) {}
+  ProcessPlace(ZmqContext& context, RunOrders& orders, const pb::ClusterConfig& config)
+      : context_(context), orders_(orders), config_(config) {}
   std::unique_ptr<Endpoint> make_endpoint() override { return context_.make_endpoint(); }
   Pace& pace() override { return machine_pace(); }
   bool has_threads() const override { return true; }
+  Result<collective::RankEndpoint> listen_as_rank(const collective::RankBoard& board) override {
+    const CoordinatorAddresses coordinators(config_.coordinator_address());
+    TAUT_TRY(const std::string host, local_host_towards(coordinators.current()));
+    return collective::listen_as_rank(host, !config_.insecure(), board);
+  }
   void use(Client* client) override {
     watch_.reset();
     if (client != nullptr) watch_.emplace(*client, orders_.stop, orders_.moves);
@@ -320,6 +265,7 @@ class ProcessPlace final : public RunPlace {
  private:
   ZmqContext& context_;
   RunOrders& orders_;
+  const pb::ClusterConfig& config_;
   std::optional<StopWatch> watch_;
 };
 
@@ -384,7 +330,7 @@ Result<JobOutcome> run_job(const pb::WorkerJob& job, std::span<Backend* const> d
   }
   const auto count = static_cast<std::uint32_t>(devices.size());
   TAUT_TRY(const JobAssets assets, JobAssets::open(job.definition(), job.slots(), count));
-  ProcessPlace place(context, orders);
+  ProcessPlace place(context, orders, config);
   return run_member(job, assets, devices, place, config, orders, board, saver);
 }
 
@@ -404,7 +350,7 @@ Result<JobOutcome> run_member(const pb::WorkerJob& job, const JobAssets& assets,
            client_options(job, settings, *devices[0], board, place, orders));
   Client client(open_endpoint(place, job, settings), options_of_client);
   const ClientUse use(place, client);
-  TAUT_TRY(auto cache, open_cache(client, backends, tables, job, settings, place));
+  TAUT_TRY(auto cache, open_cache(client, backends, tables, job, settings, place, orders));
   std::unique_ptr<TestPhases> tests;
   if (job.evaluates() && place.learns()) {
     TAUT_TRY(tests, TestPhases::create(assets, *backends[0], place.pace()));
@@ -433,6 +379,9 @@ Result<JobOutcome> run_member(const pb::WorkerJob& job, const JobAssets& assets,
     TAUT_TRY(state.finish(reached));
   }
   TAUT_TRY(cache->flush(silence_limit(job)));
+  ProgressReport last = board.read();
+  last.traffic = cache->traffic();
+  board.post(last);
   JobOutcome outcome{reached, {}, has_left};
   if (has_left || !orders.evaluates || !place.learns()) return outcome;
   if (!job.evaluates()) {

@@ -12,11 +12,13 @@
 #include "proto/session/share_orders.hpp"
 #include "worker/cache/value_store.hpp"
 #include "worker/client/client.hpp"
+#include "worker/client/shard_moves.hpp"
+#include "worker/collective/rank_board.hpp"
+#include "worker/collective/rank_endpoint.hpp"
 #include "worker/engine/backend.hpp"
 #include "worker/pace.hpp"
 #include "worker/progress.hpp"
 #include "worker/replica.hpp"
-#include "worker/shard_moves.hpp"
 #include "worker/state_saver.hpp"
 #include "worker/trainer.hpp"
 
@@ -36,8 +38,9 @@ struct RunOrders {
   /// It runs the last test and digests the parameters. Where another worker was to do so when it
   /// began, it runs no tests before the last one.
   std::atomic<bool> evaluates = false;
-  ShareOrders shares;  // of the batch, where the job balances
-  ShardMoves moves;    // where shards are served when their servers are lost
+  ShareOrders shares;           // of the batch, where the job balances
+  ShardMoves moves;             // where shards are served when their servers are lost
+  collective::RankBoard ranks;  // where the job's workers sum among themselves
 };
 
 /// The trainer's options that follow from a job.
@@ -78,6 +81,12 @@ class RunPlace {
   }
   /// Memory of updates for the clients of several runs; nullptr: each client has its own.
   [[nodiscard]] virtual std::shared_ptr<BufferPool> update_pool() { return nullptr; }
+  /// Where other workers reach this one, to sum with it.
+  /// Errors    as collective::listen_as_rank(); invalid: not at this place
+  [[nodiscard]] virtual Result<collective::RankEndpoint> listen_as_rank(
+      const collective::RankBoard& /*board*/) {
+    return invalid("exchange: the lab has no ALLREDUCE; omit it");
+  }
   /// The run's client, from now until nullptr is passed.
   virtual void use(Client* client) = 0;
 };

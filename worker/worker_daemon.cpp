@@ -219,6 +219,7 @@ void WorkerDaemon::take_job(const pb::WorkerJob& job) {
   if (same) {
     std::scoped_lock lock(run_->mutex);
     run_->orders.shares.take(job);
+    run_->orders.ranks.post(job);
     // A repeated older state takes nothing back.
     run_->job.set_revision(std::max(run_->job.revision(), job.revision()));
     run_->orders.evaluates = job.evaluates();
@@ -240,6 +241,7 @@ void WorkerDaemon::take_job(const pb::WorkerJob& job) {
   run_->orders.evaluates = job.evaluates();
   run_->begun = steady_now();
   run_->orders.shares.take(job);
+  run_->orders.ranks.post(job);
   if (job.stop()) run_->orders.stop = true;
   if (link_->session().leaves() || job.leaves()) run_->orders.leave = true;
   if (job.has_checkpoint()) run_->saver.order(job.checkpoint());
@@ -305,6 +307,7 @@ pb::Progress WorkerDaemon::progress_of(Run& run) const {
   pb::Progress progress =
       worker::progress_of(run.job, run.begun, run.board, run.end, run.rate, steady_now());
   run.orders.shares.report(progress);
+  run.orders.ranks.report(progress);
   if (auto part = run.saver.part(); part.number() > 0) {
     *progress.mutable_checkpoint() = std::move(part);
   }
@@ -339,8 +342,10 @@ void WorkerDaemon::report() {
   }
   // Reports that the coordinator waits for are sent at once; the rest with the next heartbeat.
   const bool ended = content.progress().finished() || content.progress().left();
-  const bool news =
-      (ended && !reported_end_) || reported_revision_ != content.progress().revision();
+  std::string place = content.progress().rank_place().SerializeAsString();
+  const bool news = (ended && !reported_end_) ||
+                    reported_revision_ != content.progress().revision() || reported_place_ != place;
+  reported_place_ = std::move(place);
   reported_end_ = ended;
   reported_revision_ = content.progress().revision();
   link_->report(std::move(content), news);

@@ -40,6 +40,8 @@ struct EndpointLimits {
   std::size_t frames = 4096;           // a message with more of them is dropped
   std::size_t peers = 65536;           // connections that are remembered, so that they get answers
   Bytes unread = Bytes(64ULL << 20);   // queued for one peer that has connected; see unread()
+  /// When it ends, what is queued is still sent for so long at most; the context waits for it.
+  Duration linger = Duration(0);
 };
 
 /// One end of many connections: it may listen on addresses and connect to peers. Messages
@@ -54,6 +56,9 @@ class Endpoint {
   /// a message without the right one is dropped. nullopt: as the keys say again.
   /// own   what is sent to those that this side connects to; to listen takes the cluster's secret
   virtual void use_token(const std::optional<DataToken>& /*own*/) {}
+
+  /// From now on this side connects to the holder of this public key, not to one of the cluster's.
+  virtual void expect_key(const std::string& /*public_key*/) {}
 
   /// Listens on "host:port"; port 0 lets the system choose. Returns the address as bound.
   /// Errors: exists (the port is in use), invalid (no such interface).

@@ -141,6 +141,7 @@ class ZmqEndpoint final : public Endpoint {
   ZmqEndpoint& operator=(const ZmqEndpoint&) = delete;
 
   void use_token(const std::optional<DataToken>& own) override { token_ = own; }
+  void expect_key(const std::string& public_key) override { expected_key_ = public_key; }
   Result<std::string> bind(const std::string& address) override;
   Result<PeerId> connect(const std::string& address) override;
   void disconnect(PeerId peer) override;
@@ -200,6 +201,7 @@ class ZmqEndpoint final : public Endpoint {
   const Security& security_;
   const std::optional<TokenKey>& tokens_;
   std::optional<DataToken> token_;  // of connections that are made from now on
+  std::string expected_key_;        // of the other sides; empty: the cluster's
   bool is_plain_ = false;           // the listening socket
   // Whoever this side connected to, in a cluster with keys.
   const std::shared_ptr<const Identity> cluster_ =
@@ -222,7 +224,7 @@ class ZmqEndpoint final : public Endpoint {
 };
 
 void ZmqEndpoint::set_limits(zmq::socket_t& socket) const {
-  socket.set(zmq::sockopt::linger, 0);
+  socket.set(zmq::sockopt::linger, to_milliseconds(limits_.linger));
   socket.set(zmq::sockopt::sndhwm, static_cast<int>(limits_.queued_messages));
   socket.set(zmq::sockopt::rcvhwm, static_cast<int>(limits_.queued_messages));
   socket.set(zmq::sockopt::maxmsgsize, static_cast<std::int64_t>(limits_.frame.value()));
@@ -314,7 +316,8 @@ Result<PeerId> ZmqEndpoint::connect(const std::string& address) {
     if (token) {
       show_secret(socket, token->request());
     } else if (!security_.is_insecure()) {
-      socket.set(zmq::sockopt::curve_serverkey, security_.cluster_key);
+      socket.set(zmq::sockopt::curve_serverkey,
+                 expected_key_.empty() ? security_.cluster_key : expected_key_);
       socket.set(zmq::sockopt::curve_publickey, security_.own.public_key);
       socket.set(zmq::sockopt::curve_secretkey, security_.own.secret_key);
     }

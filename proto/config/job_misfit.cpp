@@ -29,6 +29,9 @@ std::optional<PlacedMisfit> misfit_of(const pb::Job& job) {
   if (const auto misfit = misfit_of_tables(job)) {
     return PlacedMisfit{{{"tables", misfit->table}, {misfit->field}}, misfit->what};
   }
+  if (const auto misfit = misfit_of_exchange(job)) {
+    return PlacedMisfit{misfit->where, misfit->what};
+  }
   if (const auto misfit = misfit_of_averaging(job)) {
     return PlacedMisfit{misfit->where, misfit->what};
   }

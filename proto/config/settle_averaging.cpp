@@ -99,7 +99,82 @@ std::optional<FieldMisfit> misfit_of_buffer(const pb::Job& job) {
                   buffer));
 }
 
+FieldMisfit misfit_of_exchange(const char* field, const std::string& what) {
+  return {{{"exchange"}, {field}}, fmt::format("exchange: {}", what)};
+}
+
+/// A policy that cannot be where updates do not reach the servers.
+std::optional<std::string> other_policy(const Consistency& consistency) {
+  if (!is_bsp(consistency)) {
+    return fmt::format("mode: {}", Consistency::Mode_Name(consistency.mode()));
+  }
+  if (consistency.backup_workers() > 0) return "backup_workers";
+  if (consistency.has_elastic_averaging()) return "elastic_averaging";
+  const pb::PeriodicAveraging& averaging = consistency.periodic_averaging();
+  if (averaging.has_outer()) return "periodic_averaging.outer";
+  if (averaging.fragments() > 1) return "periodic_averaging.fragments";
+  return std::nullopt;
+}
+
 }  // namespace
+
+bool sums_at_workers(const pb::Job& job) {
+  return job.exchange().type() == pb::WorkerExchange::ALLREDUCE;
+}
+
+void settle_exchange(pb::Job& job) {
+  if (!sums_at_workers(job)) return;
+  Consistency& consistency = *job.mutable_consistency();
+  if (!consistency.has_mode() && !consistency.has_slack()) consistency.set_mode(Consistency::BSP);
+  if (!consistency.has_periodic_averaging()) {
+    consistency.mutable_periodic_averaging()->set_interval(job.exchange().interval());
+  }
+}
+
+std::optional<FieldMisfit> misfit_of_exchange(const pb::Job& job) {
+  const pb::WorkerExchange& exchange = job.exchange();
+  if (!sums_at_workers(job)) {
+    if (exchange.has_algorithm() || exchange.has_interval()) {
+      return misfit_of_exchange(
+          exchange.has_algorithm() ? "algorithm" : "interval",
+          "type SERVERS reads neither algorithm nor interval; omit them or choose type: ALLREDUCE");
+    }
+    return std::nullopt;
+  }
+  if (exchange.interval() < 1 || exchange.interval() > kMaxInterval) {
+    return misfit_of_exchange("interval", fmt::format("interval is {}; it must be from 1 to {}",
+                                                      exchange.interval(), kMaxInterval));
+  }
+  if (job.external_members()) {
+    return misfit_of_exchange("type",
+                              "ALLREDUCE is for workers that train nets, and the members "
+                              "are programs; omit exchange");
+  }
+  const auto other = other_policy(job.consistency());
+  if (other) {
+    return misfit_of_exchange(
+        "type", fmt::format("ALLREDUCE is BSP among workers and does not go with consistency {{ {} "
+                            "}}; omit one",
+                            *other));
+  }
+  const pb::PeriodicAveraging& averaging = job.consistency().periodic_averaging();
+  if (averaging.interval() != exchange.interval()) {
+    return misfit_of_exchange(
+        "interval", fmt::format("interval is {}, and that of consistency {{ periodic_averaging }} "
+                                "{}; omit the latter",
+                                exchange.interval(), averaging.interval()));
+  }
+  if (job.reduction() == pb::Job::SUM) {
+    return misfit_of_exchange("type", "ALLREDUCE takes the mean; omit reduction: SUM");
+  }
+  if (job.balance()) {
+    return misfit_of_exchange("type", "ALLREDUCE does not go with balance; omit one");
+  }
+  if (job.compression().push_size() > 0 || job.compression().pull_size() > 0) {
+    return misfit_of_exchange("type", "ALLREDUCE sums float32 alone; omit compression");
+  }
+  return std::nullopt;
+}
 
 bool is_bsp(const Consistency& consistency) {
   return consistency.mode() == Consistency::BSP ||

@@ -8,6 +8,7 @@
 #include "common/coding/reed_solomon.hpp"
 #include "proto/config/external_job.hpp"
 #include "proto/config/job_state.hpp"
+#include "proto/config/settle_averaging.hpp"
 #include "proto/config/settle_compression.hpp"
 #include "proto/config/settle_policies.hpp"
 #include "proto/formats/checkpoint_manifest.hpp"
@@ -473,7 +474,9 @@ bool carries_state(const pb::Job& definition) {
   const pb::PeriodicAveraging& averaging = definition.consistency().periodic_averaging();
   if (definition.consistency().has_periodic_averaging() && !definition.external_members()) {
     const auto rule = to_update_rule(definition.solver_param());
-    if (averaging.fragments() > 1 || (rule && rule.value().state_count() > 0)) return true;
+    if (sums_at_workers(definition) || averaging.fragments() > 1 ||
+        (rule && rule.value().state_count() > 0))
+      return true;
   }
   const auto& layers = definition.net_param().layer();
   return std::any_of(layers.begin(), layers.end(), [](const pb::LayerParameter& layer) {

@@ -10,6 +10,7 @@
 #include "proto/wire_version.hpp"
 #include "server/coordinator/balance/batch_balance.hpp"
 #include "server/coordinator/left_parts.hpp"
+#include "server/coordinator/ranks/rank_group.hpp"
 
 namespace taut {
 namespace {
@@ -374,6 +375,7 @@ void Coordinator::settle() {
       advance_epoch(
           job, [this, &job = job] { return fitting_workers(job); }, out_.notes);
       advance_balance(job, {options_.balance_measure, options_.balance_hold}, now_, out_.notes);
+      advance_rank_group(job, registry_, out_.notes);
     }
   }
   std::vector<pb::StoredJob> failed;

@@ -9,6 +9,7 @@
 #include "proto/config/external_job.hpp"
 #include "proto/config/job_state.hpp"
 #include "proto/config/job_tables.hpp"
+#include "proto/config/settle_averaging.hpp"
 #include "proto/config/settle_balance.hpp"
 #include "proto/config/settle_compression.hpp"
 #include "proto/config/settle_policies.hpp"
@@ -133,6 +134,7 @@ Result<Slack> check_definition(const pb::Job& definition, std::uint32_t max_work
   }
   TAUT_TRY(check_resources(definition));
   TAUT_TRY(check_experiment(definition));
+  if (const auto misfit = misfit_of_exchange(definition)) return invalid(misfit->what);
   TAUT_TRY(to_policies(definition));
   TAUT_TRY(to_compression(definition));
   TAUT_TRY(check_balance(definition));

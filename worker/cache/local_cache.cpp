@@ -100,31 +100,44 @@ void LocalCache::write(TableId table, std::span<const float> values) {
   stream_->finish();
 }
 
+void LocalCache::read_gradient(std::size_t replica, TableId table, std::span<float> into) {
+  backend_.copy_to_host(*stream_, gradient(replica, table), into);
+  stream_->finish();
+}
+
+void LocalCache::write_gradient(std::size_t replica, TableId table, std::span<const float> values) {
+  backend_.copy_to_device(*stream_, values, gradient(replica, table));
+  stream_->finish();
+}
+
+void LocalCache::read_state(TableId id, std::size_t array, std::span<float> into) {
+  const Table& table = tables_[id.value()];
+  for (std::size_t piece = 0; piece < table.state.size(); ++piece) {
+    const DeviceSpan<const float> part = table.state[piece][array].as<float>();
+    backend_.copy_to_host(*stream_, part, into.subspan(piece * table.piece, part.size()));
+  }
+  stream_->finish();
+}
+
+void LocalCache::write_state(TableId id, std::size_t array, std::span<const float> values) {
+  const Table& table = tables_[id.value()];
+  for (std::size_t piece = 0; piece < table.state.size(); ++piece) {
+    const DeviceSpan<float> part = table.state[piece][array].as<float>();
+    backend_.copy_to_device(*stream_, values.subspan(piece * table.piece, part.size()), part);
+  }
+  stream_->finish();
+}
+
 std::vector<std::vector<float>> LocalCache::read_state(TableId id) {
   const Table& table = tables_[id.value()];
   const std::size_t arrays = table.state.empty() ? 0 : table.state.front().size();
   std::vector<std::vector<float>> state(arrays, std::vector<float>(table.spec.count()));
-  for (std::size_t piece = 0; piece < table.state.size(); ++piece) {
-    for (std::size_t i = 0; i < arrays; ++i) {
-      const DeviceSpan<const float> part = table.state[piece][i].as<float>();
-      backend_.copy_to_host(*stream_, part,
-                            std::span(state[i]).subspan(piece * table.piece, part.size()));
-    }
-  }
-  stream_->finish();
+  for (std::size_t i = 0; i < arrays; ++i) read_state(id, i, state[i]);
   return state;
 }
 
 void LocalCache::write_state(TableId id, const std::vector<std::vector<float>>& state) {
-  const Table& table = tables_[id.value()];
-  for (std::size_t piece = 0; piece < table.state.size(); ++piece) {
-    for (std::size_t i = 0; i < state.size(); ++i) {
-      const DeviceSpan<float> part = table.state[piece][i].as<float>();
-      backend_.copy_to_device(*stream_,
-                              std::span(state[i]).subspan(piece * table.piece, part.size()), part);
-    }
-  }
-  stream_->finish();
+  for (std::size_t i = 0; i < state.size(); ++i) write_state(id, i, state[i]);
 }
 
 Result<DeviceSpan<const float>> LocalCache::acquire(std::size_t /*replica*/, TableId table,

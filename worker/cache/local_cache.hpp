@@ -35,6 +35,14 @@ class LocalCache final : public ParameterCache {
   void read(TableId table, std::span<float> into);
   void write(TableId table, std::span<const float> values);
 
+  /// A replica's gradient of a table, as read() and write().
+  void read_gradient(std::size_t replica, TableId table, std::span<float> into);
+  void write_gradient(std::size_t replica, TableId table, std::span<const float> values);
+
+  /// One of the arrays that the rule keeps of a table, as read() and write().
+  void read_state(TableId table, std::size_t array, std::span<float> into);
+  void write_state(TableId table, std::size_t array, std::span<const float> values);
+
   /// The arrays that the rule keeps of a table, [count] each; both wait for the stream.
   [[nodiscard]] std::vector<std::vector<float>> read_state(TableId table);
   /// REQUIRES: as many, and as large.

@@ -30,6 +30,10 @@ AllReduceGroup::AllReduceGroup(Endpoint& endpoint, GroupOptions options)
   TAUT_CHECK(options_.rank.value() < options_.members.size(), "a rank outside of its group");
 }
 
+void AllReduceGroup::disconnect() {
+  for (const auto& [rank, receiver] : receivers_) endpoint_.disconnect(receiver.peer);
+}
+
 RankPlace AllReduceGroup::place() const {
   RankPlace place{options_.rank, {}};
   for (const GroupMember& member : options_.members) place.host_of.push_back(member.host);
@@ -106,6 +110,9 @@ void AllReduceGroup::tell_taken(Sender& sender) {
 
 Result<void> AllReduceGroup::step(Duration wait) {
   if (failed_) return *failed_;
+  if (options_.is_over && options_.is_over()) {
+    return fail(make_error(ErrorCode::kClosed, "the group of workers that sum has changed"));
+  }
   flush();
   for (auto& [rank, receiver] : receivers_) {
     if (receiver.link && receiver.link->is_open()) receiver.link->collect();
@@ -195,6 +202,7 @@ Result<void> AllReduceGroup::receive_chunk(const Incoming& incoming, Rank from,
                            fmt::format("{}: its connection broke", name_of(from))));
   }
   known->second.has_sent = true;
+  heard_ = steady_now();
   if (incoming.message.frames.size() > 1) known->second.taken += chunk.payload.size();
   tell_taken(known->second);
   waiting_.erase(from);

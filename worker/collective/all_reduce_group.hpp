@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -24,6 +25,7 @@ namespace taut::collective {
 struct GroupMember {
   std::string name;        // of the process; with keys, its key's
   std::string address;     // "host:port", where its endpoint listens
+  std::string key{};       // its public key; empty: the cluster's, or none
   std::uint32_t host = 0;  // equal numbers are the same machine, for kHierarchical
 };
 
@@ -44,6 +46,8 @@ struct GroupOptions {
   std::shared_ptr<SharedArena> shared_memory;
   /// Chunks of sums that were not begun here are kept up to this; beyond it the group fails.
   Bytes early = Bytes(1UL << 30U);
+  /// Asked while it waits: true ends the group with the error closed. May be empty.
+  std::function<bool()> is_over{};
 };
 
 /// One process's place in a group that sums values without a server, over an endpoint that listens
@@ -77,6 +81,12 @@ class AllReduceGroup {
   /// Waits until the values of a sum may be read.
   /// Errors    timeout: says what is missing, and names the rank that everything waits for
   [[nodiscard]] Result<void> wait(SumId sum);
+
+  /// When something of a sum last arrived; the epoch of the clock: nothing has.
+  [[nodiscard]] TimePoint heard() const { return heard_; }
+
+  /// Disconnects from those that it sends to: what they have not received is dropped.
+  void disconnect();
 
   /// Waits until no other rank reads summed values, so that they may be written.
   [[nodiscard]] Result<void> wait_until_free(const Buffer& values);
@@ -163,6 +173,7 @@ class AllReduceGroup {
   std::map<Rank, Waiting> waiting_;
   TimePoint said_so_;  // when this rank last said what it waits for
   Counts sent_;
+  TimePoint heard_;
   std::uint64_t dropped_ = 0;  // messages
   std::optional<Error> failed_;
 };

@@ -34,7 +34,9 @@ Result<void> AllReduceGroup::connect(Duration limit) {
        make_schedule(options_.algorithm, place(), std::uint64_t{1} << 30U)) {
     if (!transfer.is_send) senders.insert(transfer.peer);
     if (!transfer.is_send || receivers_.contains(transfer.peer)) continue;
-    auto peer = endpoint_.connect(options_.members[transfer.peer.value()].address);
+    const GroupMember& member = options_.members[transfer.peer.value()];
+    endpoint_.expect_key(member.key);
+    auto peer = endpoint_.connect(member.address);
     if (!peer) return fail(peer.error());
     receivers_[transfer.peer].peer = peer.value();
     rank_of_[peer.value()] = transfer.peer;

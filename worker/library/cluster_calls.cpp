@@ -5,6 +5,7 @@
 
 #include "proto/config/external_job.hpp"
 #include "proto/config/job_misfit.hpp"
+#include "proto/config/settle_averaging.hpp"
 #include "proto/config/text.hpp"
 #include "proto/session/control_client.hpp"
 #include "proto/wire_version.hpp"
@@ -52,6 +53,7 @@ tautline_code tautline_submit(tautline_cluster* cluster, const char* job_text, u
     }
     pb::Job definition;
     TAUT_TRY(parse_text(job_text, "job", definition));
+    settle_exchange(definition);
     TAUT_TRY(check_places(definition, job_text, "job"));
     TAUT_TRY(check_external_members(definition));
     TAUT_TRY(const pb::SubmitReply reply, cluster->client.submit(definition));

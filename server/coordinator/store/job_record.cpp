@@ -293,6 +293,7 @@ pb::WorkerJob JobRecord::worker_job(int index) const {
   state.set_leaves(stored_member.leaves());
   *state.mutable_shares() = stored_.shares();
   state.set_hold_from(stored_.proposed_shares().first_clock());
+  if (stored_.has_rank_group()) *state.mutable_group() = stored_.rank_group();
   state.set_stop(stored_.closing());
   if (stored_.closing()) state.set_stop_reason(stored_.message());
   if (stored_.has_checkpoint() && carries_state(stored_.definition())) {

@@ -6,6 +6,7 @@
 
 #include "common/check.hpp"
 #include "proto/config/job_state.hpp"
+#include "proto/config/settle_averaging.hpp"
 #include "proto/control_message.hpp"
 #include "proto/rights.hpp"
 
@@ -201,6 +202,10 @@ void FakeWorker::step(const std::vector<FakeServer*>& servers) {
   progress_.set_job(job_->job());
   progress_.set_revision(job_->revision());
   progress_.set_incarnation(job_->incarnation());
+  if (sums_at_workers(job_->definition()) && listens) {
+    progress_.mutable_rank_place()->set_address(fmt::format("host:{}", 1000 + job_->worker()));
+    progress_.mutable_rank_place()->set_broken(broken);
+  }
   if (progress_.finished() || progress_.left() || !progress_.error().empty()) return;
   if ((leaves != Leaves::kNot || job_->leaves()) && pushed_.empty()) {
     progress_.set_left(true);

@@ -9,6 +9,7 @@
 #include "proto/config/job_misfit.hpp"
 #include "proto/config/job_state.hpp"
 #include "proto/config/job_tables.hpp"
+#include "proto/config/settle_averaging.hpp"
 #include "proto/config/settle_compression.hpp"
 #include "proto/config/settle_policies.hpp"
 #include "proto/config/text.hpp"
@@ -100,6 +101,7 @@ Result<pb::Job> load_job(const fs::path& path) {
   TAUT_TRY(pb::Job job, read_job(path));
   TAUT_TRY(const fs::path solver_path, settle_solver(path, job));
   TAUT_TRY(upgrade_solver(*job.mutable_solver_param()));
+  settle_exchange(job);
   TAUT_TRY(check_places(job, path));
   if (job.external_members()) {
     TAUT_TRY(check_external_members(job));

@@ -1,0 +1,14 @@
+#pragma once
+
+#include "server/coordinator/job_life.hpp"
+#include "server/coordinator/registry.hpp"
+#include "server/coordinator/store/job_record.hpp"
+
+namespace taut {
+
+/// Tells the workers of a job that sum among themselves who they are and where they listen, anew
+/// whenever one has come or gone: first once all of them listen, later without those that do not
+/// yet. One that has finished stays, since others may still need what it has sent.
+void advance_rank_group(JobRecord& job, const Registry& registry, Notes& notes);
+
+}  // namespace taut

@@ -1,0 +1,360 @@
+#include "worker/collective/replica_group.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/unit/collective/toy_group.hpp"
+#include "worker/collective/rank_endpoint.hpp"
+
+namespace taut::collective {
+namespace {
+
+constexpr std::int64_t kClocks = 60;
+constexpr std::int64_t kInterval = 7;  // clocks between two meetings
+constexpr std::int64_t kLead = 3;      // clocks between a new worker's arrival and its first one
+const std::vector<std::size_t> kTables = {3, 700, 40};
+
+bool meets(Clock clock) {
+  return (clock.value() + 1) % kInterval == 0 || clock.value() + 1 == kClocks;
+}
+
+/// The servers' part of meetings: one is over when every member has pushed.
+class ToyMeetings {
+ public:
+  /// A member from this clock on, or from a later one where some have pushed. Returns which.
+  Clock enter(std::uint32_t worker, Clock first) {
+    const std::scoped_lock lock(mutex_);
+    if (!pushed_.empty()) first = std::max(first, pushed_.rbegin()->first.next());
+    if (first < Clock(kClocks)) members_[worker] = first;
+    return first;
+  }
+  void leave(std::uint32_t worker) {
+    const std::scoped_lock lock(mutex_);
+    members_.erase(worker);
+  }
+  void push(std::uint32_t worker, Clock clock) {
+    const std::scoped_lock lock(mutex_);
+    pushed_[clock].insert(worker);
+  }
+  bool is_over(Clock clock) {
+    const std::scoped_lock lock(mutex_);
+    return std::ranges::all_of(members_, [&](const auto& member) {
+      return member.second > clock || pushed_.at(clock).contains(member.first);
+    });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::uint32_t, Clock> members_;
+  std::map<Clock, std::set<std::uint32_t>> pushed_;
+};
+
+/// A worker that trains numbers with momentum, in a thread, until it is told to die.
+class ToyWorker final : public ReplicaValues {
+ public:
+  ToyWorker(std::uint32_t number, Clock first, bool with_keys, bool shares_memory,
+            ToyMeetings& meetings)
+      : number_(number), first_(first), meetings_(meetings) {
+    for (const std::size_t size : kTables) {
+      gradients_.emplace_back(size);
+      arrays_.emplace_back(size, 0.0F);
+      arrays_.emplace_back(size, 0.0F);
+    }
+    rank_ = listen_as_rank("127.0.0.1", with_keys, board).value();
+    if (shares_memory) arena_ = SharedArena::create().value();
+  }
+  ~ToyWorker() override {
+    if (thread_.joinable()) thread_.join();
+  }
+  ToyWorker(const ToyWorker&) = delete;
+  ToyWorker& operator=(const ToyWorker&) = delete;
+
+  void start(Algorithm algorithm) {
+    thread_ = std::thread([this, algorithm] { error = run(algorithm); });
+  }
+  /// At once, wherever it is; what it has sent may or may not arrive.
+  void die() { dies_ = true; }
+  void join() { thread_.join(); }
+
+  [[nodiscard]] std::uint32_t number() const { return number_; }
+  [[nodiscard]] Clock clock() const { return Clock(clock_.load()); }
+  [[nodiscard]] const pb::RankPlace& place() const { return rank_.place; }
+
+  RankBoard board;
+  std::string error;                           // read after join()
+  std::map<Clock, std::vector<float>> values;  // after each clock that it applied, or was given
+
+ private:
+  std::vector<std::size_t> gradient_sizes() const override { return kTables; }
+  void read_gradient(std::size_t table, std::span<float> into) override {
+    std::ranges::copy(gradients_[table], into.begin());
+  }
+  void write_gradient(std::size_t table, std::span<const float> mean) override {
+    std::ranges::copy(mean, gradients_[table].begin());
+  }
+  std::vector<std::size_t> array_sizes() const override {
+    std::vector<std::size_t> sizes;
+    for (const auto& array : arrays_) sizes.push_back(array.size());
+    return sizes;
+  }
+  void read_array(std::size_t array, std::span<float> into) override {
+    std::ranges::copy(arrays_[array], into.begin());
+  }
+  void write_array(std::size_t array, std::span<const float> from) override {
+    std::ranges::copy(from, arrays_[array].begin());
+  }
+  Result<void> begin() override {
+    for (std::size_t array = 0; array < arrays_.size(); array += 2) {
+      std::ranges::fill(arrays_[array], 1.0F);
+    }
+    return ok();
+  }
+
+  std::string run(Algorithm algorithm) {
+    ReplicaGroup::Options options;
+    options.job = 5;
+    options.first = first_;
+    options.algorithm = algorithm;
+    options.shared_memory = arena_;
+    options.bucket = Bytes(2000);
+    options.limit = std::chrono::seconds(20);
+    options.patience = std::chrono::milliseconds(40);
+    options.stops = [this] { return dies_.load(); };
+    ReplicaGroup group(*this, board, *rank_.endpoint, options);
+    Result<void> trained = train(group);
+    if (dies_) {
+      rank_.endpoint.reset();
+      return "";
+    }
+    if (!trained) return trained.error().message;
+    group.leave();
+    return "";
+  }
+
+  Result<void> train(ReplicaGroup& group) {
+    Standing standing{.next = first_};
+    TAUT_TRY(standing, group.join(standing));
+    TAUT_TRY(meet(group, standing));
+    clock_ = standing.next.value();
+    while (standing.next < Clock(kClocks)) {
+      const Clock clock = standing.next;
+      if (group.computes(clock)) compute(group, clock);
+      TAUT_TRY(const bool is_summed, group.sum(standing));
+      if (is_summed) {
+        if (gradients_[0][0] != 1.0F) return invalid("the mean of ones is not one");
+        apply();
+        standing.next = clock.next();
+        standing.has_met = !meets(clock);
+      }
+      TAUT_TRY(meet(group, standing));
+      values[clock] = arrays_[2];
+      clock_ = standing.next.value();
+      if (dies_) return make_error(ErrorCode::kClosed, "died");
+    }
+    return ok();
+  }
+
+  void compute(ReplicaGroup& group, Clock clock) {
+    for (std::size_t table = kTables.size(); table-- > 0;) {
+      for (std::size_t i = 0; i < kTables[table]; ++i) {
+        const auto noise = static_cast<float>((number_ * 7919 + i * 31 + clock.value()) % 101);
+        gradients_[table][i] = 0.1F * arrays_[2 * table][i] + 0.01F * noise;
+      }
+      gradients_[0][0] = 1.0F;
+      group.publish(table);
+    }
+  }
+
+  void apply() {
+    for (std::size_t table = 0; table < kTables.size(); ++table) {
+      std::vector<float>& values = arrays_[2 * table];
+      std::vector<float>& velocity = arrays_[2 * table + 1];
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        velocity[i] = 0.9F * velocity[i] + gradients_[table][i];
+        values[i] -= 0.05F * velocity[i];
+      }
+    }
+  }
+
+  /// Servers return values that are a little different, and the same to all.
+  Result<void> meet(ReplicaGroup& group, Standing& standing) {
+    while (!standing.has_met) {
+      const Clock clock = standing.next - 1;
+      if (group.computes(clock)) {
+        meetings_.push(number_, clock);
+        if (!meetings_.is_over(clock)) {
+          if (dies_) return make_error(ErrorCode::kClosed, "died");
+          if (group.has_news()) {
+            TAUT_TRY(standing, group.join(standing));
+          }
+          std::this_thread::sleep_for(std::chrono::microseconds(200));
+          continue;
+        }
+        for (std::size_t array = 0; array < arrays_.size(); array += 2) {
+          for (float& value : arrays_[array]) value *= 0.999F;
+        }
+      }
+      TAUT_TRY(group.spread_meeting(standing, clock));
+    }
+    return ok();
+  }
+
+  const std::uint32_t number_;
+  const Clock first_;
+  ToyMeetings& meetings_;
+  std::vector<std::vector<float>> gradients_;
+  std::vector<std::vector<float>> arrays_;  // values and velocity of each table
+  std::shared_ptr<SharedArena> arena_;
+  RankEndpoint rank_;
+  std::atomic<std::int64_t> clock_ = 0;
+  std::atomic<bool> dies_ = false;
+  std::thread thread_;
+};
+
+/// Workers, and the coordinator's part.
+class ToyCluster {
+ public:
+  ToyCluster(std::uint32_t workers, Algorithm algorithm, bool with_keys, bool shares_memory)
+      : algorithm_(algorithm), with_keys_(with_keys), shares_memory_(shares_memory) {
+    for (std::uint32_t i = 0; i < workers; ++i) add(Clock(0));
+    announce();
+  }
+
+  /// The furthest of those that live.
+  [[nodiscard]] Clock clock() const {
+    Clock furthest(0);
+    for (const auto& worker : living_) furthest = std::max(furthest, worker->clock());
+    return furthest;
+  }
+  void join_one() {
+    add(Clock(clock().value() + kLead));
+    announce();
+  }
+  /// `delay`  until the others are told
+  void kill(std::size_t which, Duration delay) {
+    const auto victim = living_.begin() + static_cast<std::ptrdiff_t>(which % living_.size());
+    (*victim)->die();
+    (*victim)->join();
+    std::this_thread::sleep_for(delay);
+    meetings_.leave((*victim)->number());
+    dead_.push_back(std::move(*victim));
+    living_.erase(victim);
+    announce();
+  }
+  /// Ranks of a group in which sums failed are given another number.
+  void look() {
+    for (const auto& worker : living_) {
+      pb::Progress progress;
+      worker->board.report(progress);
+      if (progress.rank_place().broken() == number_) {
+        announce();
+        return;
+      }
+    }
+  }
+  [[nodiscard]] std::size_t size() const { return living_.size(); }
+  std::vector<std::unique_ptr<ToyWorker>>& finish() {
+    while (std::ranges::any_of(living_, [](const auto& one) {
+      return one->error.empty() && one->clock() < Clock(kClocks);
+    })) {
+      look();
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      if (++looks_ > 8000) break;
+    }
+    for (const auto& worker : living_) worker->join();
+    return living_;
+  }
+
+ private:
+  void add(Clock first) {
+    first = meetings_.enter(next_, first);
+    if (first >= Clock(kClocks)) return;
+    living_.push_back(
+        std::make_unique<ToyWorker>(next_++, first, with_keys_, shares_memory_, meetings_));
+    living_.back()->board.set_place(living_.back()->place());
+    living_.back()->start(algorithm_);
+  }
+  void announce() {
+    pb::WorkerJob job;
+    job.mutable_group()->set_number(++number_);
+    for (const auto& worker : living_) {
+      pb::RankGroup::Rank& rank = *job.mutable_group()->add_ranks();
+      rank.set_worker(worker->number());
+      rank.set_name("worker" + std::to_string(worker->number()));
+      rank.set_host(worker->number() % 2 == 0 ? "even" : "odd");
+      *rank.mutable_place() = worker->place();
+    }
+    for (const auto& worker : living_) {
+      job.set_worker(worker->number());
+      worker->board.post(job);
+    }
+  }
+
+  const Algorithm algorithm_;
+  const bool with_keys_;
+  const bool shares_memory_;
+  ToyMeetings meetings_;
+  std::vector<std::unique_ptr<ToyWorker>> living_;
+  std::vector<std::unique_ptr<ToyWorker>> dead_;
+  std::uint32_t next_ = 0;
+  std::uint64_t number_ = 0;
+  int looks_ = 0;
+};
+
+/// All that live ended without an error, and had the same values after each clock that they share.
+void check_alike(const std::vector<std::unique_ptr<ToyWorker>>& workers) {
+  for (const auto& worker : workers) {
+    CAPTURE(worker->number());
+    CHECK(worker->error == "");
+    CHECK(worker->clock() == Clock(kClocks));
+    for (const auto& [clock, values] : worker->values) {
+      const auto& first = workers.front()->values;
+      const auto found = first.find(clock);
+      if (found == first.end()) continue;
+      CAPTURE(clock.value());
+      REQUIRE(found->second == values);
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("workers that sum among themselves hold the same values, with every algorithm",
+          "[collective][replicas]") {
+  const auto algorithm = GENERATE(from_range(std::begin(kAlgorithms), std::end(kAlgorithms)));
+  const bool with_keys = GENERATE(false, true);
+  CAPTURE(to_string(algorithm), with_keys);
+  ToyCluster cluster(4, algorithm, with_keys, with_keys);
+  const auto& workers = cluster.finish();
+  check_alike(workers);
+  CHECK(workers.front()->values.size() == kClocks);
+}
+
+TEST_CASE("workers that die and join leave the others' values alike", "[collective][replicas]") {
+  const std::uint64_t seed = GENERATE(range(std::uint64_t{1}, std::uint64_t{13}));
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  const auto algorithm = kAlgorithms[random() % std::size(kAlgorithms)];
+  ToyCluster cluster(static_cast<std::uint32_t>(2 + random() % 3), algorithm, random() % 2 == 0,
+                     random() % 2 == 0);
+  while (cluster.clock() < Clock(kClocks - 12)) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(random() % 60));
+    if (random() % 2 == 0 && cluster.size() > 1) {
+      cluster.kill(random() % 8, std::chrono::milliseconds(random() % 30));
+    } else if (cluster.size() < 5) {
+      cluster.join_one();
+    }
+    cluster.look();
+  }
+  check_alike(cluster.finish());
+}
+
+}  // namespace taut::collective

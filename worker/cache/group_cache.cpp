@@ -1,0 +1,309 @@
+#include "worker/cache/group_cache.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/check.hpp"
+#include "common/math/averaging.hpp"
+
+namespace taut {
+namespace {
+
+// Between two looks at what else there is to do.
+constexpr Duration kStep = std::chrono::milliseconds(20);
+
+}  // namespace
+
+Result<std::unique_ptr<GroupCache>> GroupCache::open(Client& client, Backend& backend,
+                                                     const std::vector<TableSpec>& tables,
+                                                     Options options, collective::RankEndpoint rank,
+                                                     collective::RankBoard& board) {
+  std::vector<TableSpec> shared = tables;
+  for (TableSpec& spec : shared) {
+    // The multipliers belong to the worker's rule; the shards sum without them.
+    spec.lr_mult = 1;
+    spec.decay_mult = 0;
+  }
+  TAUT_TRY(client.open(std::move(shared), options.wait));
+  const pb::RankPlace place = rank.place;
+  std::unique_ptr<GroupCache> cache(
+      new GroupCache(client, backend, tables, std::move(options), std::move(rank), board));
+  for (Table& table : cache->tables_) {
+    table.asked = table.spec.kind == TableKind::kFrozen ? Clock(0) : cache->options_.start;
+    client.read(table.spec.id, *table.asked, table.shared.as<float>());
+  }
+  board.set_place(place);
+  return cache;
+}
+
+GroupCache::GroupCache(Client& client, Backend& backend, const std::vector<TableSpec>& tables,
+                       Options options, collective::RankEndpoint rank, collective::RankBoard& board)
+    : client_(client),
+      backend_(backend),
+      options_(std::move(options)),
+      local_(backend, tables, {.rule = options_.rule, .budget = options_.budget}),
+      rank_(std::move(rank)),
+      standing_{.next = options_.start} {
+  for (const TableSpec& spec : tables) {
+    const std::size_t index = tables_.size();
+    tables_.push_back({spec, backend.allocate_host(Bytes(spec.count() * sizeof(float))), {}});
+    if (spec.kind == TableKind::kFrozen) continue;
+    summed_.push_back(index);
+    arrays_.push_back({spec.id, std::nullopt});
+    const int states = spec.kind == TableKind::kTrained ? options_.rule.state_count() : 0;
+    for (int i = 0; i < states; ++i) arrays_.push_back({spec.id, static_cast<std::size_t>(i)});
+  }
+  collective::ReplicaValues& values = *this;
+  group_.emplace(values, board, *rank_.endpoint, options_.group);
+}
+
+std::vector<std::size_t> GroupCache::gradient_sizes() const {
+  std::vector<std::size_t> sizes;
+  sizes.reserve(summed_.size());
+  for (const std::size_t table : summed_) sizes.push_back(tables_[table].spec.count());
+  return sizes;
+}
+
+void GroupCache::read_gradient(std::size_t table, std::span<float> into) {
+  local_.read_gradient(0, tables_[summed_[table]].spec.id, into);
+}
+
+void GroupCache::write_gradient(std::size_t table, std::span<const float> mean) {
+  local_.write_gradient(0, tables_[summed_[table]].spec.id, mean);
+}
+
+std::vector<std::size_t> GroupCache::array_sizes() const {
+  std::vector<std::size_t> sizes;
+  sizes.reserve(arrays_.size());
+  for (const Array& array : arrays_) sizes.push_back(tables_[array.table.value()].spec.count());
+  return sizes;
+}
+
+void GroupCache::read_array(std::size_t array, std::span<float> into) {
+  const auto& [table, state] = arrays_[array];
+  if (state) {
+    local_.read_state(table, *state, into);
+  } else {
+    local_.read(table, into);
+  }
+}
+
+void GroupCache::write_array(std::size_t array, std::span<const float> values) {
+  const auto& [table, state] = arrays_[array];
+  if (state) {
+    local_.write_state(table, *state, values);
+  } else {
+    local_.write(table, values);
+  }
+}
+
+/// Whether a read is there.
+Result<bool> GroupCache::await_read(Table& table) {
+  if (!table.asked) return true;
+  TAUT_TRY(const auto read, client_.wait(table.spec.id, *table.asked, options_.wait, kStep));
+  if (read) table.asked.reset();
+  return read.has_value();
+}
+
+Result<void> GroupCache::await_reads() {
+  for (Table& table : tables_) {
+    while (true) {
+      TAUT_TRY(const bool is_there, await_read(table));
+      if (is_there) break;
+    }
+  }
+  return ok();
+}
+
+/// The parameters are the shared ones.
+Result<void> GroupCache::begin() {
+  TAUT_TRY(await_reads());
+  for (const Table& table : tables_) local_.write(table.spec.id, table.shared.as<float>());
+  return ok();
+}
+
+Result<Clock> GroupCache::begin_clock(Clock clock) {
+  TAUT_TRY(complete());
+  if (!has_joined_) {
+    for (Table& table : tables_) {
+      if (table.spec.kind != TableKind::kFrozen) continue;
+      while (table.asked) {
+        TAUT_TRY(await_read(table));
+      }
+      local_.write(table.spec.id, table.shared.as<float>());
+    }
+    TAUT_TRY(standing_, group_->join(standing_));
+    has_joined_ = true;
+    TAUT_TRY(meet());
+  }
+  while (standing_.next < options_.start) {
+    TAUT_TRY(train_clock());
+  }
+  return std::max(clock, standing_.next);
+}
+
+Result<DeviceSpan<const float>> GroupCache::acquire(std::size_t replica, TableId table,
+                                                    Clock clock) {
+  return local_.acquire(replica, table, clock);
+}
+
+DeviceSpan<float> GroupCache::gradient(std::size_t replica, TableId table) {
+  TAUT_CHECK(replica == 0, "workers that sum among themselves have one replica");
+  return local_.gradient(replica, table);
+}
+
+void GroupCache::publish(std::size_t /*replica*/, TableId table, Clock /*clock*/) {
+  // A device of its own memory repeats one order of calls, in which sums begin after backward.
+  if (!backend_.shares_host_memory() || backend_.in_dry_run()) return;
+  if (tables_[table.value()].spec.kind == TableKind::kFrozen) return;
+  const auto place = std::ranges::lower_bound(summed_, static_cast<std::size_t>(table.value()));
+  group_->publish(static_cast<std::size_t>(place - summed_.begin()));
+}
+
+/// The copies of a sum, in its order.
+void GroupCache::copy_gradients() {
+  const std::vector<std::size_t> sizes = gradient_sizes();
+  for (std::size_t i = sizes.size(); i-- > 0;) {
+    own_.resize(sizes[i]);
+    read_gradient(i, own_);
+  }
+  for (std::size_t i = sizes.size(); i-- > 0;) {
+    own_.resize(sizes[i]);
+    write_gradient(i, own_);
+  }
+}
+
+/// What is left of it waits for others, and may fail: complete().
+void GroupCache::finish_clock(std::size_t replica, Clock clock) {
+  if (backend_.in_dry_run()) {
+    if (!backend_.shares_host_memory()) copy_gradients();
+    local_.finish_clock(replica, clock);
+    return;
+  }
+  is_complete_ = false;
+  if (!backend_.shares_host_memory()) applied_ = apply_next();
+}
+
+Result<void> GroupCache::complete() {
+  if (is_complete_) return ok();
+  if (!backend_.shares_host_memory()) {
+    TAUT_TRY(applied_);
+    TAUT_TRY(meet());
+  } else {
+    TAUT_TRY(train_clock());
+  }
+  is_complete_ = true;
+  return ok();
+}
+
+/// Sums and applies the clock that comes next, to which this worker may add nothing.
+Result<void> GroupCache::apply_next() {
+  const Clock clock = standing_.next;
+  TAUT_TRY(const bool is_summed, group_->sum(standing_));
+  if (is_summed) {
+    local_.finish_clock(0, clock);
+    standing_.next = clock.next();
+    standing_.has_met = !options_.schedule.pushes_at(clock);
+  }
+  return ok();
+}
+
+Result<void> GroupCache::train_clock() {
+  TAUT_TRY(apply_next());
+  return meet();
+}
+
+/// The meeting at the end of the clock before, if there is one and it is not over. Others may wait
+/// for this worker in a new group meanwhile, where it may be given what came of the meeting.
+Result<void> GroupCache::meet() {
+  while (!standing_.has_met) {
+    const Clock clock = standing_.next - 1;
+    const auto& stops = options_.group.stops;
+    if (group_->computes(clock)) {
+      if (pushed_ < clock) {
+        for (const std::size_t table : summed_) {
+          TAUT_TRY(push(tables_[table], clock));
+        }
+        pushed_ = clock;
+      }
+      bool is_there = true;
+      for (const std::size_t table : summed_) {
+        TAUT_TRY(is_there, await_read(tables_[table]));
+        if (!is_there) break;
+      }
+      if (!is_there) {
+        if (stops && stops()) {
+          return make_error(ErrorCode::kClosed, "stopped while workers met at the servers");
+        }
+        if (group_->has_news()) {
+          TAUT_TRY(standing_, group_->join(standing_));
+        }
+        continue;
+      }
+      for (const std::size_t table : summed_) {
+        local_.write(tables_[table].spec.id, tables_[table].shared.as<float>());
+      }
+    }
+    TAUT_TRY(group_->spread_meeting(standing_, clock));
+  }
+  return ok();
+}
+
+Result<void> GroupCache::push(Table& table, Clock clock) {
+  // What it changed since the last meeting is pushed, whose values are there by now.
+  while (true) {
+    TAUT_TRY(const bool is_there, await_read(table));
+    if (is_there) break;
+  }
+  Buffer update = client_.gradient_buffer(table.spec.id);
+  own_.resize(table.spec.count());
+  local_.read(table.spec.id, own_);
+  if (table.spec.kind == TableKind::kAveraged) {
+    std::ranges::copy(own_, update.floats().begin());
+  } else {
+    math::periodic_update(own_, table.shared.as<float>(), update.floats());
+  }
+  client_.push_and_read(table.spec.id, clock, update, table.shared.as<float>());
+  table.asked = clock.next();
+  return ok();
+}
+
+Result<Clock> GroupCache::snapshot(TableId table, std::span<float> into) {
+  TAUT_TRY(complete());
+  local_.read(table, into);
+  return standing_.next;
+}
+
+Result<void> GroupCache::flush(Duration wait) {
+  TAUT_TRY(complete());
+  group_->leave();
+  return client_.flush(wait);
+}
+
+/// Of each table that is not frozen: its values and the rule's arrays.
+std::vector<std::vector<float>> GroupCache::own_state(Clock /*clock*/) {
+  std::vector<std::vector<float>> own;
+  // What fails here fails again where it can be returned.
+  if (!complete()) return own;
+  const std::vector<std::size_t> sizes = array_sizes();
+  for (std::size_t array = 0; array < sizes.size(); ++array) {
+    read_array(array, own.emplace_back(sizes[array]));
+  }
+  return own;
+}
+
+bool GroupCache::restore(std::vector<std::vector<float>> own) {
+  const std::vector<std::size_t> sizes = array_sizes();
+  if (!std::ranges::equal(own, sizes, {}, [](const auto& one) { return one.size(); })) return false;
+  for (std::size_t array = 0; array < own.size(); ++array) write_array(array, own[array]);
+  standing_.is_fresh = false;
+  return true;
+}
+
+Client::Traffic GroupCache::traffic() const {
+  Client::Traffic traffic = client_.traffic();
+  traffic.pushed += group_->traffic().sent;
+  return traffic;
+}
+
+}  // namespace taut

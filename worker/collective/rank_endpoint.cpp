@@ -1,0 +1,52 @@
+#include "worker/collective/rank_endpoint.hpp"
+
+#include <utility>
+
+#include "common/net/security.hpp"
+
+namespace taut::collective {
+namespace {
+
+// What a rank has sent last is sent although it ends.
+constexpr Duration kLinger = std::chrono::seconds(2);
+
+/// The other ranks, by their keys.
+class RankAdmission final : public Admission {
+ public:
+  explicit RankAdmission(const RankBoard& board) : board_(board) {}
+  std::shared_ptr<const Identity> find(std::string_view public_key) const override {
+    const auto ranks = board_.newest();
+    for (const GroupMember& member : ranks->members) {
+      if (member.key != public_key) continue;
+      return std::make_shared<Identity>(Identity{member.name, KeyRole::kWorker});
+    }
+    return nullptr;
+  }
+
+ private:
+  const RankBoard& board_;
+};
+
+}  // namespace
+
+Result<RankEndpoint> listen_as_rank(const std::string& host, bool with_keys,
+                                    const RankBoard& board) {
+  RankEndpoint rank;
+  Security security = Security::insecure();
+  if (with_keys) {
+    security.own = make_key_pair();
+    security.cluster_key = security.own.public_key;
+    security.cluster_secret = security.own.secret_key;
+    security.admission = std::make_shared<RankAdmission>(board);
+    rank.place.set_key(security.own.public_key);
+  }
+  rank.context = std::make_unique<ZmqContext>(std::move(security));
+  EndpointLimits limits;
+  limits.linger = kLinger;
+  rank.endpoint = rank.context->make_endpoint(limits);
+  TAUT_TRY(const std::string address, rank.endpoint->bind(host + ":0"));
+  rank.place.set_address(address);
+  return rank;
+}
+
+}  // namespace taut::collective

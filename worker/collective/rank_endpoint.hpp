@@ -1,0 +1,28 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "common/net/zmq_endpoint.hpp"
+#include "common/result.hpp"
+#include "proto/control.pb.h"
+#include "worker/collective/rank_board.hpp"
+
+namespace taut::collective {
+
+/// Where a rank listens. With keys it has a pair of its own for as long as it listens: the others
+/// know the public one from the coordinator, and only they get in.
+struct RankEndpoint {
+  std::unique_ptr<ZmqContext> context;  // ends after the endpoint
+  std::unique_ptr<Endpoint> endpoint;
+  pb::RankPlace place;
+};
+
+/// Listens at any port of a host's interface.
+/// with_keys  otherwise any process that reaches the port may send, and reads every byte
+/// board      of those that get in; outlives the endpoint
+/// Errors     as Endpoint::bind
+[[nodiscard]] Result<RankEndpoint> listen_as_rank(const std::string& host, bool with_keys,
+                                                  const RankBoard& board);
+
+}  // namespace taut::collective

@@ -1,0 +1,158 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "common/net/buffer_pool.hpp"
+#include "common/net/endpoint.hpp"
+#include "common/net/shared_arena.hpp"
+#include "common/result.hpp"
+#include "common/time.hpp"
+#include "common/types.hpp"
+#include "worker/collective/algorithms.hpp"
+#include "worker/collective/all_reduce_group.hpp"
+#include "worker/collective/rank_board.hpp"
+
+namespace taut::collective {
+
+/// What a rank trains with, as arrays on the host.
+/// Thread    that of the group
+class ReplicaValues {
+ public:
+  virtual ~ReplicaValues() = default;
+  /// Gradients, each the sum of all ranks' at every clock: [table] elements.
+  [[nodiscard]] virtual std::vector<std::size_t> gradient_sizes() const = 0;
+  virtual void read_gradient(std::size_t table, std::span<float> into) = 0;
+  virtual void write_gradient(std::size_t table, std::span<const float> mean) = 0;
+  /// Parameters and the rule's state, which are alike at all ranks: [array] elements.
+  [[nodiscard]] virtual std::vector<std::size_t> array_sizes() const = 0;
+  virtual void read_array(std::size_t array, std::span<float> into) = 0;
+  virtual void write_array(std::size_t array, std::span<const float> values) = 0;
+  /// No rank has trained yet: the parameters become the job's initial ones.
+  [[nodiscard]] virtual Result<void> begin() = 0;
+};
+
+/// How far a rank's parameters have been trained.
+struct Standing {
+  Clock next;            // the first clock that they lack
+  bool has_met = true;   // the meeting at the end of the clock before, if there was one, is over
+  bool is_fresh = true;  // they are none yet: `next` is the first clock of this rank's own
+  auto operator<=>(const Standing&) const = default;
+};
+
+/// A worker's place among workers that hold the same parameters: they sum their gradients at each
+/// clock, and each applies the rule.
+///
+/// When a rank comes or goes, the coordinator says so on the board, and all form a new group. There
+/// each tells how far it is, and those that are behind, by one clock at most, or new, take the
+/// parameters of the one that is furthest. So every clock is applied either everywhere or nowhere,
+/// and a sum that broke is begun again with the gradients of those that are left.
+///
+/// A new rank may be in the group before its own first clock: until then it adds nothing, and
+/// applies what the others add.
+/// Thread    one
+class ReplicaGroup {
+ public:
+  struct Options {
+    std::uint64_t job = 0;  // tells jobs apart
+    Clock first;            // of this rank's own
+    Algorithm algorithm = Algorithm::kRing;
+    std::shared_ptr<SharedArena> shared_memory;  // nullptr: values travel as bytes
+    Bytes bucket = Bytes(1UL << 20U);            // gradients are summed together up to this
+    Duration limit{60'000'000};                  // of each wait for other ranks
+    /// A sum that does not move for so long is given up, where the ranks have changed.
+    Duration patience{300'000};
+    std::function<bool()> stops;  // ends all waits; may be empty
+  };
+
+  /// All must outlive the group.
+  ReplicaGroup(ReplicaValues& values, RankBoard& board, Endpoint& endpoint, Options options);
+
+  /// Forms the group of the newest ranks, and again until all of them are in it. Afterwards all
+  /// have the same standing, which is returned.
+  /// Errors    closed: it stops; timeout: the others do not come; not_found: none of them has whole
+  ///           parameters; mismatch: another is set up otherwise; and those of ReplicaValues::begin
+  [[nodiscard]] Result<Standing> join(Standing own);
+
+  /// A gradient of the next clock is complete. Its sum may begin.
+  void publish(std::size_t table);
+
+  /// Sums the gradients of a clock, forming groups anew where it must: they become the mean of
+  /// those ranks' that computed it. false: this rank was given the parameters after that clock.
+  /// own  its standing, before and after
+  /// Errors    as join()
+  [[nodiscard]] Result<bool> sum(Standing& own);
+
+  /// After a meeting: gives the values that came of it to ranks that were not in it. Nothing, where
+  /// all were.
+  /// clock     of the meeting
+  /// Errors    as join()
+  [[nodiscard]] Result<void> spread_meeting(Standing& own, Clock clock);
+
+  /// Whether the ranks have changed, so that some may wait for this one to join().
+  [[nodiscard]] bool has_news() const { return board_.number() > number_; }
+  /// Whether this rank takes part in a clock with a gradient.
+  [[nodiscard]] bool computes(Clock clock) const { return clock >= options_.first; }
+
+  /// Waits until others have what this rank has sent, for a moment: they may be gone.
+  void leave();
+
+  struct Traffic {
+    std::uint64_t sent = 0;  // bytes of values
+  };
+  [[nodiscard]] Traffic traffic() const;
+
+ private:
+  struct Bucket {
+    std::vector<std::size_t> tables;
+    std::size_t count = 0;  // elements; of the last bucket one more, the weight
+    Buffer values;
+    std::optional<AllReduceGroup::SumId> sum{};
+  };
+  struct Member {
+    Standing standing;
+    Clock first;
+    bool is_torn = false;
+  };
+
+  void make_buckets();
+  [[nodiscard]] Result<void> begin(Bucket& bucket, bool adds);
+  [[nodiscard]] Result<void> begin_published();
+  [[nodiscard]] Result<void> finish_sums(bool adds);
+  void take_mean();
+  void forget_sums();
+  [[nodiscard]] Result<void> wait_for_news();
+  [[nodiscard]] Result<Standing> form(Standing own);
+  [[nodiscard]] Result<std::vector<Member>> agree(Standing own);
+  [[nodiscard]] Result<Standing> settle(Standing own, const std::vector<Member>& members);
+  [[nodiscard]] Result<void> spread(std::uint32_t holder, bool needs);
+  [[nodiscard]] bool stops() const { return options_.stops && options_.stops(); }
+  [[nodiscard]] Error stopped() const;
+
+  ReplicaValues& values_;
+  RankBoard& board_;
+  Endpoint& endpoint_;
+  const Options options_;
+  BufferPool pool_;
+  std::vector<std::size_t> gradients_;  // elements
+  std::vector<Bucket> buckets_;         // in the order in which backward completes them
+  std::vector<bool> published_;         // by table, of this clock
+  std::size_t begun_ = 0;               // buckets
+  std::unique_ptr<AllReduceGroup> group_;
+  bool is_broken_ = true;
+  bool is_torn_ = false;   // parameters are of two clocks
+  bool is_final_ = false;  // what failed would fail again
+  std::uint64_t number_ = 0;
+  std::uint32_t own_ = 0;  // rank
+  std::size_t ranks_ = 0;
+  std::vector<Clock> firsts_;  // by rank
+  TimePoint waits_since_;      // for the sums of a clock
+  std::uint64_t sent_before_ = 0;
+  std::vector<float> scratch_;
+};
+
+}  // namespace taut::collective

@@ -1,0 +1,135 @@
+#include "worker/job_cache.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/log.hpp"
+#include "common/ssp/policies/averaging.hpp"
+#include "proto/config/job_state.hpp"
+#include "proto/config/settle_averaging.hpp"
+#include "proto/config/settle_policies.hpp"
+#include "worker/cache/averaging_cache.hpp"
+#include "worker/cache/group_cache.hpp"
+#include "worker/cache/replicated_cache.hpp"
+#include "worker/cache/served_cache.hpp"
+#include "worker/device/math_options.hpp"
+#include "worker/device/pinned_parts.hpp"
+
+namespace taut::worker {
+namespace {
+
+constexpr double kSilenceLimitS = 60;  // where the coordinator names none
+
+collective::Algorithm algorithm_of(const pb::WorkerExchange& exchange) {
+  switch (exchange.algorithm()) {
+    case pb::WorkerExchange::RING:
+      break;
+    case pb::WorkerExchange::HALVING:
+      return collective::Algorithm::kHalving;
+    case pb::WorkerExchange::DOUBLE_TREE:
+      return collective::Algorithm::kDoubleTree;
+    case pb::WorkerExchange::HIERARCHICAL:
+      return collective::Algorithm::kHierarchical;
+  }
+  return collective::Algorithm::kRing;
+}
+
+/// The cache of a worker that sums with the others.
+Result<std::unique_ptr<ParameterCache>> open_group_cache(Client& client, Backend& backend,
+                                                         const std::vector<TableSpec>& tables,
+                                                         const pb::WorkerJob& job,
+                                                         const pb::WorkerConfig& settings,
+                                                         RunPlace& place, RunOrders& orders) {
+  TAUT_TRY(const Policies policies, to_policies(job.definition()));
+  GroupCache::Options options;
+  options.start = Clock(job.start_clock());
+  TAUT_TRY(options.rule, to_update_rule(job.definition()));
+  options.schedule = policies.schedule();
+  options.budget = Bytes(settings.device_memory_budget());
+  options.wait = silence_limit(job);
+  options.group.job = job.token();
+  options.group.first = options.start;
+  options.group.algorithm = algorithm_of(job.definition().exchange());
+  options.group.limit = options.wait;
+  options.group.stops = [&orders] { return orders.stop.load(); };
+  if (settings.shared_memory()) {
+    auto arena = SharedArena::create(Bytes(0), pinning(backend));
+    if (arena) {
+      options.group.shared_memory = std::move(arena.value());
+    } else {
+      log::warn("gradients are sent as bytes, even on one machine: {}", arena.error().message);
+    }
+  }
+  TAUT_TRY(collective::RankEndpoint rank, place.listen_as_rank(orders.ranks));
+  TAUT_TRY(auto cache, GroupCache::open(client, backend, tables, std::move(options),
+                                        std::move(rank), orders.ranks));
+  return std::unique_ptr<ParameterCache>(std::move(cache));
+}
+
+/// The parameter cache of one device: of shared parameters, or under averaging the worker's own.
+Result<std::unique_ptr<ParameterCache>> open_device_cache(Client& client, Backend& backend,
+                                                          const std::vector<TableSpec>& tables,
+                                                          const pb::WorkerJob& job,
+                                                          const pb::WorkerConfig& settings,
+                                                          RunPlace& place, RunOrders& orders) {
+  const Clock start(job.start_clock());
+  TAUT_TRY(const Policies policies, to_policies(job.definition()));
+  TAUT_TRY(const math::UpdateRule rule, to_update_rule(job.definition()));
+  const auto* averaging = policies.find<Averaging>();
+  if (sums_at_workers(job.definition())) {
+    return open_group_cache(client, backend, tables, job, settings, place, orders);
+  }
+  if (averaging == nullptr) {
+    ServedCache::Options options;
+    options.start = start;
+    options.wait = silence_limit(job);
+    options.norm = rule.update_norm();
+    options.overlap = settings.overlap();
+    options.catches_up = policies.backup_workers() > 0;
+    auto store = place.make_store(client, options);
+    TAUT_TRY(auto cache, store
+                             ? ServedCache::open(client, backend, tables, options, std::move(store))
+                             : ServedCache::open(client, backend, tables, options));
+    return std::unique_ptr<ParameterCache>(std::move(cache));
+  }
+  AveragingCache::Options options;
+  options.start = start;
+  options.wait = silence_limit(job);
+  options.rule = rule;
+  options.exchange = averaging->exchange();
+  options.schedule = averaging->schedule();
+  options.budget = Bytes(settings.device_memory_budget());
+  // The paper's: a moving rate of 0.9 in all.
+  options.moving_rate = averaging->moving_rate() > 0
+                            ? averaging->moving_rate()
+                            : 0.9F / static_cast<float>(std::max(1U, job.slots()));
+  TAUT_TRY(auto cache, AveragingCache::open(client, backend, tables, options));
+  return std::unique_ptr<ParameterCache>(std::move(cache));
+}
+
+}  // namespace
+
+Duration silence_limit(const pb::WorkerJob& job) {
+  return from_seconds(job.silence_limit_s() > 0 ? job.silence_limit_s() : kSilenceLimitS);
+}
+
+Result<std::unique_ptr<ParameterCache>> open_cache(Client& client,
+                                                   std::span<Backend* const> devices,
+                                                   const std::vector<TableSpec>& tables,
+                                                   const pb::WorkerJob& job,
+                                                   const pb::WorkerConfig& settings,
+                                                   RunPlace& place, RunOrders& orders) {
+  TAUT_TRY(auto first,
+           open_device_cache(client, *devices[0], tables, job, settings, place, orders));
+  if (devices.size() == 1) return first;
+  ReplicatedCache::Options options;
+  options.overlap = settings.overlap();
+  const bool deterministic = math_options(job.definition().solver_param()).deterministic;
+  options.order = deterministic ? GroupOrder::kMembers : GroupOrder::kAny;
+  auto cache = std::make_unique<ReplicatedCache>(std::move(first), devices, tables, options);
+  log::info("{} devices share the batch; their gradients are exchanged with {}", devices.size(),
+            cache->description());
+  return std::unique_ptr<ParameterCache>(std::move(cache));
+}
+
+}  // namespace taut::worker
