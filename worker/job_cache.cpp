@@ -18,6 +18,8 @@
 namespace taut::worker {
 namespace {
 
+// A rank may test or save for as long; one that is lost is known from the coordinator.
+constexpr Duration kSumLimit = std::chrono::minutes(10);
 constexpr double kSilenceLimitS = 60;  // where the coordinator names none
 
 collective::Algorithm algorithm_of(const pb::WorkerExchange& exchange) {
@@ -40,17 +42,22 @@ Result<std::unique_ptr<ParameterCache>> open_group_cache(Client& client, Backend
                                                          const pb::WorkerJob& job,
                                                          const pb::WorkerConfig& settings,
                                                          RunPlace& place, RunOrders& orders) {
+  if (settings.device_memory_budget() > 0) {
+    return invalid(
+        "exchange: memory is planned for one order of copies, and workers that sum among "
+        "themselves change it when one comes or goes; omit worker.device_memory_budget or the "
+        "job's exchange");
+  }
   TAUT_TRY(const Policies policies, to_policies(job.definition()));
   GroupCache::Options options;
   options.start = Clock(job.start_clock());
   TAUT_TRY(options.rule, to_update_rule(job.definition()));
   options.schedule = policies.schedule();
-  options.budget = Bytes(settings.device_memory_budget());
   options.wait = silence_limit(job);
   options.group.job = job.token();
   options.group.first = options.start;
   options.group.algorithm = algorithm_of(job.definition().exchange());
-  options.group.limit = options.wait;
+  options.group.limit = std::max<Duration>(options.wait, kSumLimit);
   options.group.stops = [&orders] { return orders.stop.load(); };
   if (settings.shared_memory()) {
     auto arena = SharedArena::create(Bytes(0), pinning(backend));

@@ -167,6 +167,14 @@ std::optional<FieldMisfit> misfit_of_exchange(const pb::Job& job) {
   if (job.reduction() == pb::Job::SUM) {
     return misfit_of_exchange("type", "ALLREDUCE takes the mean; omit reduction: SUM");
   }
+  if (job.on_bad_update() != pb::Job::ACCEPT) {
+    return misfit_of_exchange(
+        "type", "ALLREDUCE adds updates up before a server sees them; omit on_bad_update");
+  }
+  if (job.has_network()) {
+    return misfit_of_exchange(
+        "type", "network { } is of the connections to servers, and ALLREDUCE has others; omit one");
+  }
   if (job.balance()) {
     return misfit_of_exchange("type", "ALLREDUCE does not go with balance; omit one");
   }

@@ -33,8 +33,8 @@ class Queue(ServersTest):
     def test_two_jobs_train_side_by_side_and_get_the_bits_that_each_gets_alone(self):
         self.start_cluster(4)
         alone = self.sha256(self.submit("BSP", 300))
-        first = self.submit("BSP", 300, clock_ms=10)
-        second = self.submit("BSP", 300, clock_ms=10)
+        first = self.submit("BSP", 300, clock_ms=10 * SLOWER)
+        second = self.submit("BSP", 300, clock_ms=10 * SLOWER)
         self.wait_for_clocks(first)
         self.wait_for_clocks(second)
         self.assertEqual((self.state(first), self.state(second)), ("RUNNING", "RUNNING"))

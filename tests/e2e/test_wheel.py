@@ -4,7 +4,7 @@ import os
 import subprocess
 
 from cluster import BIN, SLOWER, SOURCE, ClusterTest
-from training.python_members import interpreter_with
+from training.python_members import interpreter_with, sanitizer_environment
 
 
 class WheelTest(ClusterTest):
@@ -38,7 +38,7 @@ class WheelTest(ClusterTest):
                         me.push(w, 2 * (w.value - 3))
                         me.pull(w)
                 print(job.wait(20), abs(w.value - 3).max() < 1e-5)
-            """, env=clean)
+            """, env=clean | sanitizer_environment())
         self.assertEqual(out, "DONE True")
         files = self.run_checked(own, "-m", "pip", "show", "--files", "tautline", env=clean)
         for name in ("tautline/py.typed", "tautline/torch/ddp.py", "tautline/lib/libtautline.so.1",

@@ -25,14 +25,12 @@ Result<std::unique_ptr<GroupCache>> GroupCache::open(Client& client, Backend& ba
     spec.decay_mult = 0;
   }
   TAUT_TRY(client.open(std::move(shared), options.wait));
-  const pb::RankPlace place = rank.place;
   std::unique_ptr<GroupCache> cache(
       new GroupCache(client, backend, tables, std::move(options), std::move(rank), board));
   for (Table& table : cache->tables_) {
     table.asked = table.spec.kind == TableKind::kFrozen ? Clock(0) : cache->options_.start;
     client.read(table.spec.id, *table.asked, table.shared.as<float>());
   }
-  board.set_place(place);
   return cache;
 }
 
@@ -42,6 +40,7 @@ GroupCache::GroupCache(Client& client, Backend& backend, const std::vector<Table
       backend_(backend),
       options_(std::move(options)),
       local_(backend, tables, {.rule = options_.rule, .budget = options_.budget}),
+      board_(board),
       rank_(std::move(rank)),
       standing_{.next = options_.start} {
   for (const TableSpec& spec : tables) {
@@ -132,6 +131,8 @@ Result<Clock> GroupCache::begin_clock(Clock clock) {
       }
       local_.write(table.spec.id, table.shared.as<float>());
     }
+    // The others wait for it from now on.
+    board_.set_place(rank_.place);
     TAUT_TRY(standing_, group_->join(standing_));
     has_joined_ = true;
     TAUT_TRY(meet());

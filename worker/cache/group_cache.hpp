@@ -99,6 +99,7 @@ class GroupCache final : public ParameterCache, private collective::ReplicaValue
   std::vector<std::size_t> summed_;  // tables that are not frozen
   std::vector<Array> arrays_;
   std::vector<float> own_;  // a table's values, on the host
+  collective::RankBoard& board_;
   collective::RankEndpoint rank_;
   collective::Standing standing_;
   std::optional<Clock> pushed_;  // the last meeting

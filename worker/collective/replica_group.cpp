@@ -13,6 +13,7 @@ namespace taut::collective {
 namespace {
 
 constexpr Duration kStep = std::chrono::milliseconds(5);
+constexpr Duration kLongestPause = std::chrono::seconds(1);
 constexpr Duration kLeaveLimit = std::chrono::seconds(2);
 // Of what ranks tell each other: numbers that float32 represents.
 constexpr std::size_t kFields = 7;
@@ -80,23 +81,18 @@ void ReplicaGroup::forget_sums() {
   }
 }
 
+/// As long as it takes: which ranks are lost is for the coordinator to say.
 Result<void> ReplicaGroup::wait_for_news() {
-  const TimePoint deadline = steady_now() + options_.limit;
   while (true) {
     if (stops()) return stopped();
     const auto ranks = board_.newest();
     if (ranks->number > number_ && ranks->own) return ok();
-    if (steady_now() >= deadline) {
-      return make_error(
-          ErrorCode::kTimeout,
-          fmt::format("workers that sum among themselves: no group with this one for {:.0f} s",
-                      seconds(options_.limit)));
-    }
     std::this_thread::sleep_for(kStep);
   }
 }
 
 Result<Standing> ReplicaGroup::join(Standing own) {
+  Duration pause = kStep;
   while (true) {
     if (is_broken_) board_.report_broken(number_);
     TAUT_TRY(wait_for_news());
@@ -109,6 +105,8 @@ Result<Standing> ReplicaGroup::join(Standing own) {
     }
     log::info("workers that sum among themselves: {}; forming a group again",
               standing.error().message);
+    std::this_thread::sleep_for(pause);
+    pause = std::min<Duration>(2 * pause, kLongestPause);
   }
 }
 
@@ -117,6 +115,9 @@ Result<Standing> ReplicaGroup::form(Standing own) {
   if (group_) {
     sent_before_ += group_->sent().bytes;
     group_->disconnect();
+    // Ranks that are still in it may read what it has lent them.
+    retired_.push_back({std::move(group_), {}});
+    for (const Bucket& bucket : buckets_) retired_.back().values.push_back(bucket.values);
   }
   forget_sums();
   is_broken_ = true;
@@ -140,6 +141,7 @@ Result<Standing> ReplicaGroup::form(Standing own) {
   group_ = std::make_unique<AllReduceGroup>(endpoint_, std::move(options));
   TAUT_TRY(group_->connect(options_.limit));
   TAUT_TRY(const std::vector<Member> members, agree(own));
+  retired_.clear();
   TAUT_TRY(const Standing standing, settle(own, members));
   is_broken_ = false;
   log::info("rank {} of {} workers that sum among themselves, from clock {}", own_, members.size(),
@@ -288,7 +290,9 @@ Result<void> ReplicaGroup::finish_sums(bool adds) {
 
 /// Others may still read the sums, so they stay as they are.
 void ReplicaGroup::take_mean() {
-  const float scale = 1.0F / buckets_.back().values.floats().back();
+  // Of a clock to which no rank adds anything, as all that would are gone, the mean is zero.
+  const float weight = buckets_.back().values.floats().back();
+  const float scale = weight > 0 ? 1.0F / weight : 0.0F;
   for (const Bucket& bucket : buckets_) {
     std::span<const float> rest = std::as_const(bucket.values).floats();
     for (const std::size_t table : bucket.tables) {
@@ -331,8 +335,9 @@ Result<void> ReplicaGroup::spread_meeting(Standing& own, Clock clock) {
   const auto is_outside = [clock](Clock first) { return first > clock; };
   while (!own.has_met && std::ranges::any_of(firsts_, is_outside)) {
     if (is_broken_ || has_news()) {
+      // What came of the meeting may have been replaced by what another rank had before it.
       TAUT_TRY(own, join(own));
-      continue;
+      return ok();
     }
     const auto holder = std::ranges::find_if_not(firsts_, is_outside);
     // All who were in it are gone: the values of those that are left are from before it.

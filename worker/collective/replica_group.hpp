@@ -74,7 +74,7 @@ class ReplicaGroup {
 
   /// Forms the group of the newest ranks, and again until all of them are in it. Afterwards all
   /// have the same standing, which is returned.
-  /// Errors    closed: it stops; timeout: the others do not come; not_found: none of them has whole
+  /// Errors    closed: it stops; not_found: none of them has whole
   ///           parameters; mismatch: another is set up otherwise; and those of ReplicaValues::begin
   [[nodiscard]] Result<Standing> join(Standing own);
 
@@ -88,7 +88,8 @@ class ReplicaGroup {
   [[nodiscard]] Result<bool> sum(Standing& own);
 
   /// After a meeting: gives the values that came of it to ranks that were not in it. Nothing, where
-  /// all were.
+  /// all were. If the standing has not met afterwards, the ranks have changed: those that were in
+  /// the meeting take what came of it again, and call this again.
   /// clock     of the meeting
   /// Errors    as join()
   [[nodiscard]] Result<void> spread_meeting(Standing& own, Clock clock);
@@ -143,6 +144,12 @@ class ReplicaGroup {
   std::vector<bool> published_;         // by table, of this clock
   std::size_t begun_ = 0;               // buckets
   std::unique_ptr<AllReduceGroup> group_;
+  /// A group that was given up, until all its ranks have given it up.
+  struct Retired {
+    std::unique_ptr<AllReduceGroup> group;
+    std::vector<Buffer> values;
+  };
+  std::vector<Retired> retired_;
   bool is_broken_ = true;
   bool is_torn_ = false;   // parameters are of two clocks
   bool is_final_ = false;  // what failed would fail again

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 #include <tuple>
 
@@ -13,21 +14,33 @@ namespace {
 
 using Rank = pb::RankGroup::Rank;
 
-Rank rank_of(const pb::StoredMember& member, const Registry& registry) {
+/// known  the group so far, whose hosts hold while a process has yet to greet this coordinator
+Rank rank_of(const pb::StoredMember& member, const Registry& registry, const pb::RankGroup& known) {
   Rank rank;
   rank.set_worker(member.member().worker());
   rank.set_name(member.member().name());
   *rank.mutable_place() = member.progress().rank_place();
   const Participant* process = registry.find_live(pb::ROLE_WORKER, member.member().name(),
                                                   Incarnation(member.member().incarnation()));
-  if (process != nullptr) rank.set_host(process->host);
+  if (process != nullptr && !process->host.empty()) {
+    rank.set_host(process->host);
+    return rank;
+  }
+  for (const Rank& one : known.ranks()) {
+    if (one.worker() == rank.worker()) rank.set_host(one.host());
+  }
   return rank;
 }
 
-/// Whether they are the same workers, at the same places.
-bool is_same(const pb::RankGroup& group, const std::vector<Rank>& ranks) {
-  return std::ranges::equal(group.ranks(), ranks, [](const Rank& one, const Rank& other) {
-    return one.worker() == other.worker() && one.place().address() == other.place().address();
+/// Whether those of a group that have not finished are the same workers, at the same places.
+bool is_same(const pb::RankGroup& group, const std::vector<Rank>& ranks,
+             const std::set<std::uint32_t>& finished) {
+  std::vector<Rank> left;
+  std::ranges::copy_if(group.ranks(), std::back_inserter(left),
+                       [&](const Rank& rank) { return !finished.contains(rank.worker()); });
+  return std::ranges::equal(left, ranks, [](const Rank& one, const Rank& other) {
+    return one.worker() == other.worker() && one.host() == other.host() &&
+           one.place().address() == other.place().address();
   });
 }
 
@@ -37,30 +50,24 @@ void advance_rank_group(JobRecord& job, const Registry& registry, Notes& notes) 
   const pb::StoredJob& stored = job.stored();
   if (!sums_at_workers(stored.definition())) return;
   const pb::RankGroup& group = stored.rank_group();
-  std::set<std::uint32_t> known;
-  for (const Rank& rank : group.ranks()) known.insert(rank.worker());
+  std::set<std::uint32_t> finished;
   std::vector<Rank> ranks;
-  bool any_works = false;
   bool is_broken = false;
   for (const pb::StoredMember& member : stored.members()) {
-    const bool works = job.works(member);
-    const bool has_finished =
-        member.finished() && !member.lost() && known.contains(member.member().worker());
-    if (!works && !has_finished) continue;
-    any_works |= works;
-    is_broken |=
-        works && group.number() > 0 && member.progress().rank_place().broken() == group.number();
+    if (member.finished() && !member.lost()) finished.insert(member.member().worker());
+    if (!job.works(member)) continue;
+    is_broken |= group.number() > 0 && member.progress().rank_place().broken() == group.number();
     if (!member.progress().has_rank_place()) {
       if (group.number() == 0) return;
       continue;
     }
-    ranks.push_back(rank_of(member, registry));
+    ranks.push_back(rank_of(member, registry, group));
   }
-  if (!any_works || ranks.empty()) return;
+  if (ranks.empty()) return;
   // Those of a host are neighbours.
   std::ranges::sort(ranks, {},
                     [](const Rank& rank) { return std::tuple(rank.host(), rank.worker()); });
-  if (is_same(group, ranks) && !is_broken) return;
+  if (is_same(group, ranks, finished) && !is_broken) return;
   pb::RankGroup& changed = *job.change().mutable_rank_group();
   changed.set_number(changed.number() + 1);
   changed.clear_ranks();

@@ -67,7 +67,7 @@ class Drain(ServersTest):
 
     def test_a_job_starts_with_its_least_workers_and_grows_and_shrinks(self):
         self.start_cluster(workers=1)
-        job = self.submit("SSP", 400, clock_ms=20, workers=4, more="min_workers: 1")
+        job = self.submit("SSP", 400, clock_ms=20 * SLOWER, workers=4, more="min_workers: 1")
         self.wait_for_clocks(job, 5)
         self.assertEqual(self.running(job)["message"], "1 of 4 workers; others join while it runs")
         for i in range(1, 5):  # one more than there are shares

@@ -70,7 +70,8 @@ class PythonTest(PythonMembers):
     def test_the_slack_of_members_bounds_their_reads_and_changes_while_they_run(self):
         self.start_cluster()
         job = self.submit(2, "mode: SSP slack: 1")
-        fast, slow = self.members(job, 1)[0], self.program(TRAIN, self.coordinator, job, 20, 0.05)
+        fast, slow = self.members(job, 1)[0], self.program(TRAIN, self.coordinator, job, 20,
+                                                              0.05 * SLOWER)
         wait_until(lambda: self.job_status(job)["state"] == "RUNNING")
         self.assertEqual(self.ask("set-slack", job, 3).returncode, 0)
         stale = [int(self.result(one).split()[-1]) for one in (fast, slow)]
@@ -83,7 +84,7 @@ class PythonTest(PythonMembers):
     def test_a_member_that_is_killed_is_started_again(self):
         self.start_cluster()
         job = self.submit(2, "mode: SSP slack: 2")
-        kept, killed = self.members(job, 2, clocks=120, pause=0.02)
+        kept, killed = self.members(job, 2, clocks=120, pause=0.02 * SLOWER)
         wait_until(lambda: int(self.job_status(job)["workers"][-1]["progress"]["clock"]) > 5
                    if self.job_status(job)["workers"] else None)
         killed.kill()
