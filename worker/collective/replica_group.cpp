@@ -20,7 +20,8 @@ constexpr std::size_t kFields = 7;
 constexpr std::int64_t kHalf = 1 << 20;
 
 float high(Clock clock) {
-  return static_cast<float>(clock.value() / kHalf);
+  const std::int64_t upper = clock.value() / kHalf;
+  return static_cast<float>(upper);
 }
 float low(Clock clock) {
   return static_cast<float>(clock.value() % kHalf);
@@ -176,9 +177,7 @@ Result<std::vector<ReplicaGroup::Member>> ReplicaGroup::agree(Standing own) {
 
 /// Brings every rank to the standing of the one that is furthest.
 Result<Standing> ReplicaGroup::settle(Standing own, const std::vector<Member>& members) {
-  const auto holds = [&members](const Member& one) {
-    return !one.is_torn && !one.standing.is_fresh;
-  };
+  const auto holds = [](const Member& one) { return !one.is_torn && !one.standing.is_fresh; };
   const bool has_begun = std::ranges::any_of(members, holds);
   std::optional<std::uint32_t> holder;
   for (std::uint32_t rank = 0; rank < members.size(); ++rank) {

@@ -178,7 +178,8 @@ class ToyWorker final : public ReplicaValues {
   void compute(ReplicaGroup& group, Clock clock) {
     for (std::size_t table = kTables.size(); table-- > 0;) {
       for (std::size_t i = 0; i < kTables[table]; ++i) {
-        const auto noise = static_cast<float>((number_ * 7919 + i * 31 + clock.value()) % 101);
+        const auto noise = static_cast<float>(
+            (number_ * 7919 + i * 31 + static_cast<std::size_t>(clock.value())) % 101);
         gradients_[table][i] = 0.1F * arrays_[2 * table][i] + 0.01F * noise;
       }
       gradients_[0][0] = 1.0F;
@@ -340,7 +341,8 @@ void check_alike(const std::vector<std::unique_ptr<ToyWorker>>& workers) {
 
 TEST_CASE("workers that sum among themselves hold the same values, with every algorithm",
           "[collective][replicas]") {
-  const auto algorithm = GENERATE(from_range(std::begin(kAlgorithms), std::end(kAlgorithms)));
+  const auto algorithm =
+      GENERATE(from_range(std::begin(test::kAlgorithms), std::end(test::kAlgorithms)));
   const bool with_keys = GENERATE(false, true);
   CAPTURE(to_string(algorithm), with_keys);
   ToyCluster cluster(4, algorithm, with_keys, with_keys);
@@ -353,7 +355,7 @@ TEST_CASE("workers that die and join leave the others' values alike", "[collecti
   const std::uint64_t seed = GENERATE(range(std::uint64_t{1}, std::uint64_t{13}));
   CAPTURE(seed);
   std::mt19937_64 random(seed);
-  const auto algorithm = kAlgorithms[random() % std::size(kAlgorithms)];
+  const auto algorithm = test::kAlgorithms[random() % std::size(test::kAlgorithms)];
   ToyCluster cluster(static_cast<std::uint32_t>(2 + random() % 3), algorithm, random() % 2 == 0,
                      random() % 2 == 0);
   while (cluster.clock() < Clock(kClocks - 12)) {

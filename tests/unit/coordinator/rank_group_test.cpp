@@ -90,8 +90,7 @@ TEST_CASE("a group of ranks in which sums failed is formed again", "[coordinator
   CHECK(run.ranks("w1").size() == 2);
 }
 
-TEST_CASE("the others keep their group where a rank has finished",
-          "[coordinator][ranks]") {
+TEST_CASE("the others keep their group where a rank has finished", "[coordinator][ranks]") {
   Summing run(3, 500);
   run.submit();
   REQUIRE(run.cluster.run_until([&] { return run.ranks("w0").size() == 3; }));
