@@ -88,12 +88,16 @@ class ToyWorker final : public ReplicaValues {
   ToyWorker& operator=(const ToyWorker&) = delete;
 
   void start(Algorithm algorithm) {
-    thread_ = std::thread([this, algorithm] { error = run(algorithm); });
+    thread_ = std::thread([this, algorithm] {
+      error = run(algorithm);
+      has_ended_ = true;
+    });
   }
   /// At once, wherever it is; what it has sent may or may not arrive.
   void die() { dies_ = true; }
   void join() { thread_.join(); }
 
+  [[nodiscard]] bool has_ended() const { return has_ended_; }
   [[nodiscard]] std::uint32_t number() const { return number_; }
   [[nodiscard]] Clock clock() const { return Clock(clock_.load()); }
   [[nodiscard]] const pb::RankPlace& place() const { return rank_.place; }
@@ -228,6 +232,7 @@ class ToyWorker final : public ReplicaValues {
   RankEndpoint rank_;
   std::atomic<std::int64_t> clock_ = 0;
   std::atomic<bool> dies_ = false;
+  std::atomic<bool> has_ended_ = false;
   std::thread thread_;
 };
 
@@ -274,9 +279,7 @@ class ToyCluster {
   }
   [[nodiscard]] std::size_t size() const { return living_.size(); }
   std::vector<std::unique_ptr<ToyWorker>>& finish() {
-    while (std::ranges::any_of(living_, [](const auto& one) {
-      return one->error.empty() && one->clock() < Clock(kClocks);
-    })) {
+    while (std::ranges::any_of(living_, [](const auto& one) { return !one->has_ended(); })) {
       look();
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
       if (++looks_ > 8000) break;
