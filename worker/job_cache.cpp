@@ -59,14 +59,7 @@ Result<std::unique_ptr<ParameterCache>> open_group_cache(Client& client, Backend
   options.group.algorithm = algorithm_of(job.definition().exchange());
   options.group.limit = std::max<Duration>(options.wait, kSumLimit);
   options.group.stops = [&orders] { return orders.stop.load(); };
-  if (settings.shared_memory()) {
-    auto arena = SharedArena::create(Bytes(0), pinning(backend));
-    if (arena) {
-      options.group.shared_memory = std::move(arena.value());
-    } else {
-      log::warn("gradients are sent as bytes, even on one machine: {}", arena.error().message);
-    }
-  }
+  options.group.shared_memory = open_arena(settings, backend);
   TAUT_TRY(collective::RankEndpoint rank, place.listen_as_rank(orders.ranks));
   TAUT_TRY(auto cache, GroupCache::open(client, backend, tables, std::move(options),
                                         std::move(rank), orders.ranks));
@@ -115,6 +108,14 @@ Result<std::unique_ptr<ParameterCache>> open_device_cache(Client& client, Backen
 }
 
 }  // namespace
+
+std::shared_ptr<SharedArena> open_arena(const pb::WorkerConfig& settings, Backend& device) {
+  if (!settings.shared_memory()) return nullptr;
+  auto arena = SharedArena::create(Bytes(0), pinning(device));
+  if (arena) return std::move(arena.value());
+  log::warn("payloads are sent as bytes, even on one machine: {}", arena.error().message);
+  return nullptr;
+}
 
 Duration silence_limit(const pb::WorkerJob& job) {
   return from_seconds(job.silence_limit_s() > 0 ? job.silence_limit_s() : kSilenceLimitS);

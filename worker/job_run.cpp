@@ -25,7 +25,6 @@
 #include "worker/device/device_budget.hpp"
 #include "worker/device/math_options.hpp"
 #include "worker/device/pinned_memory.hpp"
-#include "worker/device/pinned_parts.hpp"
 #include "worker/device/pinned_peers.hpp"
 #include "worker/job_cache.hpp"
 #include "worker/run_state.hpp"
@@ -66,13 +65,7 @@ Result<ClientOptions> client_options(const pb::WorkerJob& job, const pb::WorkerC
   options.update_memory = update_memory(device);
   options.pool = place.update_pool();
   options.pinning = peer_pinning(device);
-  if (settings.shared_memory()) {
-    if (auto arena = SharedArena::create(Bytes(0), pinning(device))) {
-      options.shared_memory = std::move(arena.value());
-    } else {
-      log::warn("payloads are sent as bytes, even on one machine: {}", arena.error().message);
-    }
-  }
+  options.shared_memory = open_arena(settings, device);
   return options;
 }
 

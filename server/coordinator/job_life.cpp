@@ -174,6 +174,8 @@ Result<void> check_slack(const pb::Job& definition, Slack slack) {
   if (consistency.mode() == pb::Consistency::SSP) {
     consistency.set_slack(static_cast<std::uint32_t>(slack.clocks()));
   }
+  *changed.mutable_exchange() = definition.exchange();
+  if (const auto misfit = misfit_of_exchange(changed)) return invalid(misfit->what);
   const auto policies = to_policies(changed);
   if (!policies) return policies.error();
   changed.set_balance(definition.balance());

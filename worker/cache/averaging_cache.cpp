@@ -9,16 +9,18 @@
 
 namespace taut {
 
-Result<std::unique_ptr<AveragingCache>> AveragingCache::open(Client& client, Backend& backend,
-                                                             const std::vector<TableSpec>& tables,
-                                                             const Options& options) {
-  std::vector<TableSpec> shared = tables;
-  for (TableSpec& spec : shared) {
-    // The multipliers belong to the worker's rule; the shards sum without them.
+std::vector<TableSpec> specs_of_shared(std::vector<TableSpec> tables) {
+  for (TableSpec& spec : tables) {
     spec.lr_mult = 1;
     spec.decay_mult = 0;
   }
-  TAUT_TRY(client.open(std::move(shared), options.wait));
+  return tables;
+}
+
+Result<std::unique_ptr<AveragingCache>> AveragingCache::open(Client& client, Backend& backend,
+                                                             const std::vector<TableSpec>& tables,
+                                                             const Options& options) {
+  TAUT_TRY(client.open(specs_of_shared(tables), options.wait));
   std::unique_ptr<AveragingCache> cache(new AveragingCache(client, backend, tables, options));
   for (Table& table : cache->tables_) {
     table.asked = table.spec.kind == TableKind::kFrozen ? Clock(0) : options.start;

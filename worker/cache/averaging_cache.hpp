@@ -12,6 +12,10 @@
 
 namespace taut {
 
+/// The tables of shared values of workers that apply the rule themselves: the multipliers belong to
+/// that rule, and the shards sum without them.
+[[nodiscard]] std::vector<TableSpec> specs_of_shared(std::vector<TableSpec> tables);
+
 /// Parameters of a worker that trains locally and exchanges with the shared ones every few clocks:
 /// periodic averaging (local SGD, federated averaging) and elastic averaging (EASGD). Its update
 /// rule, with all of its state, runs here; the shards sum what workers push.

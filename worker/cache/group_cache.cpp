@@ -5,6 +5,7 @@
 
 #include "common/check.hpp"
 #include "common/math/averaging.hpp"
+#include "worker/cache/averaging_cache.hpp"
 
 namespace taut {
 namespace {
@@ -18,13 +19,7 @@ Result<std::unique_ptr<GroupCache>> GroupCache::open(Client& client, Backend& ba
                                                      const std::vector<TableSpec>& tables,
                                                      Options options, collective::RankEndpoint rank,
                                                      collective::RankBoard& board) {
-  std::vector<TableSpec> shared = tables;
-  for (TableSpec& spec : shared) {
-    // The multipliers belong to the worker's rule; the shards sum without them.
-    spec.lr_mult = 1;
-    spec.decay_mult = 0;
-  }
-  TAUT_TRY(client.open(std::move(shared), options.wait));
+  TAUT_TRY(client.open(specs_of_shared(tables), options.wait));
   std::unique_ptr<GroupCache> cache(
       new GroupCache(client, backend, tables, std::move(options), std::move(rank), board));
   for (Table& table : cache->tables_) {
@@ -39,7 +34,7 @@ GroupCache::GroupCache(Client& client, Backend& backend, const std::vector<Table
     : client_(client),
       backend_(backend),
       options_(std::move(options)),
-      local_(backend, tables, {.rule = options_.rule, .budget = options_.budget}),
+      local_(backend, tables, {.rule = options_.rule}),
       board_(board),
       rank_(std::move(rank)),
       standing_{.next = options_.start} {
@@ -154,51 +149,31 @@ DeviceSpan<float> GroupCache::gradient(std::size_t replica, TableId table) {
 }
 
 void GroupCache::publish(std::size_t /*replica*/, TableId table, Clock /*clock*/) {
-  // A device of its own memory repeats one order of calls, in which sums begin after backward.
+  // Copies from a device would have backward wait: its sums begin after it.
   if (!backend_.shares_host_memory() || backend_.in_dry_run()) return;
   if (tables_[table.value()].spec.kind == TableKind::kFrozen) return;
   const auto place = std::ranges::lower_bound(summed_, static_cast<std::size_t>(table.value()));
   group_->publish(static_cast<std::size_t>(place - summed_.begin()));
 }
 
-/// The copies of a sum, in its order.
-void GroupCache::copy_gradients() {
-  const std::vector<std::size_t> sizes = gradient_sizes();
-  for (std::size_t i = sizes.size(); i-- > 0;) {
-    own_.resize(sizes[i]);
-    read_gradient(i, own_);
-  }
-  for (std::size_t i = sizes.size(); i-- > 0;) {
-    own_.resize(sizes[i]);
-    write_gradient(i, own_);
-  }
-}
-
 /// What is left of it waits for others, and may fail: complete().
 void GroupCache::finish_clock(std::size_t replica, Clock clock) {
   if (backend_.in_dry_run()) {
-    if (!backend_.shares_host_memory()) copy_gradients();
     local_.finish_clock(replica, clock);
     return;
   }
   is_complete_ = false;
-  if (!backend_.shares_host_memory()) applied_ = apply_next();
 }
 
 Result<void> GroupCache::complete() {
   if (is_complete_) return ok();
-  if (!backend_.shares_host_memory()) {
-    TAUT_TRY(applied_);
-    TAUT_TRY(meet());
-  } else {
-    TAUT_TRY(train_clock());
-  }
+  TAUT_TRY(train_clock());
   is_complete_ = true;
   return ok();
 }
 
 /// Sums and applies the clock that comes next, to which this worker may add nothing.
-Result<void> GroupCache::apply_next() {
+Result<void> GroupCache::train_clock() {
   const Clock clock = standing_.next;
   TAUT_TRY(const bool is_summed, group_->sum(standing_));
   if (is_summed) {
@@ -206,11 +181,6 @@ Result<void> GroupCache::apply_next() {
     standing_.next = clock.next();
     standing_.has_met = !options_.schedule.pushes_at(clock);
   }
-  return ok();
-}
-
-Result<void> GroupCache::train_clock() {
-  TAUT_TRY(apply_next());
   return meet();
 }
 

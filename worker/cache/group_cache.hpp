@@ -16,7 +16,7 @@ namespace taut {
 
 /// Parameters of a worker that sums gradients with the other workers, without servers: all hold the
 /// same values, and each applies the rule to the mean of the gradients. A sum begins when backward
-/// has completed its gradients, and a clock ends with all sums.
+/// has completed its gradients (on a device when all are), and a clock ends with all sums.
 ///
 /// At the end of an interval the workers meet at the servers, as those that average do: each pushes
 /// its change since the last meeting, and continues from their mean, which is what it has but for
@@ -27,7 +27,6 @@ class GroupCache final : public ParameterCache, private collective::ReplicaValue
     Clock start;  // the first clock
     math::UpdateRule rule;
     PushSchedule schedule;      // of meetings
-    Bytes budget{0};            // of device memory that the backend keeps to; 0: none
     Duration wait{60'000'000};  // a shard that owes answers may be silent for so long
     collective::ReplicaGroup::Options group;
   };
@@ -81,8 +80,6 @@ class GroupCache final : public ParameterCache, private collective::ReplicaValue
   void write_array(std::size_t array, std::span<const float> values) override;
   Result<void> begin() override;
 
-  void copy_gradients();
-  [[nodiscard]] Result<void> apply_next();
   [[nodiscard]] Result<void> train_clock();
   [[nodiscard]] Result<void> complete();
   [[nodiscard]] Result<void> meet();
@@ -104,8 +101,7 @@ class GroupCache final : public ParameterCache, private collective::ReplicaValue
   collective::Standing standing_;
   std::optional<Clock> pushed_;  // the last meeting
   bool has_joined_ = false;
-  bool is_complete_ = true;      // the clock before `standing_.next`
-  Result<void> applied_ = ok();  // whether it could be
+  bool is_complete_ = true;  // the clock before `standing_.next`
   // Last, as it uses the others.
   std::optional<collective::ReplicaGroup> group_;  // always there
 };

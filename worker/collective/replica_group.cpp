@@ -16,7 +16,7 @@ constexpr Duration kStep = std::chrono::milliseconds(5);
 constexpr Duration kLongestPause = std::chrono::seconds(1);
 constexpr Duration kLeaveLimit = std::chrono::seconds(2);
 // Of what ranks tell each other: numbers that float32 represents.
-constexpr std::size_t kFields = 7;
+constexpr std::size_t kFields = 6;
 constexpr std::int64_t kHalf = 1 << 20;
 
 float high(Clock clock) {
@@ -159,17 +159,15 @@ Result<std::vector<ReplicaGroup::Member>> ReplicaGroup::agree(Standing own) {
   mine[1] = low(own.next);
   mine[2] = own.has_met ? 1.0F : 0.0F;
   mine[3] = own.is_fresh ? 1.0F : 0.0F;
-  mine[4] = is_torn_ ? 1.0F : 0.0F;
-  mine[5] = high(options_.first);
-  mine[6] = low(options_.first);
+  mine[4] = high(options_.first);
+  mine[5] = low(options_.first);
   TAUT_TRY(group_->all_reduce(numbers));
   std::vector<Member> members;
   firsts_.clear();
   for (std::size_t rank = 0; rank < ranks_; ++rank) {
     const std::span<const float> one = numbers.floats().subspan(rank * kFields, kFields);
-    const Clock first = clock_of(one[5], one[6]);
-    members.push_back(
-        {Standing{clock_of(one[0], one[1]), one[2] > 0, one[3] > 0}, first, one[4] > 0});
+    const Clock first = clock_of(one[4], one[5]);
+    members.push_back({Standing{clock_of(one[0], one[1]), one[2] > 0, one[3] > 0}, first});
     firsts_.push_back(first);
   }
   return members;
@@ -177,31 +175,22 @@ Result<std::vector<ReplicaGroup::Member>> ReplicaGroup::agree(Standing own) {
 
 /// Brings every rank to the standing of the one that is furthest.
 Result<Standing> ReplicaGroup::settle(Standing own, const std::vector<Member>& members) {
-  const auto holds = [](const Member& one) { return !one.is_torn && !one.standing.is_fresh; };
-  const bool has_begun = std::ranges::any_of(members, holds);
-  std::optional<std::uint32_t> holder;
-  for (std::uint32_t rank = 0; rank < members.size(); ++rank) {
+  const auto has_trained = [](const Member& one) { return !one.standing.is_fresh; };
+  const bool has_begun = std::ranges::any_of(members, has_trained);
+  std::uint32_t holder = 0;
+  for (std::uint32_t rank = 1; rank < members.size(); ++rank) {
     const Member& one = members[rank];
-    if (one.is_torn || (has_begun && one.standing.is_fresh)) continue;
-    if (!holder) {
-      holder = rank;
-      continue;
-    }
-    const Member& best = members[*holder];
+    const Member& best = members[holder];
     const bool is_better =
-        has_begun ? place_of(one.standing) > place_of(best.standing) : one.first < best.first;
+        has_begun ? has_trained(one) &&
+                        (!has_trained(best) || place_of(one.standing) > place_of(best.standing))
+                  : one.first < best.first;
     if (is_better) holder = rank;
   }
-  if (!holder) {
-    is_final_ = true;
-    return make_error(ErrorCode::kNotFound,
-                      "no worker that is left has whole parameters; resume the job");
-  }
-  Standing target = members[*holder].standing;
+  Standing target = members[holder].standing;
   target.is_fresh = false;
   const auto needs = [&](const Member& one) {
-    if (one.is_torn) return true;
-    if (!has_begun) return one.first != members[*holder].first;
+    if (!has_begun) return one.first != members[holder].first;
     return one.standing.is_fresh || place_of(one.standing) != place_of(target);
   };
   const Member& mine = members[own_];
@@ -211,28 +200,34 @@ Result<Standing> ReplicaGroup::settle(Standing own, const std::vector<Member>& m
     TAUT_TRY(begun);
   }
   if (std::ranges::any_of(members, needs)) {
-    TAUT_TRY(spread(*holder, needs(mine)));
+    TAUT_TRY(spread(holder, needs(mine)));
   }
   return target;
 }
 
 /// One rank's parameters become everyone's, as a sum to which the others add zeros. All take the
 /// sum, since it has no negative zeros.
-/// needs  this rank's own are others until then
+/// needs  this rank's own are others until then: it takes all of the sums or none
 Result<void> ReplicaGroup::spread(std::uint32_t holder, bool needs) {
   const std::vector<std::size_t> sizes = values_.array_sizes();
+  std::vector<Buffer> received;
   for (std::size_t array = 0; array < sizes.size(); ++array) {
-    const Buffer values = pool_.acquire(sizes[array] * sizeof(float));
+    Buffer values = pool_.acquire(sizes[array] * sizeof(float));
     if (own_ == holder) {
       values_.read_array(array, values.floats());
     } else {
       std::ranges::fill(values.floats(), 0.0F);
     }
     TAUT_TRY(group_->all_reduce(values));
-    is_torn_ = is_torn_ || needs;
-    values_.write_array(array, values.floats());
+    if (needs) {
+      received.push_back(std::move(values));
+    } else {
+      values_.write_array(array, values.floats());
+    }
   }
-  is_torn_ = false;
+  for (std::size_t array = 0; array < received.size(); ++array) {
+    values_.write_array(array, received[array].floats());
+  }
   return ok();
 }
 

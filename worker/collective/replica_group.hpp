@@ -74,8 +74,8 @@ class ReplicaGroup {
 
   /// Forms the group of the newest ranks, and again until all of them are in it. Afterwards all
   /// have the same standing, which is returned.
-  /// Errors    closed: it stops; not_found: none of them has whole
-  ///           parameters; mismatch: another is set up otherwise; and those of ReplicaValues::begin
+  /// Errors    closed: it stops; mismatch: another is set up otherwise; and those of
+  ///           ReplicaValues::begin
   [[nodiscard]] Result<Standing> join(Standing own);
 
   /// A gradient of the next clock is complete. Its sum may begin.
@@ -117,7 +117,6 @@ class ReplicaGroup {
   struct Member {
     Standing standing;
     Clock first;
-    bool is_torn = false;
   };
 
   void make_buckets();
@@ -151,7 +150,6 @@ class ReplicaGroup {
   };
   std::vector<Retired> retired_;
   bool is_broken_ = true;
-  bool is_torn_ = false;   // parameters are of two clocks
   bool is_final_ = false;  // what failed would fail again
   std::uint64_t number_ = 0;
   std::uint32_t own_ = 0;  // rank

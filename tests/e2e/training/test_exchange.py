@@ -34,9 +34,9 @@ class Exchange(ClusterTest):
         self.assertEqual(self.ask("submit", job).returncode, 0)
         workers = self.wait_for_job(1, "DONE")["workers"]
         values = 16 * 64 + 16 + 10 * 16 + 10
-        # At each clock the gradients and their weight, at first 7 numbers of each rank, which go
+        # At each clock the gradients and their weight, at first 6 numbers of each rank, which go
         # around twice but for a third; and at the end a push of each worker.
-        sums = 4 * 4 * (20 * (values + 1) + 3 * 7)
+        sums = 4 * 4 * (20 * (values + 1) + 3 * 6)
         meetings = 4 * 3 * values
         sent = sum(int(worker["progress"]["pushed_bytes"]) for worker in workers)
         self.assertEqual(sent, sums + meetings)
@@ -48,6 +48,7 @@ class Exchange(ClusterTest):
         job = self.job(iterations=600, workers=3, extra=exchange(interval=50))
         self.assertEqual(self.ask("submit", job).returncode, 0)
         self.wait_for_clock(60)
+        self.assert_fails(self.ask("set-slack", 1, 2), "ALLREDUCE is BSP among workers")
         workers["worker1"].kill()
         self.start_daemon("worker", "worker3", "clock_time_ms: 10")
         ended = self.wait_for_job(1, "DONE", 60)

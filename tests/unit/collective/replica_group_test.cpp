@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -180,6 +181,7 @@ class ToyWorker final : public ReplicaValues {
   }
 
   void compute(ReplicaGroup& group, Clock clock) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
     for (std::size_t table = kTables.size(); table-- > 0;) {
       for (std::size_t i = 0; i < kTables[table]; ++i) {
         const auto noise = static_cast<float>(
@@ -251,10 +253,12 @@ class ToyCluster {
     for (const auto& worker : living_) furthest = std::max(furthest, worker->clock());
     return furthest;
   }
-  void join_one() {
-    add(Clock(clock().value() + kLead));
+  /// lead  clocks until its first one
+  void join_one(std::int64_t lead = kLead) {
+    add(Clock(clock().value() + lead));
     announce();
   }
+  [[nodiscard]] Clock clock_of_newest() const { return living_.back()->clock(); }
   /// `delay`  until the others are told
   void kill(std::size_t which, Duration delay) {
     const auto victim = living_.begin() + static_cast<std::ptrdiff_t>(which % living_.size());
@@ -371,6 +375,22 @@ TEST_CASE("workers that die and join leave the others' values alike", "[collecti
     cluster.look();
   }
   check_alike(cluster.finish());
+}
+
+TEST_CASE("a clock that no rank computes, as all that would are gone, changes no gradient",
+          "[collective][replicas]") {
+  ToyCluster cluster(1, Algorithm::kRing, false, false);
+  while (cluster.clock() < Clock(5)) std::this_thread::yield();
+  cluster.join_one(25);
+  REQUIRE(cluster.size() == 2);
+  // It is given the parameters, and adds nothing yet.
+  while (cluster.clock_of_newest() < Clock(5)) std::this_thread::yield();
+  cluster.kill(0, Duration(0));
+  const auto& workers = cluster.finish();
+  check_alike(workers);
+  for (const auto& [clock, values] : workers.front()->values) {
+    REQUIRE(std::ranges::all_of(values, [](float value) { return std::isfinite(value); }));
+  }
 }
 
 }  // namespace taut::collective
