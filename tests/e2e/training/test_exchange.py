@@ -50,11 +50,12 @@ class Exchange(ClusterTest):
         self.wait_for_clock(60)
         self.assert_fails(self.ask("set-slack", 1, 2), "ALLREDUCE is BSP among workers")
         workers["worker1"].kill()
+        log = self.folder / "worker0.log"
+        wait_until(lambda: "of 2 workers that sum among themselves" in log.read_text(), 30,
+                   "a group without the lost worker")
         self.start_daemon("worker", "worker3", "clock_time_ms: 10")
         ended = self.wait_for_job(1, "DONE", 60)
         self.assertGreater(ended["evaluations"][-1]["accuracy"], 0.5)
-        log = (self.folder / "worker0.log").read_text()
-        self.assertIn("of 2 workers that sum among themselves", log)
         new = (self.folder / "worker3.log").read_text()
         self.assertRegex(new, r"rank \d of 3 workers that sum among themselves, from clock \d\d")
         clocks = {worker["name"]: int(worker["progress"]["clock"]) for worker in ended["workers"]}
