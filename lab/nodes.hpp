@@ -12,6 +12,7 @@
 #include "lab/network.hpp"
 #include "lab/node.hpp"
 #include "lab/run_plan.hpp"
+#include "proto/session/last_clocks.hpp"
 #include "proto/session/share_orders.hpp"
 #include "server/server_jobs.hpp"
 #include "server/shard.hpp"
@@ -104,6 +105,7 @@ class WorkerNode final : public ControlNode {
   std::unique_ptr<ClientProtocol> protocol_;
   std::unique_ptr<UpdateEncoder> encoder_;
   std::unique_ptr<ShareOrders> shares_ = std::make_unique<ShareOrders>();
+  std::unique_ptr<LastClocks> last_clocks_ = std::make_unique<LastClocks>();
   BatchShares::Part part_of_batch_;  // of the clock that it computes, in a job that balances
   double computed_s_ = 0;
   std::uint64_t records_ = 0;
@@ -173,6 +175,8 @@ class UserNode final : public Node {
   void set_slack(Slack slack);
   void drain(const std::string& process) { drained_ = process; }
   void order_checkpoint() { checkpoint_ordered_ = true; }
+  /// The job is saved, then stopped.
+  void stop_job() { stops_ = true; }
   /// A job of higher priority, for so many workers, and its end.
   void start_rival(std::uint32_t workers);
   void end_rival() { rival_ends_ = true; }
@@ -193,6 +197,7 @@ class UserNode final : public Node {
   std::optional<Slack> slack_;
   std::uint64_t slack_request_ = 100;
   bool checkpoint_ordered_ = false;
+  bool stops_ = false;   // until the answer
   std::string drained_;  // a process that is to be; empty: none
   TimePoint next_;
   pb::JobStatus status_;

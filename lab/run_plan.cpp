@@ -15,7 +15,7 @@ namespace {
 
 using Kind = Plan::Event::Kind;
 
-constexpr std::array<std::pair<std::string_view, bool Faults::*>, 16> kNames = {{
+constexpr std::array<std::pair<std::string_view, bool Faults::*>, 17> kNames = {{
     {"drop", &Faults::drop},
     {"duplicate", &Faults::duplicate},
     {"delay", &Faults::delay},
@@ -32,6 +32,7 @@ constexpr std::array<std::pair<std::string_view, bool Faults::*>, 16> kNames = {
     {"drain", &Faults::drain},
     {"follow", &Faults::follow},
     {"shrink", &Faults::shrink},
+    {"stop", &Faults::stop},
 }};
 
 Slack draw_slack(Random& random) {
@@ -316,6 +317,12 @@ void draw_checkpoints(Plan& plan, Duration span) {
   }
 }
 
+/// One time at which the job is saved and stopped; drawn apart.
+void draw_stop(Plan& plan, Duration span) {
+  Random apart(Random::mix(plan.seed ^ 0x5709ULL));
+  plan.events.push_back({Duration(apart.between(0, span.count())), Kind::kStop, 0, NodeId(0)});
+}
+
 /// Readers that follow the job, most of which it waits for; some are killed, or do not run for a
 /// while. Drawn apart, as the servers that are killed.
 void draw_followers(Plan& plan, Duration span) {
@@ -381,7 +388,8 @@ Result<Faults> Faults::parse(std::string_view text) {
     text = comma == std::string_view::npos ? "" : text.substr(comma + 1);
     bool known = false;
     for (const auto& [name, member] : kNames) {
-      if (word != name && word != "all") continue;
+      const bool is_of_all = word == "all" && member != &Faults::stop;
+      if (word != name && !is_of_all) continue;
       faults.*member = true;
       known = true;
     }
@@ -389,7 +397,7 @@ Result<Faults> Faults::parse(std::string_view text) {
       return invalid(
           fmt::format("fault \"{}\" is unknown; choose all, none, or of drop, duplicate, "
                       "delay, reorder, partition, reconnect, pause, kill, join, slack, "
-                      "restart, checkpoint, server, drain, follow, shrink",
+                      "restart, checkpoint, server, drain, follow, shrink, stop",
                       word));
     }
   }
@@ -427,7 +435,8 @@ Plan draw_plan(std::uint64_t seed, const PlanLimits& limits) {
   draw_logged_updates(plan, limits);
   if (allowed.follow) draw_followers(plan, span);
   if (allowed.shrink) draw_rivals(plan, span);
-  plan.may_fail = members_change || allowed.restart;
+  if (allowed.stop) draw_stop(plan, span);
+  plan.may_fail = members_change || allowed.restart || allowed.stop;
   std::ranges::stable_sort(plan.events, {}, &Plan::Event::at);
   return plan;
 }

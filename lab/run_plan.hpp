@@ -34,8 +34,9 @@ struct Faults {
   bool drain = false;       // servers and workers are drained, and start again
   bool checkpoint = false;  // no fault, but at any time: every so many clocks, and by hand
   bool shrink = false;      // a job of higher priority takes workers away for a while
+  bool stop = false;        // the user has the job saved and stopped
 
-  /// "all", "none", or names with commas between.
+  /// "all", "none", or names with commas between. All but the stop, with which runs end early.
   static Result<Faults> parse(std::string_view text);
 };
 
@@ -52,6 +53,7 @@ struct Plan {
       kBlock,  // one way; twice for both
       kUnblock,
       kCheckpoint,  // the user orders one
+      kStop,        // the user has the job saved and stopped
       kStopCoordinator,
       kStartCoordinator,
       kKillServer,

@@ -201,6 +201,9 @@ class Cluster {
       case Kind::kUnblock:
         network_.block(node, event.towards, false);
         break;
+      case Kind::kStop:
+        user().stop_job();
+        break;
       case Kind::kStopCoordinator:
         leave(Plan::kCoordinatorNode);
         break;
@@ -253,6 +256,10 @@ class Cluster {
       if (event.kind == Event::Kind::kRead)
         widest_ = std::max(widest_, event.clock - event.version);
       if (event.kind == Event::Kind::kFinished) last_finished_ = event.at;
+      if (event.kind == Event::Kind::kPushed) {
+        Clock& trained = trained_[event.worker];
+        trained = std::max(trained, event.clock.next());
+      }
       if (event.kind != Event::Kind::kRead && !final_value) continue;
       std::uint64_t hash =
           Random::mix(std::uint64_t{event.worker.value()} << 32U ^
@@ -265,6 +272,33 @@ class Cluster {
       values_hash_ +=
           final_value && !final_slices_.emplace(event.table, event.slice).second ? 0 : hash;
     }
+  }
+
+  /// The clock at which a job was saved before it stopped; nothing: it was not.
+  static std::optional<Clock> saved_at(const pb::JobStatus& status) {
+    const int kept = status.checkpoints_size();
+    const bool is_saved = status.state() == pb::STOPPED && kept > 0 &&
+                          status.message().find("saved at clock") != std::string::npos;
+    if (!is_saved) return std::nullopt;
+    return Clock(status.checkpoints(kept - 1).clock());
+  }
+
+  /// Nothing that a worker has trained is missing from what a job saved when it was stopped. One
+  /// that was lost may have been ahead, and programs are not held.
+  std::optional<Broken> check_saved(const pb::JobStatus& status) const {
+    const auto saved = saved_at(status);
+    if (!saved || plan_.job.is_seeded) return std::nullopt;
+    for (const pb::WorkerStatus& worker : status.workers()) {
+      const auto trained = trained_.find(WorkerId(worker.worker()));
+      if (worker.state() == pb::PROCESS_LOST || trained == trained_.end()) continue;
+      if (trained->second <= *saved) continue;
+      Broken broken;
+      broken.rule = "saved";
+      broken.what = fmt::format("worker {} had trained {} clocks, and the job is saved at clock {}",
+                                worker.worker(), trained->second.value(), saved->value());
+      return broken;
+    }
+    return std::nullopt;
   }
 
   Outcome conclude() {
@@ -297,7 +331,9 @@ class Cluster {
     outcome.values_hash = values_hash_;
     outcome.members = members_;
     outcome.widest = widest_;
+    outcome.is_saved = saved_at(status).has_value();
     outcome.broken = checker_.broken();
+    if (!outcome.broken) outcome.broken = check_saved(status);
     if (outcome.broken && outcome.broken->rule == "end") {
       outcome.broken->what += " [" + outcome.state + ": " + outcome.message + "]";
     }
@@ -316,6 +352,7 @@ class Cluster {
   std::map<NodeId, TimePoint> returns_;  // of processes that have ended by themselves
   std::uint64_t next_session_ = 1;
   std::uint64_t values_hash_ = 0;
+  std::map<WorkerId, Clock> trained_;  // how far each worker's pushes go
   std::uint32_t members_ = 0;
   std::int64_t widest_ = 0;
   TimePoint first_begun_ = TimePoint::never();

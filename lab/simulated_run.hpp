@@ -24,6 +24,7 @@ struct Outcome {
   std::uint64_t captured = 0;        // slices of checkpoints
   std::uint64_t checkpoints = 0;     // that were whole at the end
   std::int64_t last_checkpoint = 0;  // the newest one's clock
+  bool is_saved = false;             // when it was stopped
   std::uint64_t hash = 0;            // of everything that happened
   std::uint64_t values_hash = 0;     // of what every read held and of the final values, by place
   std::uint32_t members = 0;         // all that ever took part

@@ -8,6 +8,7 @@ namespace {
 
 constexpr Duration kUserInterval{50'000};
 constexpr std::uint64_t kRivalRequests = 1'000'000;
+constexpr std::uint64_t kStopRequest = 2'000'000;
 
 }  // namespace
 
@@ -28,6 +29,7 @@ CoordinatorOptions coordinator_options(const Plan& plan, std::uint64_t session) 
   options.backup_limit = plan.heartbeat_limit * 4;
   // Within a run's time: a worker that is lost after it has finished never writes its part.
   options.checkpoint_limit = plan.heartbeat_limit * 10;
+  options.save_limit = plan.heartbeat_limit * 20;
   options.kept_bytes = plan.kept_bytes;
   options.resend_interval = plan.heartbeat_interval;
   options.session = session;
@@ -85,6 +87,7 @@ void UserNode::receive(SocketId /*socket*/, PeerId /*from*/, Body body, TimePoin
     if (message.has_command_reply()) rival_workers_ = 0;
     return;
   }
+  if (message.has_command_reply() && message.request() == kStopRequest) stops_ = false;
   if (message.has_submit_reply() && message.submit_reply().job() > 0) submitted_ = true;
   if (message.has_command_reply() && message.request() == slack_request_) slack_.reset();
   if (message.has_status_reply() && message.status_reply().jobs_size() > 0) {
@@ -124,6 +127,12 @@ void UserNode::step(TimePoint now) {
   if (std::exchange(checkpoint_ordered_, false)) {
     pb::ControlMessage order;
     order.mutable_make_checkpoint()->set_job(1);
+    send(std::move(order));
+  }
+  if (stops_) {
+    pb::ControlMessage order;
+    order.set_request(kStopRequest);
+    order.mutable_stop_job()->set_job(1);
     send(std::move(order));
   }
   pb::ControlMessage ask;

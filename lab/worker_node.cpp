@@ -53,7 +53,10 @@ void WorkerNode::on_event(const ControlEvent& event, TimePoint now) {
     return;
   }
   const Incarnation incarnation(job->incarnation());
-  if (protocol_ && incarnation == incarnation_) shares_->take(*job);
+  if (protocol_ && incarnation == incarnation_) {
+    shares_->take(*job);
+    last_clocks_->take(*job);
+  }
   revision_ = job->revision();
   if (protocol_ && incarnation == incarnation_) {
     if (job->stop()) {
@@ -100,6 +103,8 @@ void WorkerNode::begin(const pb::WorkerJob& job, TimePoint now) {
   clock_ = Clock(job.start_clock());
   shares_ = std::make_unique<ShareOrders>();
   shares_->take(job);
+  last_clocks_ = std::make_unique<LastClocks>();
+  last_clocks_->take(job);
   computed_s_ = 0;
   records_ = 0;
   data_ = world_.network.open(node_);
@@ -195,10 +200,13 @@ bool WorkerNode::owes_rest() const {
 
 /// Takes this worker's part of the clock's batch; false: the clock is held.
 bool WorkerNode::begins_clock() {
-  if (!world_.plan.job.balance) return true;
-  const auto begun = shares_->begin(clock_).value();
-  if (begun) part_of_batch_ = *begun;
-  return begun.has_value();
+  if (world_.plan.job.balance) {
+    const auto begun = shares_->begin(clock_).value();
+    if (!begun) return false;
+    part_of_batch_ = *begun;
+  }
+  // It passes the clocks between two pushes at once.
+  return last_clocks_->begin(world_.plan.job.next_push(clock_));
 }
 
 void WorkerNode::finish_clock(TimePoint now) {
@@ -308,6 +316,7 @@ void WorkerNode::note_progress(TimePoint now) {
   progress.set_images(records_);
   progress.set_compute_s(computed_s_);
   shares_->report(progress);
+  last_clocks_->report(progress);
   progress.set_finished(finished && is_at_end);
   // A program that has finished leaves: the job's end is its members', and no clock.
   const bool leaves_at_end = world_.plan.job.is_seeded && is_at_end;

@@ -360,6 +360,7 @@ Result<JobOutcome> run_member(const pb::WorkerJob& job, const JobAssets& assets,
   Trainer::Options options = member_options(job, settings, place);
   options.recorder = recorder.get();
   options.leaves = leaving_rule(orders, client, start, policies.schedule());
+  options.may_train = [&orders](Clock clock) { return orders.last_clocks.begin(clock); };
   state.attach_to(options);
   TAUT_TRY(balance(options, job, assets, replicas, state, orders));
   const Clock end = options.end;

@@ -9,6 +9,7 @@
 #include "common/result.hpp"
 #include "proto/cluster.pb.h"
 #include "proto/control.pb.h"
+#include "proto/session/last_clocks.hpp"
 #include "proto/session/share_orders.hpp"
 #include "worker/cache/value_store.hpp"
 #include "worker/client/client.hpp"
@@ -39,6 +40,7 @@ struct RunOrders {
   /// began, it runs no tests before the last one.
   std::atomic<bool> evaluates = false;
   ShareOrders shares;           // of the batch, where the job balances
+  LastClocks last_clocks;       // where the job is saved to end
   ShardMoves moves;             // where shards are served when their servers are lost
   collective::RankBoard ranks;  // where the job's workers sum among themselves
 };

@@ -93,6 +93,10 @@ Result<Clock> Trainer::run(const std::atomic<bool>& stop) {
     if (tests_now) {
       TAUT_TRY(test(clock));
     }
+    TAUT_TRY(const Duration held_to_end, wait_while_held(clock));
+    if (stop) break;
+    waited += held_to_end;
+    waited_ += held_to_end;
     const TimePoint begin = now();
     if (!report_.first_iteration) {
       report_.first_iteration = begin;
@@ -129,6 +133,17 @@ Result<Duration> Trainer::begin_batch(Clock clock) {
   }
   TAUT_TRY(options_.change_batch(clock));
   return waited;
+}
+
+/// Waits while a clock that would be next may not be trained. Returns how long.
+Result<Duration> Trainer::wait_while_held(Clock clock) {
+  if (!options_.may_train || options_.may_train(clock)) return Duration(0);
+  constexpr Duration kStep{2'000};
+  log::info("clock {} is not begun: the job is saved to end", clock.value());
+  TAUT_TRY(read_losses(0));
+  board_.begin_wait(now());
+  while (!*stop_ && !options_.may_train(clock)) options_.pace->sleep(kStep);
+  return board_.end_wait(now());
 }
 
 /// Whether a test is due at one of the clocks from `first` to `clock`.

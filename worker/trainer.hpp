@@ -72,6 +72,9 @@ class Trainer {
     std::function<Result<bool>(Clock clock)> changes_batch;
     /// Gives the replicas the nets and the data for it; the nets are idle.
     std::function<Result<void>(Clock clock)> change_batch;
+    /// Whether a clock may be trained; asked again until it may, or the run is to stop. Empty:
+    /// always.
+    std::function<bool(Clock clock)> may_train;
     /// Whether this worker leaves before `next`, a clock that has not begun; may be empty.
     std::function<bool(Clock next)> leaves;
     Recorder* recorder = nullptr;  // nullptr: no records
@@ -92,6 +95,7 @@ class Trainer {
   [[nodiscard]] TimePoint now() const { return options_.pace->now(); }
   [[nodiscard]] bool test_is_due(Clock first, Clock clock) const;
   [[nodiscard]] Result<Duration> begin_batch(Clock clock);
+  [[nodiscard]] Result<Duration> wait_while_held(Clock clock);
   /// Where a device writes the losses of one clock.
   struct LateLoss {
     HostBuffer numbers;

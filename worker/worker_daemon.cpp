@@ -219,6 +219,7 @@ void WorkerDaemon::take_job(const pb::WorkerJob& job) {
   if (same) {
     std::scoped_lock lock(run_->mutex);
     run_->orders.shares.take(job);
+    run_->orders.last_clocks.take(job);
     run_->orders.ranks.post(job);
     // A repeated older state takes nothing back.
     run_->job.set_revision(std::max(run_->job.revision(), job.revision()));
@@ -241,6 +242,7 @@ void WorkerDaemon::take_job(const pb::WorkerJob& job) {
   run_->orders.evaluates = job.evaluates();
   run_->begun = steady_now();
   run_->orders.shares.take(job);
+  run_->orders.last_clocks.take(job);
   run_->orders.ranks.post(job);
   if (job.stop()) run_->orders.stop = true;
   if (link_->session().leaves() || job.leaves()) run_->orders.leave = true;
@@ -307,6 +309,7 @@ pb::Progress WorkerDaemon::progress_of(Run& run) const {
   pb::Progress progress =
       worker::progress_of(run.job, run.begun, run.board, run.end, run.rate, steady_now());
   run.orders.shares.report(progress);
+  run.orders.last_clocks.report(progress);
   run.orders.ranks.report(progress);
   if (auto part = run.saver.part(); part.number() > 0) {
     *progress.mutable_checkpoint() = std::move(part);

@@ -341,6 +341,7 @@ void TrainingWorker::take_job(const pb::WorkerJob& job) {
   const bool same =
       run_ && run_->job.job() == job.job() && run_->job.incarnation() == job.incarnation();
   if (same) {
+    run_->orders.last_clocks.take(job);
     run_->job.set_revision(job.revision());
     run_->orders.evaluates = job.evaluates();
     order_checkpoint(job);
@@ -357,6 +358,7 @@ void TrainingWorker::take_job(const pb::WorkerJob& job) {
   if (job.stop()) return;
   run_ = std::make_unique<Run>();
   run_->job = job;
+  run_->orders.last_clocks.take(job);
   run_->orders.evaluates = job.evaluates();
   run_->orders.leave = leaves_ || job.leaves();
   order_checkpoint(job);
@@ -398,6 +400,7 @@ void TrainingWorker::report_progress() {
   pb::Heartbeat content;
   *content.mutable_progress() =
       worker::progress_of(run_->job, run_->begun, run_->board, run_->end, run_->rate, world_.now());
+  run_->orders.last_clocks.report(*content.mutable_progress());
   if (auto part = run_->saver.part(); part.number() > 0) {
     *content.mutable_progress()->mutable_checkpoint() = std::move(part);
   }

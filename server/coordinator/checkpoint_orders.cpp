@@ -166,6 +166,10 @@ void order(JobRecord& job, std::int64_t clock, Notes& notes) {
   const std::string survives = place_parts(stored, order);
   job.finishes_checkpoint = false;
   job.revise();
+  if (stored.saved_before() > 0) {
+    stored.set_saved_before(clock);
+    job.revise_workers();
+  }
   for (int i = 0; i < stored.members_size(); ++i) {
     if (owes_checkpoint(job, i)) job.revise_worker(i);
   }
@@ -175,7 +179,11 @@ void order(JobRecord& job, std::int64_t clock, Notes& notes) {
 
 void order_next(JobRecord& job, std::int64_t lowest, Notes& notes) {
   const std::int64_t clock = due_clock(job, lowest);
-  if (clock <= 0) return;
+  if (clock <= 0) {
+    // Nothing is left to be trained, and what there is was saved.
+    if (job.stored().saved_before() > 0) job.change().set_checkpoint_wanted(false);
+    return;
+  }
   const std::string refusal = too_few_servers(job.stored());
   if (refusal.empty()) {
     order(job, clock, notes);
@@ -189,10 +197,19 @@ void order_next(JobRecord& job, std::int64_t lowest, Notes& notes) {
   notes.push_back(fmt::format("job {}: {}", stored.job(), stored.checkpoint_failure()));
 }
 
-/// Distance of an order from the highest known clock; it grows with each order that was late.
+/// The lowest clock of an order. Its distance from the highest known clock grows with each order
+/// that was late. Workers that are held begin none of those behind it.
 std::int64_t lowest_clock(const JobRecord& job) {
   const std::uint32_t misses = std::min(job.stored().checkpoint_misses(), kMaxMisses);
-  return first_free_clock(job) + (std::int64_t{1} << (2 * misses)) - 1;
+  const bool is_held = job.stored().saved_before() > 0 && job.working() > 0;
+  const std::int64_t first = is_held ? job.first_unbegun() : first_free_clock(job);
+  return first + (std::int64_t{1} << (2 * misses)) - 1;
+}
+
+/// Whether the last checkpoint of a job that stops then cannot be ordered yet: a worker may have
+/// begun clocks, and begin further ones, of which it has not told.
+bool waits_for_answers(const JobRecord& job) {
+  return job.stored().saved_before() > 0 && !job.all_answer();
 }
 
 }  // namespace
@@ -217,7 +234,12 @@ void withdraw_checkpoint(JobRecord& job, CheckpointTasks& tasks) {
   drop.aside = job.stored().checkpoint().folder();
   leave_parts(job, drop.aside, drop.number);
   tasks.push_back(std::move(drop));
-  job.change().clear_checkpoint();
+  pb::StoredJob& stored = job.change();
+  stored.clear_checkpoint();
+  if (stored.saved_before() > 1) {
+    stored.set_saved_before(1);
+    job.revise_workers();
+  }
   job.finishes_checkpoint = false;
   job.revise();
 }
@@ -512,8 +534,20 @@ void advance_checkpoint(JobRecord& job, Duration limit, TimePoint now, Checkpoin
     withdraw_checkpoint(job, tasks);
   }
   if (stored.has_checkpoint()) conclude(job, limit, now, tasks, notes);
-  if (!stored.has_checkpoint() && orders_any(stored)) order_next(job, lowest_clock(job), notes);
+  if (stored.has_checkpoint() || !orders_any(stored) || waits_for_answers(job)) return;
+  order_next(job, lowest_clock(job), notes);
 }
+
+namespace {
+
+/// Why no checkpoint can be written now.
+Error no_checkpoint(JobRecord& job, const std::string& refusal) {
+  job.change().set_checkpoint_failure("no checkpoint is written: " + refusal);
+  return make_error(ErrorCode::kUnavailable, fmt::format("job {}: {}", job.stored().job(),
+                                                         job.stored().checkpoint_failure()));
+}
+
+}  // namespace
 
 Result<std::string> order_checkpoint_now(JobRecord& job, CheckpointTasks& tasks, Notes& notes) {
   const pb::StoredJob& stored = job.stored();
@@ -523,11 +557,7 @@ Result<std::string> order_checkpoint_now(JobRecord& job, CheckpointTasks& tasks,
     withdraw_checkpoint(job, tasks);
   }
   const std::string refusal = stored.has_checkpoint() ? "" : too_few_servers(stored);
-  if (!refusal.empty()) {
-    job.change().set_checkpoint_failure("no checkpoint is written: " + refusal);
-    return make_error(ErrorCode::kUnavailable,
-                      fmt::format("job {}: {}", stored.job(), stored.checkpoint_failure()));
-  }
+  if (!refusal.empty()) return no_checkpoint(job, refusal);
   job.change().clear_checkpoint_failure();
   if (!stored.has_checkpoint()) {
     job.change().set_checkpoint_wanted(true);
@@ -538,6 +568,29 @@ Result<std::string> order_checkpoint_now(JobRecord& job, CheckpointTasks& tasks,
   }
   return fmt::format("job {}: checkpoint at clock {}: {}", stored.job(),
                      stored.checkpoint().clock(), folder_of(stored, stored.checkpoint().clock()));
+}
+
+Result<std::string> order_last_checkpoint(JobRecord& job, CheckpointTasks& tasks, Notes& notes) {
+  job.change().set_stops_when_saved(true);
+  if (job.stored().definition().external_members()) {
+    auto order = order_checkpoint_now(job, tasks, notes);
+    // Whichever is in progress; if none is, the last one is written.
+    job.change().set_checkpoint_wanted(job.stored().has_checkpoint());
+    return order;
+  }
+  // One that is about to be complete stays, and the last one follows it.
+  if (job.stored().has_checkpoint() && !job.finishes_checkpoint) withdraw_checkpoint(job, tasks);
+  if (const std::string refusal = too_few_servers(job.stored()); !refusal.empty()) {
+    return no_checkpoint(job, refusal);
+  }
+  pb::StoredJob& stored = job.change();
+  stored.clear_checkpoint_failure();
+  stored.set_checkpoint_misses(0);
+  stored.set_checkpoint_wanted(true);
+  stored.set_saved_before(1);
+  job.revise_workers();
+  return fmt::format("job {}: its workers begin no clock until the last checkpoint's is known",
+                     stored.job());
 }
 
 void note_finished(JobRecord& job, const CheckpointTask& task, const std::string& error,
@@ -565,7 +618,8 @@ void note_finished(JobRecord& job, const CheckpointTask& task, const std::string
   stored.clear_checkpoint();
   stored.set_checkpointed_to(std::max(stored.checkpointed_to(), clock));
   stored.set_checkpoint_misses(0);
-  stored.set_checkpoint_wanted(false);
+  // One that was ordered before the job was to stop is not its last.
+  stored.set_checkpoint_wanted(stored.saved_before() > 0 && stored.saved_before() != clock);
   stored.clear_checkpoint_failure();
   job.finishes_checkpoint = false;
   // Servers keep memory ready for the next one: they must know if there is none.

@@ -94,6 +94,15 @@ void advance_checkpoint(JobRecord& job, Duration limit, TimePoint now, Checkpoin
 [[nodiscard]] Result<std::string> order_checkpoint_now(JobRecord& job, CheckpointTasks& tasks,
                                                        Notes& notes);
 
+/// Has a job's last checkpoint written, after which it is to stop. Its workers begin no further
+/// clock until all have said which ones they have begun; then they train up to the checkpoint's
+/// clock, and no further. Programs that train by themselves are not held: theirs is at a clock just
+/// ahead of every one, and what they train after it is lost. Returns what is done, for the log.
+/// Errors    unavailable: none can be written, and why
+/// REQUIRES: the job is running, and not closing.
+[[nodiscard]] Result<std::string> order_last_checkpoint(JobRecord& job, CheckpointTasks& tasks,
+                                                        Notes& notes);
+
 /// Ends the current order; servers and workers learn of it with the next revision, and another one
 /// follows. REQUIRES: there is one.
 void withdraw_checkpoint(JobRecord& job, CheckpointTasks& tasks);

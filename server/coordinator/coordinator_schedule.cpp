@@ -100,10 +100,7 @@ void Coordinator::start(JobRecord& job, const std::vector<const Participant*>& w
 }
 
 bool Coordinator::save_and_stop(JobRecord& job, const std::string& then) {
-  const auto order = order_checkpoint_now(job, out_.tasks, out_.notes);
-  job.change().set_stops_when_saved(true);
-  // Whichever is in progress; if none is, the last one is written.
-  job.change().set_checkpoint_wanted(job.stored().has_checkpoint());
+  const auto order = order_last_checkpoint(job, out_.tasks, out_.notes);
   out_.notes.push_back(order ? fmt::format("{}, then {}", order.value(), then)
                              : fmt::format("{}; {} without it", order.error().message, then));
   return order.has_value();

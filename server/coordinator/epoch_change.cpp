@@ -65,9 +65,7 @@ void end_preparation(JobRecord& job, bool succeeded) {
   stored.set_hold_from(kNever);
   if (succeeded) {
     stored.set_epoch(stored.epoch() + 1);
-    for (int i = 0; i < stored.members_size(); ++i) {
-      if (job.works(stored.members(i))) job.revise_worker(i);
-    }
+    job.revise_workers();
   }
 }
 

@@ -336,9 +336,7 @@ std::string replace_servers(JobRecord& job, const Registry& registry, TimePoint 
   if (!changed && !moved) return "";
   if (moved) {
     withdraw_preparations(job, tasks);
-    for (int i = 0; i < job.stored().members_size(); ++i) {
-      if (job.works(job.stored().members(i))) job.revise_worker(i);
-    }
+    job.revise_workers();
   }
   job.revise();
   return "";

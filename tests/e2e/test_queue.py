@@ -93,9 +93,23 @@ class Queue(ServersTest):
         self.wait_for_job(high, "DONE")
         stopped = self.running(low)
         self.assertEqual(stopped["state"], "STOPPED")
-        self.assertIn("makes room for a job of higher priority; saved at clock",
-                      stopped["message"])
+        saved = re.search(r"makes room for a job of higher priority; saved at clock (\d+)",
+                          stopped["message"])
+        # No clock is trained twice.
+        self.assertEqual([one["progress"]["clock"] for one in stopped["workers"]], [int(saved[1])] * 2)
         self.assertEqual(self.sha256(int(stopped["restarted_as"])), alone)
+
+    def test_a_job_that_is_stopped_is_saved_with_every_clock_that_was_trained(self):
+        self.start_cluster(2)
+        for mode in ("BSP", "SSP", "ASYNC"):
+            job = self.submit(mode, 100000, clock_ms=7)
+            self.wait_for_clocks(job, 30)
+            self.assertIn("is saved, then stopped", self.ask("stop", job).stdout)
+            self.wait_for_job(job, "STOPPED")
+            stopped = self.running(job)
+            saved = int(re.search(r"saved at clock (\d+)", stopped["message"])[1])
+            self.assertEqual([int(one["progress"]["clock"]) for one in stopped["workers"]],
+                             [saved, saved], mode)
 
     def workers_of(self, job):
         return [one["name"] for one in self.running(job)["workers"]

@@ -157,6 +157,31 @@ TEST_CASE("a job that shrinks for one of higher priority and grows again keeps t
   }
 }
 
+TEST_CASE("no clock that was trained is missing from what a stopped job saves", "[sim]") {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    for (const Slack slack : {Slack(0), Slack(2), Slack::unbounded()}) {
+      Plan plan;
+      plan.seed = seed;
+      plan.job.slack = slack;
+      plan.job.clocks = 200;
+      plan.compute_min = Duration(1'000);
+      plan.compute_max = Duration(9'000);
+      plan.servers = 2;
+      plan.may_fail = true;
+      if (seed % 2 == 0) plan.faults = rough();
+      if (seed % 4 < 2) plan.job.checkpoint_every = 7;
+      plan.events = {{Duration(0), Kind::kStart, 1},
+                     {Duration(0), Kind::kStart, 2},
+                     {Duration(200'000 + static_cast<std::int64_t>(seed) * 3'000), Kind::kStop, 0}};
+      const Outcome outcome = sim::run(plan);
+      INFO("seed " << seed << " slack " << slack.to_string() << " " << outcome.message);
+      CHECK(outcome.state == "STOPPED");
+      CHECK(outcome.is_saved);
+      if (outcome.broken) FAIL_CHECK(outcome.broken->rule << ": " << outcome.broken->what);
+    }
+  }
+}
+
 TEST_CASE("the bound and the mode may change while a job runs", "[sim]") {
   for (std::uint64_t seed = 1; seed <= 10; ++seed) {
     for (const Slack slack : {Slack(0), Slack(1)}) {

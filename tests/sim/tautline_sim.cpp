@@ -109,7 +109,7 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(1, 5000));
   app.add_option("--faults", options.faults,
                  "all, none, or of drop, duplicate, delay, reorder, partition, reconnect, pause, "
-                 "kill, join, slack, restart, checkpoint, server, drain, follow, shrink");
+                 "kill, join, slack, restart, checkpoint, server, drain, follow, shrink, stop");
   app.add_option("--workers", options.workers, "drawn where not given");
   app.add_option("--servers", options.servers, "drawn where not given");
   app.add_option("--slack", options.slack, "0 is BSP; async; drawn where not given")

@@ -31,30 +31,6 @@ std::int64_t lead(std::uint32_t misses) {
   return kLead << (2 * std::min(misses, kMaxMisses));
 }
 
-void revise_workers(JobRecord& job) {
-  for (int i = 0; i < job.stored().members_size(); ++i) {
-    if (job.works(job.stored().members(i))) job.revise_worker(i);
-  }
-}
-
-/// The clock behind all that a member is known to have begun, and behind all updates that count:
-/// one that was lost or has left may have been ahead of the others.
-std::int64_t first_unbegun(const JobRecord& job) {
-  std::int64_t begun = 0;
-  const std::int64_t end = end_clock(job.stored().definition()).value() - 1;
-  for (const pb::StoredMember& member : job.stored().members()) {
-    begun = std::max({begun, member.progress().clock(), member.progress().begun(),
-                      member.member().join_clock()});
-    if (Clock(member.member().leave_clock()) < Clock::never()) {
-      begun = std::max(begun, member.member().leave_clock());
-    }
-  }
-  for (const JobRecord::Server& server : job.servers) {
-    if (!server.lost) begun = std::max(begun, server.reply.max_done());
-  }
-  return std::min(begun, end) + 1;
-}
-
 /// The numbers of the members that work.
 google::protobuf::RepeatedField<std::uint32_t> working_members(const JobRecord& job) {
   google::protobuf::RepeatedField<std::uint32_t> numbers;
@@ -138,18 +114,11 @@ std::optional<std::vector<std::uint32_t>> better_shares(JobRecord& job, const Ba
   return better;
 }
 
-/// Whether every member has its newest state: one that has died says nothing of another proposal.
-bool all_answer(const JobRecord& job) {
-  return std::ranges::all_of(job.stored().members(), [&job](const pb::StoredMember& member) {
-    return !job.works(member) || member.progress().revision() >= member.revision();
-  });
-}
-
 void propose(JobRecord& job, const BalanceLimits& limits, TimePoint now, Notes& notes) {
   const pb::StoredJob& stored = job.stored();
   const auto shares = to_batch_shares(stored.definition(), stored.slots(), stored.shares());
-  if (!shares || job.has_finished_members() || !all_answer(job)) return;
-  const std::int64_t clock = first_unbegun(job) + lead(0);
+  if (!shares || job.has_finished_members() || !job.all_answer()) return;
+  const std::int64_t clock = job.first_unbegun() + lead(0);
   if (Clock(clock) >= end_clock(stored.definition())) return;
   const auto better = better_shares(job, shares.value(), limits.measure);
   if (!better || !shares.value().why_not(Clock(clock), *better).empty()) return;
@@ -160,7 +129,7 @@ void propose(JobRecord& job, const BalanceLimits& limits, TimePoint now, Notes& 
   changed.set_share_misses(0);
   *changed.mutable_share_workers() = working_members(job);
   job.shares_proposed = now;
-  revise_workers(job);
+  job.revise_workers();
   notes.push_back(fmt::format("job {}: shares of the batch {} are proposed for clock {}",
                               stored.job(), fmt::join(*better, ", "), clock));
 }
@@ -187,7 +156,7 @@ void make(JobRecord& job, Notes& notes) {
     member.set_earlier_batch_s(measured->seconds);
   }
   measure_anew(job);
-  revise_workers(job);
+  job.revise_workers();
 }
 
 /// Nothing has been made of the proposal: whoever begins its clock does so with the old shares.
@@ -196,7 +165,7 @@ void withdraw(JobRecord& job, std::string_view why, Notes& notes) {
   notes.push_back(fmt::format("job {}: shares of the batch for clock {} are withdrawn: {}",
                               stored.job(), stored.proposed_shares().first_clock(), why));
   end_proposal(stored);
-  revise_workers(job);
+  job.revise_workers();
 }
 
 /// Makes the proposed change once every worker holds its clock, or moves that further ahead.
@@ -206,7 +175,7 @@ void conclude(JobRecord& job, Duration hold, TimePoint now, Notes& notes) {
   if (!std::ranges::equal(job.stored().share_workers(), working_members(job))) {
     return withdraw(job, "a worker has come or gone", notes);
   }
-  if (!all_answer(job)) {
+  if (!job.all_answer()) {
     // A coordinator that has restarted counts from now.
     if (!job.shares_proposed) job.shares_proposed = now;
     if (now - *job.shares_proposed >= hold) withdraw(job, "a worker has not answered", notes);
@@ -219,14 +188,14 @@ void conclude(JobRecord& job, Duration hold, TimePoint now, Notes& notes) {
   if (!is_late) return make(job, notes);
   pb::StoredJob& stored = job.change();
   stored.set_share_misses(stored.share_misses() + 1);
-  const std::int64_t later = first_unbegun(job) + lead(stored.share_misses());
+  const std::int64_t later = job.first_unbegun() + lead(stored.share_misses());
   if (Clock(later) < end_clock(stored.definition())) {
     stored.mutable_proposed_shares()->set_first_clock(later);
   } else {
     end_proposal(stored);
   }
   job.shares_proposed = now;
-  revise_workers(job);
+  job.revise_workers();
 }
 
 }  // namespace

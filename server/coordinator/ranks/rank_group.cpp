@@ -72,9 +72,7 @@ void advance_rank_group(JobRecord& job, const Registry& registry, Notes& notes) 
   changed.set_number(changed.number() + 1);
   changed.clear_ranks();
   for (Rank& rank : ranks) *changed.add_ranks() = std::move(rank);
-  for (int i = 0; i < stored.members_size(); ++i) {
-    if (job.works(stored.members(i))) job.revise_worker(i);
-  }
+  job.revise_workers();
   notes.push_back(fmt::format("job {}: {} workers sum their gradients among themselves",
                               stored.job(), changed.ranks_size()));
 }

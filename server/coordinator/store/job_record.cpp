@@ -4,6 +4,7 @@
 #include <set>
 
 #include "common/check.hpp"
+#include "proto/config/external_job.hpp"
 #include "server/coordinator/checkpoint_orders.hpp"
 
 namespace taut {
@@ -101,6 +102,34 @@ void JobRecord::revise_worker(int index) {
   member.set_revision(member.revision() + 1);
   changed_ = true;
   delivered.reset();
+}
+
+void JobRecord::revise_workers() {
+  for (int i = 0; i < stored_.members_size(); ++i) {
+    if (works(stored_.members(i))) revise_worker(i);
+  }
+}
+
+bool JobRecord::all_answer() const {
+  return std::ranges::all_of(stored_.members(), [this](const pb::StoredMember& member) {
+    return !works(member) || member.progress().revision() >= member.revision();
+  });
+}
+
+std::int64_t JobRecord::first_unbegun() const {
+  std::int64_t begun = 0;
+  const std::int64_t end = end_clock(stored_.definition()).value() - 1;
+  for (const pb::StoredMember& member : stored_.members()) {
+    begun = std::max({begun, member.progress().clock(), member.progress().begun(),
+                      member.member().join_clock()});
+    if (Clock(member.member().leave_clock()) < Clock::never()) {
+      begun = std::max(begun, member.member().leave_clock());
+    }
+  }
+  for (const Server& server : servers) {
+    if (!server.lost) begun = std::max(begun, server.reply.max_done());
+  }
+  return std::min(begun, end) + 1;
 }
 
 void JobRecord::choose_evaluator() {
@@ -293,6 +322,7 @@ pb::WorkerJob JobRecord::worker_job(int index) const {
   state.set_leaves(stored_member.leaves());
   *state.mutable_shares() = stored_.shares();
   state.set_hold_from(stored_.proposed_shares().first_clock());
+  state.set_saved_before(stored_.saved_before());
   if (stored_.has_rank_group()) *state.mutable_group() = stored_.rank_group();
   state.set_stop(stored_.closing());
   if (stored_.closing()) state.set_stop_reason(stored_.message());

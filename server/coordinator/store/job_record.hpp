@@ -183,6 +183,13 @@ class JobRecord {
   }
   /// A new desired state for one worker.
   void revise_worker(int index);
+  /// A new desired state for every worker that works.
+  void revise_workers();
+  /// Whether every member that works has its newest state: one that has died says nothing of it.
+  [[nodiscard]] bool all_answer() const;
+  /// The clock behind all that a member is known to have begun, and behind all updates that count:
+  /// one that was lost or has left may have been ahead of the others.
+  [[nodiscard]] std::int64_t first_unbegun() const;
   /// Assigns the test phase to another worker if the one that runs it was lost.
   void choose_evaluator();
 

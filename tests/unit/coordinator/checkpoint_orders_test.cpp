@@ -68,6 +68,34 @@ TEST_CASE("a job that is stopped is saved first", "[checkpoint]") {
                                 status.checkpoints(0).folder());
 }
 
+TEST_CASE("what a job that is stopped saves is behind no clock that a worker has trained",
+          "[checkpoint]") {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    for (const bool saves : {false, true}) {
+      Cluster cluster(seed, FakeNetwork{.drop = 0.1});
+      const std::uint64_t job = cluster.start(saves ? saved_job(100000) : make_job(2));
+      cluster.run_for(std::chrono::milliseconds(500 + 37 * static_cast<std::int64_t>(seed)));
+      CHECK(cluster.stop(job, false).error().empty());
+      REQUIRE(cluster.run_until_state(job, pb::STOPPED));
+      REQUIRE(!cluster.kept(job).empty());
+      const pb::JobStatus status = cluster.status(job);
+      for (const pb::WorkerStatus& worker : status.workers()) {
+        CHECK(worker.progress().clock() == cluster.kept(job).back());
+      }
+    }
+  }
+}
+
+TEST_CASE("a job that is stopped while a worker is lost is saved all the same", "[checkpoint]") {
+  Cluster cluster;
+  const std::uint64_t job = cluster.start(make_job(2));
+  cluster.run_for(std::chrono::seconds(1));
+  CHECK(cluster.stop(job, false).error().empty());
+  cluster.kill("w1");
+  REQUIRE(cluster.run_until_state(job, pb::STOPPED));
+  CHECK(cluster.kept(job).size() == 1);
+}
+
 TEST_CASE("a job that cannot be saved is stopped all the same, and says so", "[checkpoint]") {
   Cluster cluster;
   const std::uint64_t job = cluster.start(make_job(2));

@@ -174,13 +174,16 @@ bool FakeServer::has_finished(std::uint64_t job) const {
 void FakeWorker::take(const pb::WorkerJob& state) {
   if (!job_ || job_->incarnation() != state.incarnation()) {
     shares_ = std::make_shared<ShareOrders>();
+    last_clocks_ = std::make_shared<LastClocks>();
   }
   shares_->take(state);
+  last_clocks_->take(state);
   job_ = state;
 }
 
-/// Whether it computes this clock, which a job that balances may hold.
+/// Whether it computes this clock, which a job that balances or is saved to end may hold.
 bool FakeWorker::begins(std::int64_t clock) {
+  if (pushed_.empty() && !last_clocks_->begin(Clock(clock))) return false;
   if (!job_->definition().balance() || part_) return true;
   part_ = shares_->begin(Clock(clock)).value();
   if (!part_) return false;
@@ -252,6 +255,7 @@ pb::Heartbeat FakeWorker::report() const {
   if (!job_) return heartbeat;
   *heartbeat.mutable_progress() = progress_;
   shares_->report(*heartbeat.mutable_progress());
+  last_clocks_->report(*heartbeat.mutable_progress());
   return heartbeat;
 }
 

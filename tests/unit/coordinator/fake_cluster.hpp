@@ -13,6 +13,7 @@
 #include "common/ssp/slice_clock.hpp"
 #include "proto/config/external_job.hpp"
 #include "proto/session/control_session.hpp"
+#include "proto/session/last_clocks.hpp"
 #include "proto/session/share_orders.hpp"
 #include "server/coordinator/coordinator.hpp"
 #include "server/coordinator/store/store.hpp"
@@ -83,6 +84,7 @@ class FakeWorker {
   [[nodiscard]] bool begins(std::int64_t clock);
   std::optional<pb::WorkerJob> job_;
   std::shared_ptr<ShareOrders> shares_ = std::make_shared<ShareOrders>();
+  std::shared_ptr<LastClocks> last_clocks_ = std::make_shared<LastClocks>();
   std::optional<BatchShares::Part> part_;  // of the clock that it computes
   std::map<std::int64_t, BatchShares::Part> parts_;
   std::uint64_t began_ = 0;  // job and life that the progress is of
