@@ -96,7 +96,8 @@ def wait_for(condition, what):
 
 
 def lenet_job(folder, consistency, clocks, workers=2, min_workers=0):
-    """LeNet on Fashion-MNIST."""
+    """LeNet on Fashion-MNIST. min_workers  0: the job does not name it"""
+    elastic = f"min_workers: {min_workers}\n" if min_workers > 0 else ""
     path = pathlib.Path(folder) / "job.textproto"
     path.write_text(f"""
 name: "lenet"
@@ -106,8 +107,7 @@ solver_param {{ base_lr: 0.01 lr_policy: "fixed" momentum: 0.9 max_iter: {clocks
 data {{ folder: "/usr/share/datasets/fashion-mnist" }}
 consistency {{ {consistency} }}
 workers: {workers}
-min_workers: {min_workers}
-""", encoding="utf-8")
+{elastic}""", encoding="utf-8")
     return path
 
 

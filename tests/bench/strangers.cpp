@@ -40,7 +40,9 @@ struct Kind {
   bool is_control_row = false;  // the same request from who may make it: all must be granted
   Security key;
   std::function<Message()> message;
-  std::function<Message()> greeting;  // first on each connection; empty: none
+  std::function<Message()> greeting = {};  // first on each connection; empty: none
+  std::optional<DataToken> token = {};     // what its messages to a plain data plane carry
+  bool is_dropped = false;                 // what it says gets no answer at all
 };
 
 /// Tries that get an answer that grants them, or any answer where the key must not connect at all.
@@ -49,6 +51,7 @@ int connect_and_ask(const Kind& kind, const std::string& address, int tries) {
   int granted = 0;
   for (int done = 0; done < tries; done += kBatch) {
     const auto endpoint = context.make_endpoint();
+    endpoint->use_token(kind.token);
     std::set<PeerId> waiting;
     for (int i = 0; i < std::min(kBatch, tries - done); ++i) {
       const PeerId peer = endpoint->connect(address).value();
@@ -71,6 +74,7 @@ int connect_and_ask(const Kind& kind, const std::string& address, int tries) {
 int ask_often(const Kind& kind, const std::string& address, int tries) {
   ZmqContext context(kind.key);
   const auto endpoint = context.make_endpoint();
+  endpoint->use_token(kind.token);
   const PeerId peer = endpoint->connect(address).value();
   const auto ask = [&](const Message& message) {
     (void)endpoint->send(peer, message);
@@ -89,11 +93,27 @@ int ask_often(const Kind& kind, const std::string& address, int tries) {
   return granted;
 }
 
+/// The same where nothing is answered: all are sent, then it listens.
+int ask_in_vain(const Kind& kind, const std::string& address, int tries) {
+  ZmqContext context(kind.key);
+  const auto endpoint = context.make_endpoint();
+  endpoint->use_token(kind.token);
+  const PeerId peer = endpoint->connect(address).value();
+  if (kind.greeting) (void)endpoint->send(peer, kind.greeting());
+  for (int i = 0; i < tries; ++i) (void)endpoint->send(peer, kind.message());
+  int granted = 0;
+  while (const auto got = endpoint->receive(kBatchWait)) {
+    granted += static_cast<int>(is_granted(got->message));
+  }
+  return granted;
+}
+
 /// A key that is revoked while its connection is open; answers that arrive afterwards.
 int ask_after_revocation(GuardedCluster& cluster, const Kind& kind, const std::string& address,
                          int tries) {
   ZmqContext context(kind.key);
   const auto endpoint = context.make_endpoint();
+  endpoint->use_token(kind.token);
   const PeerId peer = endpoint->connect(address).value();
   (void)endpoint->send(peer, kind.greeting ? kind.greeting() : kind.message());
   if (!endpoint->receive(kAnswerWait)) return -1;  // it never was admitted
@@ -119,7 +139,8 @@ std::function<Message()> data(const DataMessage& message) {
 
 class Strangers {
  public:
-  explicit Strangers(int tries) : tries_(tries) {}
+  /// is_plain  the shard's plane is plain: its peers prove themselves by secrets
+  Strangers(int tries, bool is_plain) : tries_(tries), is_plain_(is_plain), cluster_(is_plain) {}
 
   /// Whether no stranger got anything through.
   bool run() {
@@ -152,6 +173,7 @@ class Strangers {
     if (kind.who == "revoked, connection open") {
       return ask_after_revocation(cluster_, kind, address_of(kind), tries_);
     }
+    if (kind.is_dropped) return ask_in_vain(kind, address_of(kind), tries_);
     const bool may_connect = kind.greeting || kind.is_control_row || !is_stranger(kind);
     return may_connect ? ask_often(kind, address_of(kind), tries_)
                        : connect_and_ask(kind, address_of(kind), tries_);
@@ -166,6 +188,7 @@ class Strangers {
   std::vector<Kind> all_kinds() {
     std::vector<Kind> kinds;
     for (const bool is_shard : {false, true}) {
+      if (is_shard && is_plain_) continue;
       const auto friendly = is_shard ? data(request::data_hello()) : control(request::status());
       const char* const what = is_shard ? "hello" : "status";
       Security elsewhere = cluster_.admit("elsewhere", KeyRole::kOwner);
@@ -189,7 +212,11 @@ class Strangers {
                        {}});
     }
     add_control_kinds(kinds);
-    add_data_kinds(kinds);
+    if (is_plain_) {
+      add_plain_kinds(kinds);
+    } else {
+      add_data_kinds(kinds);
+    }
     return kinds;
   }
 
@@ -234,7 +261,65 @@ class Strangers {
         request::open_tables(0));
   }
 
+  /// Those at a shard whose data plane is plain.
+  void add_plain_kinds(std::vector<Kind>& kinds) {
+    const auto hello = data(request::data_hello());
+    const auto push = data(request::item(0, pb::DataItem::PUSH));
+    const Security own = cluster_.admit("worker0", KeyRole::kWorker);
+    const TokenScope member = GuardedCluster::member(own, 0);
+    const auto right = cluster_.secret(member);
+    const auto add = [&](const char* who, const char* what, const std::function<Message()>& message,
+                         const Security& key, std::optional<DataToken> token) {
+      kinds.push_back({who, what, true, false, key, message, {}, std::move(token), true});
+    };
+    kinds.push_back({"worker0's secret", "hello", true, true, own, hello, {}, right});
+    kinds.push_back({"worker0's secret", "open tables as worker0", true, true, own,
+                     data(request::open_tables(0)), hello, right});
+    kinds.push_back({"worker0's secret", "push as worker0", true, true, own, push, hello, right});
+    add("a key, no secret", "hello", hello, own, std::nullopt);
+    add("no key, no secret", "hello", hello, Security::insecure(), std::nullopt);
+    add("a secret of chance", "hello", hello, own,
+        DataToken::from(std::string(DataToken::kRequestBytes, 'x'),
+                        std::string(DataToken::kAnswerBytes, 'x')));
+    add("of another cluster", "hello", hello, own,
+        TokenKey(make_key_pair().secret_key).make(member));
+    const Security unknown = cluster_.with(make_key_pair());
+    add("of an unknown key", "hello", hello, unknown,
+        cluster_.secret(GuardedCluster::member(unknown, 0)));
+    const Security revoked = cluster_.admit("revoked", KeyRole::kOwner);
+    cluster_.revoke(revoked);
+    add("of a revoked key", "hello", hello, revoked,
+        cluster_.secret(GuardedCluster::member(revoked, 0)));
+    const Security late = cluster_.admit("late", KeyRole::kOwner);
+    kinds.push_back({"revoked, connection open",
+                     "hello",
+                     true,
+                     false,
+                     late,
+                     hello,
+                     {},
+                     cluster_.secret(GuardedCluster::member(late, 0))});
+    const Security other = cluster_.admit("worker1", KeyRole::kWorker);
+    add("another's: worker1", "push as worker0", push, other,
+        cluster_.secret(GuardedCluster::member(other, 1)));
+    TokenScope scope = member;
+    scope.incarnation = Incarnation(99);
+    add("of an earlier life", "push as worker0", push, own, cluster_.secret(scope));
+    scope = member;
+    scope.submission -= 1;
+    add("of an earlier job", "push as worker0", push, own, cluster_.secret(scope));
+    scope = member;
+    scope.use = TokenUse::kRead;
+    add("a reader's", "push as worker0", push, own, cluster_.secret(scope));
+    for (const auto& [who, use] : {std::pair("a server's", TokenUse::kServe),
+                                   std::pair("of a check of links", TokenUse::kCheck)}) {
+      add(who, "push as worker0", push, own,
+          cluster_.secret({.use = use, .public_key = own.own.public_key}));
+    }
+  }
+
   const int tries_;
+  const bool is_plain_;
   GuardedCluster cluster_;
 };
 
@@ -243,13 +328,16 @@ class Strangers {
 int main(int argc, char** argv) {
   int tries = 1000;
   CLI::App app("Counts what strangers get through to a coordinator and a shard with keys.");
+  bool is_plain = false;
   app.add_option("--tries", tries, "Of each kind")->check(CLI::Range(1, 1000000));
+  app.add_flag("--plain", is_plain,
+               "Under data_security: TOKEN, where the shard's peers prove themselves by secrets");
   CLI11_PARSE(app, argc, argv);
   std::setvbuf(stdout, nullptr, _IOLBF, 1 << 12);
   log::Options quiet;
   quiet.level = "error";
   if (!log::start(quiet)) return 1;
-  const bool is_tight = Strangers(tries).run();
+  const bool is_tight = Strangers(tries, is_plain).run();
   fmt::print("\n{}\n", is_tight ? "no stranger got anything through"
                                 : "SOMETHING IS WRONG: see the rows above");
   return is_tight ? 0 : 1;
