@@ -96,7 +96,8 @@ class Queue(ServersTest):
         saved = re.search(r"makes room for a job of higher priority; saved at clock (\d+)",
                           stopped["message"])
         # No clock is trained twice.
-        self.assertEqual([one["progress"]["clock"] for one in stopped["workers"]], [int(saved[1])] * 2)
+        self.assertEqual([one["progress"]["clock"] for one in stopped["workers"]],
+                         [int(saved[1])] * 2)
         self.assertEqual(self.sha256(int(stopped["restarted_as"])), alone)
 
     def test_a_job_that_is_stopped_is_saved_with_every_clock_that_was_trained(self):
