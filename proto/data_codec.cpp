@@ -503,16 +503,15 @@ Message encode(const DataMessage& message, SharedLink* link) {
   return frames;
 }
 
-Result<DataMessage> decode_data(const Message& frames, SharedLink* link) {
-  if (frames.frames.empty()) return invalid("a data message without frames");
-  const Frame& first = frames.frames[0];
+namespace {
+
+/// Parses the header of a message, and checks its version and limits.
+Result<void> read_header(const Frame& first, pb::DataHeader& header) {
   TAUT_TRY(const std::uint16_t version, read_prefix(Plane::kData, first));
   if (first.size() > kMaxHeaderBytes) {
     return invalid(
         fmt::format("a data header of {} bytes; the limit is {}", first.size(), kMaxHeaderBytes));
   }
-  HeaderMemory memory;
-  pb::DataHeader& header = memory.header();
   if (!header.ParseFromArray(first.bytes().data() + kPrefixBytes,
                              static_cast<int>(first.size() - kPrefixBytes))) {
     return invalid(fmt::format("a data header of {} bytes that does not parse", first.size()));
@@ -525,9 +524,52 @@ Result<DataMessage> decode_data(const Message& frames, SharedLink* link) {
                                                         version, kWireVersion));
   }
   // Items are counted where they are read. The shard refuses a peer that opens too many tables.
-  if (!header.has_items() && !header.has_open_tables()) {
-    TAUT_TRY(check_limits(header));
+  if (header.has_items() || header.has_open_tables()) return ok();
+  return check_limits(header);
+}
+
+/// The body of a message whose header is all of it. Errors: invalid: it has none.
+Result<void> take_body(pb::DataHeader& header, DataMessage& message) {
+  switch (header.body_case()) {
+    case pb::DataHeader::kHello:
+      message.body = std::move(*header.mutable_hello());
+      return ok();
+    case pb::DataHeader::kHelloReply:
+      message.body = std::move(*header.mutable_hello_reply());
+      return ok();
+    case pb::DataHeader::kOpenTables:
+      message.body = std::move(*header.mutable_open_tables());
+      return ok();
+    case pb::DataHeader::kOpenTablesReply:
+      message.body = std::move(*header.mutable_open_tables_reply());
+      return ok();
+    case pb::DataHeader::kImagesReply:
+      message.body = std::move(*header.mutable_images_reply());
+      return ok();
+    case pb::DataHeader::kDescribe:
+      message.body = *header.mutable_describe();
+      return ok();
+    case pb::DataHeader::kDescription:
+      message.body = std::move(*header.mutable_description());
+      return ok();
+    case pb::DataHeader::kConfirm:
+      message.body = *header.mutable_confirm();
+      return ok();
+    case pb::DataHeader::kConfirmReply:
+      message.body = *header.mutable_confirm_reply();
+      return ok();
+    default:
+      return invalid("a data header without a body");
   }
+}
+
+}  // namespace
+
+Result<DataMessage> decode_data(const Message& frames, SharedLink* link) {
+  if (frames.frames.empty()) return invalid("a data message without frames");
+  HeaderMemory memory;
+  pb::DataHeader& header = memory.header();
+  TAUT_TRY(read_header(frames.frames[0], header));
   DataMessage message = addressed(header);
   if (header.has_items()) {
     TAUT_TRY(message.body, from_wire(*header.mutable_items(), frames, link));
@@ -539,37 +581,8 @@ Result<DataMessage> decode_data(const Message& frames, SharedLink* link) {
   }
   if (header.has_part_request() || header.has_part_reply()) return part_message(header, frames);
   if (frames.frames.size() != 1) return invalid("payload frames without items");
-  switch (header.body_case()) {
-    case pb::DataHeader::kHello:
-      message.body = std::move(*header.mutable_hello());
-      return message;
-    case pb::DataHeader::kHelloReply:
-      message.body = std::move(*header.mutable_hello_reply());
-      return message;
-    case pb::DataHeader::kOpenTables:
-      message.body = std::move(*header.mutable_open_tables());
-      return message;
-    case pb::DataHeader::kOpenTablesReply:
-      message.body = std::move(*header.mutable_open_tables_reply());
-      return message;
-    case pb::DataHeader::kImagesReply:
-      message.body = std::move(*header.mutable_images_reply());
-      return message;
-    case pb::DataHeader::kDescribe:
-      message.body = *header.mutable_describe();
-      return message;
-    case pb::DataHeader::kDescription:
-      message.body = std::move(*header.mutable_description());
-      return message;
-    case pb::DataHeader::kConfirm:
-      message.body = *header.mutable_confirm();
-      return message;
-    case pb::DataHeader::kConfirmReply:
-      message.body = *header.mutable_confirm_reply();
-      return message;
-    default:
-      return invalid("a data header without a body");
-  }
+  TAUT_TRY(take_body(header, message));
+  return message;
 }
 
 }  // namespace taut

@@ -215,6 +215,54 @@ pb::JobStatus with_whole_paths(pb::JobStatus job, const fs::path& folder) {
   return job;
 }
 
+/// What the lab is asked to train.
+lab::TrainingOptions lab_training(const LabOptions& options, const pb::Job& job,
+                                  const pb::LabCluster& cluster, const fs::path& folder) {
+  lab::TrainingOptions training;
+  training.job = job;
+  training.cluster = cluster;
+  training.servers = options.train.servers;
+  training.shards = options.train.shards;
+  training.seed = job.seed();
+  training.threads = options.train.threads;
+  training.learns = options.learns;
+  training.overlap = options.train.overlap;
+  training.records = options.train.records;
+  training.records.set_folder(folder.string());
+  training.folder = absolute_path(folder.string());
+  training.memory = Bytes(options.memory_limit);
+  training.show = [watch = std::make_shared<Watch>(job, options.train.json)](
+                      const pb::JobStatus& status) { return (*watch)(status); };
+  return training;
+}
+
+/// Prints what came out, and writes it into the run's folder.
+Result<void> report(const LabOptions& options, const pb::Job& job, const fs::path& folder,
+                    const lab::TrainingOutcome& outcome, const lab::Playback& playback,
+                    const lab::VirtualTimeline* timeline, Duration took) {
+  const RunSummary summary{.job = outcome.job,
+                           .words = words_of(job),
+                           .servers = options.train.servers,
+                           .shards = options.train.shards,
+                           .wall_s = outcome.virtual_s,
+                           .first_iteration_s = outcome.first_iteration_s,
+                           .folder = folder.string()};
+  const LabFigures figures = figures_of(outcome, took);
+  if (options.train.json) {
+    fmt::print("{}\n", lab_json(summary, outcome, figures, JsonLayout::kOneLine));
+  } else {
+    RunSummary shown = summary;
+    shown.job = with_whole_paths(outcome.job, absolute_path(folder.string()));
+    fmt::print("{}", summary_text(shown, outcome, figures));
+    if (timeline != nullptr) print_timeline(*timeline, folder / kTimelineFile);
+  }
+  TAUT_TRY(write_file_atomically(folder / "summary.json",
+                                 lab_json(summary, outcome, figures, JsonLayout::kIndented)));
+  return write_file_atomically(
+      folder / kPlaybackFile,
+      playback_json(summary, outcome, playback, {figures.waiting, figures.mean_staleness}));
+}
+
 Result<int> train_in_lab(const LabOptions& options) {
   const TimePoint began = steady_now();
   pb::LabCluster cluster;
@@ -238,51 +286,17 @@ Result<int> train_in_lab(const LabOptions& options) {
   }
   TAUT_TRY(log::start({.role = "lab", .name = "lab", .file = (folder / "lab.log").string()}));
   raise_descriptor_limit();
-  lab::TrainingOptions training;
-  training.job = job;
-  training.cluster = cluster;
-  training.servers = options.train.servers;
-  training.shards = options.train.shards;
-  training.seed = job.seed();
-  training.threads = options.train.threads;
-  training.learns = options.learns;
-  training.overlap = options.train.overlap;
-  training.records = options.train.records;
-  training.records.set_folder(folder.string());
-  training.folder = absolute_path(folder.string());
-  training.memory = Bytes(options.memory_limit);
+  lab::TrainingOptions training = lab_training(options, job, cluster, folder);
   TAUT_TRY(const auto timeline, open_timeline(options, job, folder));
   training.timeline = timeline.get();
   lab::Playback playback;
   training.playback = &playback;
-  training.show = [watch = std::make_shared<Watch>(job, options.train.json)](
-                      const pb::JobStatus& status) { return (*watch)(status); };
   TAUT_TRY(const lab::TrainingOutcome outcome, lab::run_training(training));
   log::stop();
   if (timeline) {
     TAUT_TRY(timeline->finish());
   }
-  const RunSummary summary{.job = outcome.job,
-                           .words = words_of(job),
-                           .servers = options.train.servers,
-                           .shards = options.train.shards,
-                           .wall_s = outcome.virtual_s,
-                           .first_iteration_s = outcome.first_iteration_s,
-                           .folder = folder.string()};
-  const LabFigures figures = figures_of(outcome, steady_now() - began);
-  if (options.train.json) {
-    fmt::print("{}\n", lab_json(summary, outcome, figures, JsonLayout::kOneLine));
-  } else {
-    RunSummary shown = summary;
-    shown.job = with_whole_paths(outcome.job, training.folder);
-    fmt::print("{}", summary_text(shown, outcome, figures));
-    if (timeline) print_timeline(*timeline, folder / kTimelineFile);
-  }
-  TAUT_TRY(write_file_atomically(folder / "summary.json",
-                                 lab_json(summary, outcome, figures, JsonLayout::kIndented)));
-  TAUT_TRY(write_file_atomically(
-      folder / kPlaybackFile,
-      playback_json(summary, outcome, playback, {figures.waiting, figures.mean_staleness})));
+  TAUT_TRY(report(options, job, folder, outcome, playback, timeline.get(), steady_now() - began));
   if (outcome.job.state() == pb::DONE) return kFine;
   return make_error(ErrorCode::kClosed, fmt::format("job {}: {}", state_word(outcome.job.state()),
                                                     outcome.job.message()));

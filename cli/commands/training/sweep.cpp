@@ -196,15 +196,8 @@ void add_axes(Command& command, SweepArguments& arguments) {
                        kMaxSeeds);
 }
 
-}  // namespace
-
-void add_sweep(Command& command, int& status) {
-  auto arguments = std::make_shared<SweepArguments>();
-  command
-      .text("FILE", arguments->file,
-            "Sweep file, or job or solver file (default: LeNet on Fashion-MNIST)")
-      .value("FILE");
-  add_axes(command, *arguments);
+/// What every run of the sweep has.
+void add_run_options(Command& command, const std::shared_ptr<SweepArguments>& arguments) {
   command
       .text("--over", arguments->over,
             "Fields that replace the job's in every run, and those of a sweep file's over, as in "
@@ -223,6 +216,11 @@ void add_sweep(Command& command, int& status) {
   command.number("--clock-time", arguments->clock_time_ms,
                  "For experiments: the shortest time of a worker's clock", "MS", {});
   command.whole_number("--max-iter", arguments->max_iter, "Iterations of each worker", 1);
+  command.text("--data", arguments->data, "Folder of the data set").value("DIR");
+}
+
+/// What the runs are compared by.
+void add_comparison(Command& command, const std::shared_ptr<SweepArguments>& arguments) {
   command
       .text("--metric", arguments->metric,
             "What tests are compared by: accuracy, loss, perplexity, or an output of the test net "
@@ -232,6 +230,10 @@ void add_sweep(Command& command, int& status) {
                  "The metric's value whose time is compared (default: the best that every run "
                  "reached)",
                  "NUMBER", {.min = -std::numeric_limits<double>::infinity()});
+}
+
+/// Where the runs are computed, and where their results go.
+void add_places(Command& command, const std::shared_ptr<SweepArguments>& arguments) {
   command.number("--limit", arguments->limit_s,
                  "A run that takes longer is ended as failed (default: 3600)", "SECONDS",
                  {.excludes_limits = true});
@@ -241,7 +243,6 @@ void add_sweep(Command& command, int& status) {
              "several files with ',' between them are a further axis")
       .separated_by_commas()
       .value("FILE");
-  command.text("--data", arguments->data, "Folder of the data set").value("DIR");
   command
       .text("--output", arguments->output,
             "The sweep's folder; an interrupted sweep continues there (default: runs/NAME)")
@@ -261,6 +262,20 @@ void add_sweep(Command& command, int& status) {
       .whole_number("--task", arguments->task, "One run of the folder's sweep, by its number", 0,
                     1000000)
       .hidden();
+}
+
+}  // namespace
+
+void add_sweep(Command& command, int& status) {
+  auto arguments = std::make_shared<SweepArguments>();
+  command
+      .text("FILE", arguments->file,
+            "Sweep file, or job or solver file (default: LeNet on Fashion-MNIST)")
+      .value("FILE");
+  add_axes(command, *arguments);
+  add_run_options(command, arguments);
+  add_comparison(command, arguments);
+  add_places(command, arguments);
   command.flag("--report-only", arguments->report_only,
                "Writes the report of the folder's own sweep from the runs that are finished, and "
                "starts none");
