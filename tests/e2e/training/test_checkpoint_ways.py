@@ -233,7 +233,8 @@ class Parts(CheckpointTest):
     def test_a_job_that_restarts_by_itself_continues_from_parts_on_separate_disks(self):
         expected = self.undisturbed(60)
         self.start_cluster()
-        job = self.submit(self.coded(iterations=60, clock_ms=40, more="restart: 1"))
+        # Not done before a further server has started and another one is lost.
+        job = self.submit(self.coded(iterations=60, clock_ms=40 * SLOWER, more="restart: 1"))
         wait_until(lambda: (self.folder / "saved/tiny_iter_10/manifest.textproto").exists(), 30,
                    "a checkpoint")
         self.start_on_disk("s3")
