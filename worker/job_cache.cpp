@@ -1,12 +1,13 @@
 #include "worker/job_cache.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "common/log.hpp"
 #include "common/ssp/policies/averaging.hpp"
+#include "proto/config/exchange/settle_exchange.hpp"
 #include "proto/config/job_state.hpp"
-#include "proto/config/settle_averaging.hpp"
 #include "proto/config/settle_policies.hpp"
 #include "worker/cache/averaging_cache.hpp"
 #include "worker/cache/group_cache.hpp"
@@ -36,7 +37,22 @@ collective::Algorithm algorithm_of(const pb::WorkerExchange& exchange) {
   return collective::Algorithm::kRing;
 }
 
-/// The cache of a worker that sums with the others.
+std::optional<collective::Graph> graph_of(const pb::Job& job) {
+  if (!gossips(job)) return std::nullopt;
+  switch (job.exchange().graph()) {
+    case pb::GossipGraph::RING:
+      break;
+    case pb::GossipGraph::TORUS:
+      return collective::Graph::kTorus;
+    case pb::GossipGraph::HYPERCUBE:
+      return collective::Graph::kHypercube;
+    case pb::GossipGraph::EXPONENTIAL:
+      return collective::Graph::kExponential;
+  }
+  return collective::Graph::kRing;
+}
+
+/// The cache of a worker that sums or averages with the others.
 Result<std::unique_ptr<ParameterCache>> open_group_cache(Client& client, Backend& backend,
                                                          const std::vector<TableSpec>& tables,
                                                          const pb::WorkerJob& job,
@@ -44,7 +60,7 @@ Result<std::unique_ptr<ParameterCache>> open_group_cache(Client& client, Backend
                                                          RunPlace& place, RunOrders& orders) {
   if (settings.device_memory_budget() > 0) {
     return invalid(
-        "exchange: memory is planned for one order of copies, and workers that sum among "
+        "exchange: memory is planned for one order of copies, and workers that exchange among "
         "themselves change it when one comes or goes; omit worker.device_memory_budget or the "
         "job's exchange");
   }
@@ -57,6 +73,7 @@ Result<std::unique_ptr<ParameterCache>> open_group_cache(Client& client, Backend
   options.group.job = job.token();
   options.group.first = options.start;
   options.group.algorithm = algorithm_of(job.definition().exchange());
+  options.group.graph = graph_of(job.definition());
   options.group.limit = std::max<Duration>(options.wait, kSumLimit);
   options.group.stops = [&orders] { return orders.stop.load(); };
   options.group.shared_memory = open_arena(settings, backend);
@@ -76,7 +93,7 @@ Result<std::unique_ptr<ParameterCache>> open_device_cache(Client& client, Backen
   TAUT_TRY(const Policies policies, to_policies(job.definition()));
   TAUT_TRY(const math::UpdateRule rule, to_update_rule(job.definition()));
   const auto* averaging = policies.find<Averaging>();
-  if (sums_at_workers(job.definition())) {
+  if (exchanges_at_workers(job.definition())) {
     return open_group_cache(client, backend, tables, job, settings, place, orders);
   }
   if (averaging == nullptr) {

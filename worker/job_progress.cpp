@@ -48,6 +48,9 @@ pb::Progress progress_of(const pb::WorkerJob& job, TimePoint begun, const Progre
   progress.set_read_bytes(report.traffic.read);
   progress.set_saved_bytes(report.traffic.saved);
   progress.set_read_saved_bytes(report.traffic.read_saved);
+  if (report.disagreement.from_mean) {
+    progress.set_consensus_error(*report.disagreement.from_mean);
+  }
   fill_evaluations(report, progress);
   if (report.first_iteration) {
     progress.set_seconds_to_first_iteration(seconds(*report.first_iteration - begun));

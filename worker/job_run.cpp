@@ -373,8 +373,9 @@ Result<JobOutcome> run_member(const pb::WorkerJob& job, const JobAssets& assets,
     TAUT_TRY(state.finish(reached));
   }
   TAUT_TRY(cache->flush(silence_limit(job)));
-  // Workers that sum among themselves have sent more since the last clock was recorded.
+  // Workers that exchange among themselves have sent more since the last clock was recorded.
   ProgressReport last = board.read();
+  last.disagreement = cache->disagreement();
   last.traffic.pushed = cache->traffic().pushed;
   board.post(last);
   JobOutcome outcome{reached, {}, has_left};

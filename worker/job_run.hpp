@@ -87,7 +87,7 @@ class RunPlace {
   /// Errors    as collective::listen_as_rank(); invalid: not at this place
   [[nodiscard]] virtual Result<collective::RankEndpoint> listen_as_rank(
       const collective::RankBoard& /*board*/) {
-    return invalid("exchange: the lab has no ALLREDUCE; omit it");
+    return invalid("exchange: the lab has no ALLREDUCE and no GOSSIP; omit it");
   }
   /// The run's client, from now until nullptr is passed.
   virtual void use(Client* client) = 0;

@@ -12,6 +12,7 @@
 
 #include "common/time.hpp"
 #include "common/types.hpp"
+#include "worker/cache/parameter_cache.hpp"
 #include "worker/client/client.hpp"
 #include "worker/layers/output_means.hpp"
 
@@ -36,6 +37,7 @@ struct ProgressReport {
   TimePoint last_iteration;                  // when the last one's ended
   StalenessHistogram staleness;
   Client::Traffic traffic;
+  Disagreement disagreement;
   std::vector<TestResult> tests;
   bool diverged = false;  // a loss or a parameter was not finite
 };

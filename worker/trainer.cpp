@@ -484,9 +484,16 @@ void Trainer::record(Clock clock, Duration took, Duration wait) {
   const double rate = rate_.take(report_.last_iteration, report_.images);
   report_.staleness = cache_.staleness();
   report_.traffic = cache_.traffic();
+  report_.disagreement = cache_.disagreement();
   if (options_.recorder != nullptr) {
-    options_.recorder->on_clock(
-        {clock, loss_, report_.compute, wait, report_.images, &report_.staleness});
+    options_.recorder->on_clock({.clock = clock,
+                                 .loss = loss_,
+                                 .compute = report_.compute,
+                                 .wait = wait,
+                                 .images = report_.images,
+                                 .staleness = &report_.staleness,
+                                 .from_mean = report_.disagreement.from_mean,
+                                 .from_neighbours = report_.disagreement.from_neighbours});
   }
   board_.post(report_);
   if (options_.display > 0 && clock.value() % options_.display == 0) {

@@ -22,6 +22,26 @@ double waiting_share(const pb::Progress& progress) {
   return spent > 0 ? progress.wait_s() / spent : 0;
 }
 
+using Json = nlohmann::ordered_json;
+
+/// null: the worker has no parameters of its own.
+Json consensus_error_of(const pb::Progress& progress) {
+  return progress.has_consensus_error() ? Json(progress.consensus_error()) : Json();
+}
+
+/// The mean of the workers that have met.
+Json consensus_error_of(const pb::JobStatus& job) {
+  double sum = 0;
+  int workers = 0;
+  for (const pb::WorkerStatus& worker : job.workers()) {
+    const bool counts = worker.state() != pb::PROCESS_LOST;
+    if (!counts || !worker.progress().has_consensus_error()) continue;
+    sum += worker.progress().consensus_error();
+    ++workers;
+  }
+  return workers > 0 ? Json(sum / workers) : Json();
+}
+
 void append(std::vector<std::string>& lines, std::vector<std::string> more) {
   for (std::string& line : more) lines.push_back("  " + std::move(line));
 }
@@ -122,7 +142,6 @@ std::vector<std::string> summary_lines(const RunSummary& run) {
 }
 
 std::string summary_json(const RunSummary& run, JsonLayout layout) {
-  using Json = nlohmann::ordered_json;
   const pb::JobStatus& job = run.job;
   Json workers = Json::array();
   for (const pb::WorkerStatus& worker : job.workers()) {
@@ -141,7 +160,8 @@ std::string summary_json(const RunSummary& run, JsonLayout layout) {
                        {"read_bytes", own.read_bytes()},
                        {"saved_bytes", own.saved_bytes()},
                        {"read_saved_bytes", own.read_saved_bytes()},
-                       {"seconds_to_first_iteration", own.seconds_to_first_iteration()}});
+                       {"seconds_to_first_iteration", own.seconds_to_first_iteration()},
+                       {"consensus_error", consensus_error_of(own)}});
   }
   Json staleness = Json::array();
   for (const auto& [value, reads] : staleness_of(job)) {
@@ -179,6 +199,7 @@ std::string summary_json(const RunSummary& run, JsonLayout layout) {
                       {"rate", job.rate()},
                       {"rate_unit", rate_unit(job)},
                       {"workers", workers},
+                      {"consensus_error", consensus_error_of(job)},
                       {"staleness", staleness},
                       {"evaluations", evaluations},
                       {"checkpoints", checkpoints},

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "common/files/file.hpp"
+#include "proto/config/exchange/settle_exchange.hpp"
 #include "proto/config/job_tables.hpp"
 #include "proto/config/settle_averaging.hpp"
 #include "proto/config/settle_balance.hpp"

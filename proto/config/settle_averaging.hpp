@@ -29,16 +29,6 @@ inline constexpr std::uint32_t kMaxInterval = 1'000'000;
 /// read or that does not go with the rest of the job; nothing: all of it fits, or there is none.
 [[nodiscard]] std::optional<FieldMisfit> misfit_of_averaging(const pb::Job& job);
 
-/// The first of a job's `exchange` that is out of its range or does not go with the rest of it.
-[[nodiscard]] std::optional<FieldMisfit> misfit_of_exchange(const pb::Job& job);
-
-/// Whether workers sum their gradients among themselves.
-[[nodiscard]] bool sums_at_workers(const pb::Job& job);
-
-/// To the servers and for checkpoints, workers that sum among themselves train on their own and
-/// meet at intervals, with values that are the same already: says so in the job's `consistency`.
-void settle_exchange(pb::Job& job);
-
 /// REQUIRES: the job has it.
 /// Errors    invalid: the misfit
 [[nodiscard]] Result<Averaging::Settings> to_periodic_averaging(const pb::Job& job);

@@ -6,9 +6,9 @@
 #include <filesystem>
 
 #include "common/coding/reed_solomon.hpp"
+#include "proto/config/exchange/settle_exchange.hpp"
 #include "proto/config/external_job.hpp"
 #include "proto/config/job_state.hpp"
-#include "proto/config/settle_averaging.hpp"
 #include "proto/config/settle_compression.hpp"
 #include "proto/config/settle_policies.hpp"
 #include "proto/formats/checkpoint_manifest.hpp"
@@ -496,7 +496,7 @@ bool carries_state(const pb::Job& definition) {
   const pb::PeriodicAveraging& averaging = definition.consistency().periodic_averaging();
   if (definition.consistency().has_periodic_averaging() && !definition.external_members()) {
     const auto rule = to_update_rule(definition.solver_param());
-    if (sums_at_workers(definition) || averaging.fragments() > 1 ||
+    if (exchanges_at_workers(definition) || averaging.fragments() > 1 ||
         (rule && rule.value().state_count() > 0))
       return true;
   }

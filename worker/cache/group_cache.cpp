@@ -66,6 +66,25 @@ void GroupCache::write_gradient(std::size_t table, std::span<const float> mean) 
   local_.write_gradient(0, tables_[summed_[table]].spec.id, mean);
 }
 
+void GroupCache::read_values(std::size_t table, std::span<float> into) {
+  local_.read(tables_[summed_[table]].spec.id, into);
+}
+
+/// Running statistics are replaced by what the worker has made of them, so what it has changed is
+/// added to the average.
+void GroupCache::write_mixed(std::size_t index, std::span<const float> before,
+                             std::span<const float> mixed) {
+  const TableSpec& table = tables_[summed_[index]].spec;
+  if (table.kind != TableKind::kAveraged || !group_->computes(standing_.next)) {
+    local_.write(table.id, mixed);
+    return;
+  }
+  gradient_.resize(table.count());
+  local_.read_gradient(0, table.id, gradient_);
+  for (std::size_t i = 0; i < gradient_.size(); ++i) gradient_[i] += mixed[i] - before[i];
+  local_.write_gradient(0, table.id, gradient_);
+}
+
 std::vector<std::size_t> GroupCache::array_sizes() const {
   std::vector<std::size_t> sizes;
   sizes.reserve(arrays_.size());
@@ -135,6 +154,7 @@ Result<Clock> GroupCache::begin_clock(Clock clock) {
   while (standing_.next < options_.start) {
     TAUT_TRY(train_clock());
   }
+  group_->begin_clock();
   return std::max(clock, standing_.next);
 }
 
@@ -172,12 +192,14 @@ Result<void> GroupCache::complete() {
   return ok();
 }
 
-/// Sums and applies the clock that comes next, to which this worker may add nothing.
+/// Exchanges and applies the clock that comes next, to which this worker may add nothing.
 Result<void> GroupCache::train_clock() {
   const Clock clock = standing_.next;
-  TAUT_TRY(const bool is_summed, group_->sum(standing_));
-  if (is_summed) {
-    local_.finish_clock(0, clock);
+  TAUT_TRY(const bool is_exchanged, group_->exchange(standing_));
+  if (is_exchanged) {
+    // Of gradients there is the others' sum even where this worker has none of its own.
+    const bool has_gradient = !options_.group.graph || group_->computes(clock);
+    if (has_gradient) local_.finish_clock(0, clock);
     standing_.next = clock.next();
     standing_.has_met = !options_.schedule.pushes_at(clock);
   }
@@ -211,13 +233,35 @@ Result<void> GroupCache::meet() {
         }
         continue;
       }
-      for (const std::size_t table : summed_) {
-        local_.write(tables_[table].spec.id, tables_[table].shared.as<float>());
-      }
+      take_shared();
     }
     TAUT_TRY(group_->spread_meeting(standing_, clock));
   }
   return ok();
+}
+
+/// Continues from what came of a meeting.
+void GroupCache::take_shared() {
+  double distance = 0;
+  for (const std::size_t table : summed_) {
+    if (options_.group.graph) distance += squared_distance(tables_[table]);
+    local_.write(tables_[table].spec.id, tables_[table].shared.as<float>());
+  }
+  if (options_.group.graph) from_mean_ = distance;
+}
+
+/// Of this worker's trained parameters from the shared ones.
+double GroupCache::squared_distance(Table& table) {
+  if (table.spec.kind != TableKind::kTrained) return 0;
+  own_.resize(table.spec.count());
+  local_.read(table.spec.id, own_);
+  const std::span<const float> shared = table.shared.as<float>();
+  double squares = 0;
+  for (std::size_t i = 0; i < own_.size(); ++i) {
+    const double apart = static_cast<double>(own_[i]) - static_cast<double>(shared[i]);
+    squares += apart * apart;
+  }
+  return squares;
 }
 
 Result<void> GroupCache::push(Table& table, Clock clock) {
@@ -269,6 +313,10 @@ bool GroupCache::restore(std::vector<std::vector<float>> own) {
   for (std::size_t array = 0; array < own.size(); ++array) write_array(array, own[array]);
   standing_.is_fresh = false;
   return true;
+}
+
+Disagreement GroupCache::disagreement() const {
+  return {from_mean_, group_->distance()};
 }
 
 Client::Traffic GroupCache::traffic() const {

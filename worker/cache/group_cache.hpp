@@ -21,6 +21,10 @@ namespace taut {
 /// At the end of an interval the workers meet at the servers, as those that average do: each pushes
 /// its change since the last meeting, and continues from their mean, which is what it has but for
 /// rounding. So the servers have what joins, follows and is saved.
+///
+/// With a graph (gossip) each worker has parameters of its own instead: the neighbours' are
+/// averaged into them at each clock, and then the rule is applied to the worker's own gradient,
+/// which was computed before. At a meeting all continue from the mean of all.
 class GroupCache final : public ParameterCache, private collective::ReplicaValues {
  public:
   struct Options {
@@ -55,6 +59,7 @@ class GroupCache final : public ParameterCache, private collective::ReplicaValue
   std::vector<std::vector<float>> own_state(Clock clock) override;
   bool restore(std::vector<std::vector<float>> own) override;
   Client::Traffic traffic() const override;
+  Disagreement disagreement() const override;
   const StalenessHistogram& staleness() const override { return local_.staleness(); }
 
  private:
@@ -75,6 +80,9 @@ class GroupCache final : public ParameterCache, private collective::ReplicaValue
   std::vector<std::size_t> gradient_sizes() const override;
   void read_gradient(std::size_t table, std::span<float> into) override;
   void write_gradient(std::size_t table, std::span<const float> mean) override;
+  void read_values(std::size_t table, std::span<float> into) override;
+  void write_mixed(std::size_t table, std::span<const float> before,
+                   std::span<const float> mixed) override;
   std::vector<std::size_t> array_sizes() const override;
   void read_array(std::size_t array, std::span<float> into) override;
   void write_array(std::size_t array, std::span<const float> values) override;
@@ -84,7 +92,8 @@ class GroupCache final : public ParameterCache, private collective::ReplicaValue
   [[nodiscard]] Result<void> complete();
   [[nodiscard]] Result<void> meet();
   [[nodiscard]] Result<void> push(Table& table, Clock clock);
-  [[nodiscard]] Result<bool> take_shared(Table& table);
+  void take_shared();
+  [[nodiscard]] double squared_distance(Table& table);
   [[nodiscard]] Result<bool> await_read(Table& table);
   [[nodiscard]] Result<void> await_reads();
 
@@ -96,6 +105,8 @@ class GroupCache final : public ParameterCache, private collective::ReplicaValue
   std::vector<std::size_t> summed_;  // tables that are not frozen
   std::vector<Array> arrays_;
   std::vector<float> own_;  // a table's values, on the host
+  std::vector<float> gradient_;
+  std::optional<double> from_mean_;  // at the last meeting
   collective::RankBoard& board_;
   collective::RankEndpoint rank_;
   collective::Standing standing_;

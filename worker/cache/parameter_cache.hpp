@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -14,6 +15,17 @@
 #include "worker/engine/stream.hpp"
 
 namespace taut {
+
+/// How far apart the parameters of workers are that need not have the same ones. Lengths are
+/// squared, of all trained parameters together.
+struct Disagreement {
+  /// Just before the last meeting at the servers: from the mean of all workers' parameters to this
+  /// worker's. Its mean over the workers is the consensus error.
+  std::optional<double> from_mean{};
+  /// At the start of the last clock whose exchange has ended: the sum over the neighbours j of
+  /// W_ij |x_j - x_i|^2.
+  std::optional<double> from_neighbours{};
+};
 
 /// The parameters as the compute sees them: values in device memory with a version, and a place for
 /// the gradient that backward computes. They come from a parameter server, or are local.
@@ -69,6 +81,9 @@ class ParameterCache {
 
   /// Payload bytes to and from a server.
   [[nodiscard]] virtual Client::Traffic traffic() const { return {}; }
+
+  /// How far this worker's parameters are from others'; empty: all have the same.
+  [[nodiscard]] virtual Disagreement disagreement() const { return {}; }
 
   /// How stale the values of acquire() were.
   [[nodiscard]] virtual const StalenessHistogram& staleness() const = 0;

@@ -52,6 +52,7 @@ class ReplicatedCache final : public ParameterCache {
     return first_->restore(std::move(own));
   }
   Client::Traffic traffic() const override { return first_->traffic(); }
+  Disagreement disagreement() const override { return first_->disagreement(); }
   const StalenessHistogram& staleness() const override { return first_->staleness(); }
 
  private:

@@ -30,17 +30,23 @@ std::string to_string(Phase phase, Range range) {
 }
 
 AllReduce::AllReduce(const Schedule& schedule, Buffer values, std::uint64_t chunk)
-    : values_(std::move(values)), count_(values_.size() / sizeof(float)), chunk_(chunk) {
+    : AllReduce(schedule, values, chunk, values.size() / sizeof(float)) {}
+
+AllReduce::AllReduce(const Schedule& schedule, Buffer values, std::uint64_t chunk,
+                     std::uint64_t total)
+    : values_(std::move(values)), count_(total), chunk_(chunk) {
   TAUT_CHECK(chunk > 0, "messages without elements");
   steps_.reserve(schedule.size());
   for (const Transfer& transfer : schedule) {
-    TAUT_CHECK(transfer.range.end <= count_ && !transfer.range.empty(), "elements of other values");
+    TAUT_CHECK(transfer.range.end <= count_ && !transfer.range.empty() &&
+                   transfer.place().end <= values_.size() / sizeof(float),
+               "elements of other values");
     Step step{.what = transfer, .end_done = transfer.range.begin, .after = {}, .before = {}};
     for (std::size_t i = 0; i < steps_.size(); ++i) {
       const Transfer& earlier = steps_[i].what;
       // Two sends of the same elements read them, in any order.
       const bool only_reads = transfer.is_send && earlier.is_send;
-      if (only_reads || !earlier.range.overlaps(transfer.range)) continue;
+      if (only_reads || !earlier.place().overlaps(transfer.place())) continue;
       step.after.push_back(i);
       steps_[i].before.push_back(steps_.size());
     }
@@ -63,13 +69,15 @@ Range AllReduce::next_chunk(const Step& step) const {
 bool AllReduce::may_proceed(const Step& step, Range chunk) const {
   return std::ranges::all_of(step.after, [&](std::size_t i) {
     const Step& earlier = steps_[i];
-    return earlier.what.range.begin >= chunk.end ||
-           earlier.end_done >= std::min(chunk.end, earlier.what.range.end);
+    const std::uint64_t end = chunk.end + step.what.shift;
+    return earlier.what.place().begin >= end ||
+           earlier.end_done + earlier.what.shift >= std::min(end, earlier.what.place().end);
   });
 }
 
 void AllReduce::apply(const Step& step, Range chunk, const Frame& payload) {
-  const std::span<float> own = values_.floats().subspan(chunk.begin, chunk.size());
+  const std::span<float> own =
+      values_.floats().subspan(chunk.begin + step.what.shift, chunk.size());
   if (step.what.phase == Phase::kPartial) {
     add(own, payload.bytes());
   } else {

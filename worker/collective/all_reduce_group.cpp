@@ -238,11 +238,16 @@ Result<void> AllReduceGroup::apply(SumId sum, Rank from, const Chunk& chunk) {
 
 Result<AllReduceGroup::SumId> AllReduceGroup::begin(const Buffer& values) {
   if (failed_) return *failed_;
-  const SumId sum = next_++;
   const std::uint64_t count = values.size() / sizeof(float);
-  AllReduce& one =
-      sums_.try_emplace(sum, make_schedule(options_.algorithm, place(), count), values, chunk_)
-          .first->second;
+  return begin_exchange(values, make_schedule(options_.algorithm, place(), count), count);
+}
+
+Result<AllReduceGroup::SumId> AllReduceGroup::begin_exchange(const Buffer& values,
+                                                             const Schedule& schedule,
+                                                             std::uint64_t total) {
+  if (failed_) return *failed_;
+  const SumId sum = next_++;
+  AllReduce& one = sums_.try_emplace(sum, schedule, values, chunk_, total).first->second;
   send(sum, one.start(steady_now()));
   if (one.is_done()) sums_.erase(sum);
   auto early = early_.extract(sum);

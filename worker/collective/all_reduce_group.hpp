@@ -36,6 +36,10 @@ struct GroupOptions {
   Rank rank;
   std::vector<GroupMember> members;  // [ranks], the same at every rank
   Algorithm algorithm = Algorithm::kRing;
+  /// Transfers of what begin_exchange() is given, in addition to those of sums: the ranks that this
+  /// one sends to and receives from. Empty: there are none.
+  Schedule exchange{};
+  std::string exchange_name{};        // the same at every rank
   Bytes message = Bytes(1UL << 20U);  // of values, maximum; the same at every rank
   /// Of values in frames that are under way to one rank, at most, or four messages if that is more:
   /// what a slow rank has yet to read takes no more of its memory.
@@ -77,6 +81,12 @@ class AllReduceGroup {
   /// of this machine are not copied to be sent, nor are others; nothing may write to them until
   /// wait_until_free().
   [[nodiscard]] Result<SumId> begin(const Buffer& values);
+
+  /// Begins to exchange values as GroupOptions::exchange says, of as many elements as `total`; it
+  /// counts as a sum.
+  /// values    `total` elements, and room for those that are received
+  [[nodiscard]] Result<SumId> begin_exchange(const Buffer& values, const Schedule& schedule,
+                                             std::uint64_t total);
 
   /// Waits until the values of a sum may be read.
   /// Errors    timeout: says what is missing, and names the rank that everything waits for
@@ -138,6 +148,7 @@ class AllReduceGroup {
   bool send_chunk(Receiver& receiver, const Message& frames);
   void tell_taken(Sender& sender);
   void send(SumId sum, std::vector<ChunkTo> chunks);
+  [[nodiscard]] Schedule links() const;
   void flush();
   [[nodiscard]] Result<void> step(Duration wait);
   [[nodiscard]] Result<void> wait_for_more(SumId sum);

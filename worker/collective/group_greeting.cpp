@@ -21,17 +21,23 @@ constexpr std::size_t kMaxAgreement = 8192;
 }  // namespace
 
 std::string AllReduceGroup::agreement() const {
-  return fmt::format("{} of {} ranks, at most {} elements in a message, on hosts {}",
-                     to_string(options_.algorithm), options_.members.size(), chunk_,
-                     fmt::join(place().host_of, " "))
+  return fmt::format("{}{} of {} ranks, at most {} elements in a message, on hosts {}",
+                     options_.exchange_name, to_string(options_.algorithm), options_.members.size(),
+                     chunk_, fmt::join(place().host_of, " "))
       .substr(0, kMaxAgreement);
 }
 
-Result<void> AllReduceGroup::connect(Duration limit) {
+/// Transfers between this rank and all with which it has any.
+Schedule AllReduceGroup::links() const {
   // Those of a sum of many elements: of few, some have none to send.
+  Schedule all = make_schedule(options_.algorithm, place(), std::uint64_t{1} << 30U);
+  all.insert(all.end(), options_.exchange.begin(), options_.exchange.end());
+  return all;
+}
+
+Result<void> AllReduceGroup::connect(Duration limit) {
   std::set<Rank> senders;
-  for (const Transfer& transfer :
-       make_schedule(options_.algorithm, place(), std::uint64_t{1} << 30U)) {
+  for (const Transfer& transfer : links()) {
     if (!transfer.is_send) senders.insert(transfer.peer);
     if (!transfer.is_send || receivers_.contains(transfer.peer)) continue;
     const GroupMember& member = options_.members[transfer.peer.value()];

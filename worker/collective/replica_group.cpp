@@ -51,7 +51,11 @@ ReplicaGroup::ReplicaGroup(ReplicaValues& values, RankBoard& board, Endpoint& en
       pool_(Bytes(0), allocator_of(options_.shared_memory)),
       gradients_(values.gradient_sizes()),
       published_(gradients_.size()) {
-  make_buckets();
+  if (options_.graph) {
+    mix_.emplace(values, pool_, *options_.graph, options_.bucket);
+  } else {
+    make_buckets();
+  }
 }
 
 void ReplicaGroup::make_buckets() {
@@ -66,11 +70,15 @@ void ReplicaGroup::make_buckets() {
 }
 
 Error ReplicaGroup::stopped() const {
-  return make_error(ErrorCode::kClosed, "stopped while workers summed among themselves");
+  return make_error(ErrorCode::kClosed, "stopped while workers exchanged among themselves");
 }
 
 ReplicaGroup::Traffic ReplicaGroup::traffic() const {
   return {sent_before_ + (group_ ? group_->sent().bytes : 0)};
+}
+
+std::optional<double> ReplicaGroup::distance() const {
+  return mix_ ? mix_->distance() : std::nullopt;
 }
 
 void ReplicaGroup::forget_sums() {
@@ -104,22 +112,25 @@ Result<Standing> ReplicaGroup::join(Standing own) {
     if (is_final_ || code == ErrorCode::kMismatch || code == ErrorCode::kInvalid) {
       return standing.error();
     }
-    log::info("workers that sum among themselves: {}; forming a group again",
-              standing.error().message);
+    log::info("{}: {}; forming a group again", what(), standing.error().message);
     std::this_thread::sleep_for(pause);
     pause = std::min<Duration>(2 * pause, kLongestPause);
   }
 }
 
+/// Gives the group up. Ranks that are still in it may read what it has lent them.
+void ReplicaGroup::retire() {
+  if (!group_) return;
+  sent_before_ += group_->sent().bytes;
+  group_->disconnect();
+  retired_.push_back({std::move(group_), {}});
+  if (mix_) retired_.back().values = mix_->lent();
+  for (const Bucket& bucket : buckets_) retired_.back().values.push_back(bucket.values);
+}
+
 Result<Standing> ReplicaGroup::form(Standing own) {
   const auto ranks = board_.newest();
-  if (group_) {
-    sent_before_ += group_->sent().bytes;
-    group_->disconnect();
-    // Ranks that are still in it may read what it has lent them.
-    retired_.push_back({std::move(group_), {}});
-    for (const Bucket& bucket : buckets_) retired_.back().values.push_back(bucket.values);
-  }
+  retire();
   forget_sums();
   is_broken_ = true;
   number_ = ranks->number;
@@ -130,6 +141,11 @@ Result<Standing> ReplicaGroup::form(Standing own) {
   options.rank = *ranks->own;
   options.members = ranks->members;
   options.algorithm = options_.algorithm;
+  if (mix_) {
+    mix_->enter(*ranks->own, static_cast<std::uint32_t>(ranks_));
+    options.exchange = mix_->links();
+    options.exchange_name = fmt::format("gossip over {}, ", to_string(mix_->graph()));
+  }
   options.silence_limit = options_.limit;
   options.shared_memory = options_.shared_memory;
   options.is_over = [this] {
@@ -145,8 +161,7 @@ Result<Standing> ReplicaGroup::form(Standing own) {
   retired_.clear();
   TAUT_TRY(const Standing standing, settle(own, members));
   is_broken_ = false;
-  log::info("rank {} of {} workers that sum among themselves, from clock {}", own_, members.size(),
-            standing.next.value());
+  log::info("rank {} of {} {}, from clock {}", own_, members.size(), what(), standing.next.value());
   return standing;
 }
 
@@ -173,6 +188,14 @@ Result<std::vector<ReplicaGroup::Member>> ReplicaGroup::agree(Standing own) {
   return members;
 }
 
+/// Whether a rank cannot continue with what it has. With a graph it can, unless it waits for a
+/// meeting that is over for others: it has pushed, and what came of it is as good from another one.
+bool ReplicaGroup::is_behind(const Standing& one, const Standing& target) const {
+  if (one.is_fresh) return true;
+  const bool differs = place_of(one) != place_of(target);
+  return mix_ ? differs && !one.has_met : differs;
+}
+
 /// Brings every rank to the standing of the one that is furthest.
 Result<Standing> ReplicaGroup::settle(Standing own, const std::vector<Member>& members) {
   const auto has_trained = [](const Member& one) { return !one.standing.is_fresh; };
@@ -191,7 +214,7 @@ Result<Standing> ReplicaGroup::settle(Standing own, const std::vector<Member>& m
   target.is_fresh = false;
   const auto needs = [&](const Member& one) {
     if (!has_begun) return one.first != members[holder].first;
-    return one.standing.is_fresh || place_of(one.standing) != place_of(target);
+    return is_behind(one.standing, target);
   };
   const Member& mine = members[own_];
   if (!has_begun && !needs(mine) && own.is_fresh) {
@@ -206,7 +229,7 @@ Result<Standing> ReplicaGroup::settle(Standing own, const std::vector<Member>& m
 }
 
 /// One rank's parameters become everyone's, as a sum to which the others add zeros. All take the
-/// sum, since it has no negative zeros.
+/// sum, since it has no negative zeros; but with a graph only those that need it.
 /// needs  this rank's own are others until then: it takes all of the sums or none
 Result<void> ReplicaGroup::spread(std::uint32_t holder, bool needs) {
   const std::vector<std::size_t> sizes = values_.array_sizes();
@@ -221,7 +244,7 @@ Result<void> ReplicaGroup::spread(std::uint32_t holder, bool needs) {
     TAUT_TRY(group_->all_reduce(values));
     if (needs) {
       received.push_back(std::move(values));
-    } else {
+    } else if (!mix_) {
       values_.write_array(array, values.floats());
     }
   }
@@ -254,7 +277,7 @@ Result<void> ReplicaGroup::begin(Bucket& bucket, bool adds) {
 }
 
 Result<void> ReplicaGroup::begin_published() {
-  while (begun_ < buckets_.size()) {
+  while (!mix_ && begun_ < buckets_.size()) {
     Bucket& bucket = buckets_[begun_];
     const auto is_published = [this](std::size_t table) { return published_[table]; };
     if (!std::ranges::all_of(bucket.tables, is_published)) break;
@@ -264,10 +287,16 @@ Result<void> ReplicaGroup::begin_published() {
   return group_->poll();
 }
 
-/// What fails here shows in sum().
+/// What fails here shows in exchange().
+void ReplicaGroup::begin_clock() {
+  if (!mix_ || is_broken_ || has_news()) return;
+  if (!mix_->begin(*group_)) is_broken_ = true;
+}
+
+/// As begin_clock().
 void ReplicaGroup::publish(std::size_t table) {
   published_[table] = true;
-  if (is_broken_ || (begun_ == 0 && has_news())) return;
+  if (is_broken_ || (!has_begun() && has_news())) return;
   if (!begin_published()) is_broken_ = true;
 }
 
@@ -280,6 +309,14 @@ Result<void> ReplicaGroup::finish_sums(bool adds) {
     TAUT_TRY(group_->wait(*bucket.sum));
   }
   return ok();
+}
+
+Result<void> ReplicaGroup::finish_mix() {
+  waits_since_ = steady_now();
+  if (!mix_->has_begun()) {
+    TAUT_TRY(mix_->begin(*group_));
+  }
+  return mix_->wait(*group_);
 }
 
 /// Others may still read the sums, so they stay as they are.
@@ -299,18 +336,17 @@ void ReplicaGroup::take_mean() {
   }
 }
 
-Result<bool> ReplicaGroup::sum(Standing& own) {
+Result<bool> ReplicaGroup::exchange(Standing& own) {
   const Clock clock = own.next;
   const bool adds = computes(clock);
   while (true) {
-    const bool waits_for_others = is_broken_ || (begun_ == 0 && has_news());
+    const bool waits_for_others = is_broken_ || (!has_begun() && has_news());
     if (!waits_for_others) {
-      const Result<void> done = finish_sums(adds);
+      const Result<void> done = mix_ ? finish_mix() : finish_sums(adds);
       if (done) break;
       if (stops()) return stopped();
       is_broken_ = true;
-      log::info("workers that sum among themselves: clock {}: {}", clock.value(),
-                done.error().message);
+      log::info("{}: clock {}: {}", what(), clock.value(), done.error().message);
     }
     TAUT_TRY(own, join(own));
     if (own.next > clock) {
@@ -318,7 +354,11 @@ Result<bool> ReplicaGroup::sum(Standing& own) {
       return false;
     }
   }
-  take_mean();
+  if (mix_) {
+    mix_->take();
+  } else {
+    take_mean();
+  }
   begun_ = 0;
   for (Bucket& bucket : buckets_) bucket.sum.reset();
   std::fill(published_.begin(), published_.end(), false);
@@ -350,11 +390,15 @@ Result<void> ReplicaGroup::spread_meeting(Standing& own, Clock clock) {
 void ReplicaGroup::leave() {
   if (!group_ || is_broken_) return;
   const TimePoint deadline = steady_now() + kLeaveLimit;
-  for (const Bucket& bucket : buckets_) {
-    while (bucket.values.size() > 0 && !bucket.values.unshared() && steady_now() < deadline) {
-      if (!group_->poll()) return;
-      std::this_thread::sleep_for(kStep);
-    }
+  const auto is_lent = [this] {
+    if (mix_) return mix_->is_lent();
+    return std::ranges::any_of(buckets_, [](const Bucket& bucket) {
+      return bucket.values.size() > 0 && !bucket.values.unshared();
+    });
+  };
+  while (is_lent() && steady_now() < deadline) {
+    if (!group_->poll()) return;
+    std::this_thread::sleep_for(kStep);
   }
 }
 

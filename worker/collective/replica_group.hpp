@@ -15,26 +15,12 @@
 #include "common/types.hpp"
 #include "worker/collective/algorithms.hpp"
 #include "worker/collective/all_reduce_group.hpp"
+#include "worker/collective/gossip_graph.hpp"
+#include "worker/collective/neighbour_mix.hpp"
 #include "worker/collective/rank_board.hpp"
+#include "worker/collective/replica_values.hpp"
 
 namespace taut::collective {
-
-/// What a rank trains with, as arrays on the host.
-/// Thread    that of the group
-class ReplicaValues {
- public:
-  virtual ~ReplicaValues() = default;
-  /// Gradients, each the sum of all ranks' at every clock: [table] elements.
-  [[nodiscard]] virtual std::vector<std::size_t> gradient_sizes() const = 0;
-  virtual void read_gradient(std::size_t table, std::span<float> into) = 0;
-  virtual void write_gradient(std::size_t table, std::span<const float> mean) = 0;
-  /// Parameters and the rule's state, which are alike at all ranks: [array] elements.
-  [[nodiscard]] virtual std::vector<std::size_t> array_sizes() const = 0;
-  virtual void read_array(std::size_t array, std::span<float> into) = 0;
-  virtual void write_array(std::size_t array, std::span<const float> values) = 0;
-  /// No rank has trained yet: the parameters become the job's initial ones.
-  [[nodiscard]] virtual Result<void> begin() = 0;
-};
 
 /// How far a rank's parameters have been trained.
 struct Standing {
@@ -54,6 +40,12 @@ struct Standing {
 ///
 /// A new rank may be in the group before its own first clock: until then it adds nothing, and
 /// applies what the others add.
+///
+/// With Options::graph ranks have parameters of their own instead, which each averages with its
+/// neighbours' at every clock and then descends by its own gradient (D-PSGD). Ranks that are apart
+/// in the graph may then be several clocks apart; in a new group those that are behind continue at
+/// the clock of the one that is furthest, with their own parameters, and what they had of the
+/// clocks in between is dropped. A new rank takes the parameters of the furthest.
 /// Thread    one
 class ReplicaGroup {
  public:
@@ -61,6 +53,7 @@ class ReplicaGroup {
     std::uint64_t job = 0;  // tells jobs apart
     Clock first;            // of this rank's own
     Algorithm algorithm = Algorithm::kRing;
+    std::optional<Graph> graph{};  // with which ranks this one averages; nullopt: they sum
     std::shared_ptr<SharedArena> shared_memory;  // nullptr: values travel as bytes
     Bytes bucket = Bytes(1UL << 20U);            // gradients are summed together up to this
     Duration limit{60'000'000};                  // of each wait for other ranks
@@ -78,14 +71,22 @@ class ReplicaGroup {
   ///           ReplicaValues::begin
   [[nodiscard]] Result<Standing> join(Standing own);
 
+  /// The next clock starts: with a graph, the neighbours get this rank's parameters meanwhile.
+  void begin_clock();
+
   /// A gradient of the next clock is complete. Its sum may begin.
   void publish(std::size_t table);
 
-  /// Sums the gradients of a clock, forming groups anew where it must: they become the mean of
-  /// those ranks' that computed it. false: this rank was given the parameters after that clock.
+  /// Ends the exchange of a clock, forming groups anew where it must. Gradients become the mean of
+  /// those ranks' that computed it; with a graph, parameters the average with the neighbours'.
+  /// false: this rank was given the parameters after that clock, or continues at a later one.
   /// own  its standing, before and after
   /// Errors    as join()
-  [[nodiscard]] Result<bool> sum(Standing& own);
+  [[nodiscard]] Result<bool> exchange(Standing& own);
+
+  /// With a graph: how far the neighbours' parameters were from this rank's at its last exchange,
+  /// as NeighbourMix::distance().
+  [[nodiscard]] std::optional<double> distance() const;
 
   /// After a meeting: gives the values that came of it to ranks that were not in it. Nothing, where
   /// all were. If the standing has not met afterwards, the ranks have changed: those that were in
@@ -123,8 +124,12 @@ class ReplicaGroup {
   [[nodiscard]] Result<void> begin(Bucket& bucket, bool adds);
   [[nodiscard]] Result<void> begin_published();
   [[nodiscard]] Result<void> finish_sums(bool adds);
+  [[nodiscard]] Result<void> finish_mix();
   void take_mean();
   void forget_sums();
+  void retire();
+  [[nodiscard]] bool has_begun() const { return mix_ ? mix_->has_begun() : begun_ > 0; }
+  [[nodiscard]] bool is_behind(const Standing& one, const Standing& target) const;
   [[nodiscard]] Result<void> wait_for_news();
   [[nodiscard]] Result<Standing> form(Standing own);
   [[nodiscard]] Result<std::vector<Member>> agree(Standing own);
@@ -132,6 +137,9 @@ class ReplicaGroup {
   [[nodiscard]] Result<void> spread(std::uint32_t holder, bool needs);
   [[nodiscard]] bool stops() const { return options_.stops && options_.stops(); }
   [[nodiscard]] Error stopped() const;
+  [[nodiscard]] const char* what() const {
+    return mix_ ? "workers that average among themselves" : "workers that sum among themselves";
+  }
 
   ReplicaValues& values_;
   RankBoard& board_;
@@ -142,6 +150,7 @@ class ReplicaGroup {
   std::vector<Bucket> buckets_;         // in the order in which backward completes them
   std::vector<bool> published_;         // by table, of this clock
   std::size_t begun_ = 0;               // buckets
+  std::optional<NeighbourMix> mix_;     // with a graph, in place of the buckets
   std::unique_ptr<AllReduceGroup> group_;
   /// A group that was given up, until all its ranks have given it up.
   struct Retired {

@@ -40,6 +40,10 @@ struct Transfer {
   Phase phase = Phase::kPartial;
   Rank peer;
   Range range;
+  std::uint64_t shift = 0;  // elements by which what is received is placed after its range
+
+  /// Elements of this rank's values.
+  [[nodiscard]] Range place() const { return {range.begin + shift, range.end + shift}; }
 };
 
 /// What one rank does: for each element in this order. Transfers of other elements do not wait for

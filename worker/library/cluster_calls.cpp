@@ -3,9 +3,9 @@
 #include <string>
 #include <utility>
 
+#include "proto/config/exchange/settle_exchange.hpp"
 #include "proto/config/external_job.hpp"
 #include "proto/config/job_misfit.hpp"
-#include "proto/config/settle_averaging.hpp"
 #include "proto/config/text.hpp"
 #include "proto/session/control_client.hpp"
 #include "proto/wire_version.hpp"

@@ -31,6 +31,8 @@ IntervalFigures IntervalCounter::take(const ClockFigures& figures, TimePoint now
     }
   }
   if (interval.reads > 0) interval.staleness_mean = sum / static_cast<double>(interval.reads);
+  interval.from_mean = figures.from_mean;
+  interval.from_neighbours = figures.from_neighbours;
   since_ = now;
   losses_ = 0;
   clocks_ = 0;

@@ -20,6 +20,8 @@ struct ClockFigures {
   Duration wait{0};     // for parameters and data
   std::uint64_t images = 0;
   const std::map<std::int64_t, std::uint64_t>* staleness = nullptr;  // reads by staleness
+  std::optional<double> from_mean{};                                 // as in Disagreement
+  std::optional<double> from_neighbours{};
 };
 
 /// A worker's figures between two lines of a record.
@@ -33,6 +35,8 @@ struct IntervalFigures {
   std::uint64_t reads = 0;
   double staleness_mean = 0;  // over the interval's reads
   std::int64_t staleness_max = 0;
+  std::optional<double> from_mean{};  // at the interval's end
+  std::optional<double> from_neighbours{};
 
   [[nodiscard]] double images_per_second() const {
     return wall_s > 0 ? static_cast<double>(images) / wall_s : 0;

@@ -1,4 +1,5 @@
 #include "server/coordinator/ranks/rank_group.hpp"
+#include "proto/config/exchange/settle_exchange.hpp"
 
 #include <fmt/format.h>
 
@@ -6,8 +7,6 @@
 #include <iterator>
 #include <set>
 #include <tuple>
-
-#include "proto/config/settle_averaging.hpp"
 
 namespace taut {
 namespace {
@@ -48,7 +47,7 @@ bool is_same(const pb::RankGroup& group, const std::vector<Rank>& ranks,
 
 void advance_rank_group(JobRecord& job, const Registry& registry, Notes& notes) {
   const pb::StoredJob& stored = job.stored();
-  if (!sums_at_workers(stored.definition())) return;
+  if (!exchanges_at_workers(stored.definition())) return;
   const pb::RankGroup& group = stored.rank_group();
   std::set<std::uint32_t> finished;
   std::vector<Rank> ranks;

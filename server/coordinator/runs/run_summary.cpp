@@ -34,7 +34,20 @@ Json worker_json(const pb::StoredMember& member) {
           {"read_bytes", own.read_bytes()},
           {"saved_bytes", own.saved_bytes()},
           {"read_saved_bytes", own.read_saved_bytes()},
-          {"seconds_to_first_iteration", own.seconds_to_first_iteration()}};
+          {"seconds_to_first_iteration", own.seconds_to_first_iteration()},
+          {"consensus_error", own.has_consensus_error() ? Json(own.consensus_error()) : Json()}};
+}
+
+/// The mean of the workers that have met; null: none has parameters of its own.
+Json consensus_error_of(const pb::StoredJob& job) {
+  double sum = 0;
+  int workers = 0;
+  for (const pb::StoredMember& member : job.members()) {
+    if (member.lost() || !member.progress().has_consensus_error()) continue;
+    sum += member.progress().consensus_error();
+    ++workers;
+  }
+  return workers > 0 ? Json(sum / workers) : Json();
 }
 
 Json staleness_json(const pb::StoredJob& job) {
@@ -109,6 +122,7 @@ std::string run_summary_json(const pb::StoredJob& job, const RunPlaces& places) 
                       {"rate_unit", words.rate()},
                       {"workers", workers},
                       {"former_workers", job.former().members()},
+                      {"consensus_error", consensus_error_of(job)},
                       {"staleness", staleness_json(job)},
                       {"evaluations", evaluations_json(job, words)},
                       {"checkpoints", checkpoints},

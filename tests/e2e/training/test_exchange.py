@@ -1,5 +1,6 @@
 """Workers that sum their gradients among themselves."""
 
+import csv
 import json
 import re
 import unittest
@@ -13,11 +14,24 @@ def exchange(algorithm="RING", interval=10):
     return f"exchange {{ type: ALLREDUCE algorithm: {algorithm} interval: {interval} }}\n"
 
 
-class Exchange(ClusterTest):
+def gossip(graph="RING", interval=20, more=""):
+    return f"exchange {{ type: GOSSIP graph: {graph} interval: {interval} {more} }}\n"
+
+
+class ExchangeTest(ClusterTest):
     def train(self, job, *arguments):
         answer = self.tautline("train", job, "--output", self.folder / "run", "--force", *arguments)
         self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
         return json.loads((self.folder / "run/summary.json").read_text())
+
+    def wait_for_clock(self, clock):
+        def reached():
+            workers = self.status()["jobs"][0]["workers"]
+            return max((int(w["progress"].get("clock", 0)) for w in workers), default=0) >= clock
+        wait_until(reached, 30, f"clock {clock}")
+
+
+class Exchange(ExchangeTest):
 
     def test_workers_that_sum_end_in_the_same_bits_each_time_with_each_algorithm(self):
         for algorithm in ALGORITHMS:
@@ -102,11 +116,123 @@ class Exchange(ClusterTest):
         answer = self.tautline("lab", self.job(workers=2, extra=exchange()))
         self.assert_fails(answer, "the lab has no ALLREDUCE")
 
-    def wait_for_clock(self, clock):
-        def reached():
-            workers = self.status()["jobs"][0]["workers"]
-            return max((int(w["progress"].get("clock", 0)) for w in workers), default=0) >= clock
-        wait_until(reached, 30, f"clock {clock}")
+
+class Gossip(ExchangeTest):
+    def test_workers_that_average_learn_over_each_graph_and_end_in_the_same_bits(self):
+        for graph in ("RING", "TORUS", "HYPERCUBE", "EXPONENTIAL"):
+            job = self.job(workers=4, extra=gossip(graph))
+            once, again = (self.train(job) for _ in range(2))
+            self.assertEqual(once["parameters_sha256"], again["parameters_sha256"], graph)
+            self.assertGreater(once["evaluations"][-1]["accuracy"], 0.5, graph)
+            self.assert_apart(once)
+
+    def assert_apart(self, summary):
+        errors = [worker["consensus_error"] for worker in summary["workers"]]
+        self.assertGreater(min(errors), 0)
+        self.assertAlmostEqual(summary["consensus_error"], sum(errors) / len(errors))
+
+    def test_lines_of_metrics_say_how_far_workers_are_apart(self):
+        summary = self.train(self.job(workers=3, iterations=30, extra=gossip(interval=10)))
+        self.assert_apart(summary)
+        for file in (self.folder / "run").glob("*/metrics.csv"):
+            with file.open() as lines:
+                rows = [row for row in csv.DictReader(lines) if row["loss"]]
+            self.assertEqual([row["consensus_error"] != "" for row in rows],
+                             [int(row["clock"]) >= 10 for row in rows])
+            # At the first clock, and at those after a meeting, all had the same.
+            distances = [row["neighbour_distance"] for row in rows]
+            for clock, distance in enumerate(distances[1:], start=1):
+                if clock % 10 == 1:
+                    self.assertEqual(float(distance), 0, clock)
+                else:
+                    self.assertGreater(float(distance), 0, clock)
+
+    def test_workers_without_gradients_stay_the_same(self):
+        job = self.job(workers=3, iterations=20, extra=gossip(interval=10))
+        job.write_text(job.read_text().replace("base_lr: 0.1", "base_lr: 0"))
+        summary = self.train(job)
+        self.assertEqual([worker["consensus_error"] for worker in summary["workers"]], [0] * 3)
+
+    def test_a_clock_sends_the_parameters_once_for_each_neighbour(self):
+        self.start_server()
+        for name in ("worker0", "worker1", "worker2"):
+            self.start_daemon("worker", name, "shared_memory: false")
+        job = self.job(iterations=20, workers=3, extra=gossip(interval=20))
+        self.assertEqual(self.ask("submit", job).returncode, 0)
+        workers = self.wait_for_job(1, "DONE")["workers"]
+        values = 16 * 64 + 16 + 10 * 16 + 10
+        # Each has two neighbours; at first 6 numbers of each rank, which go around twice but for a
+        # third; and at the end a push of each worker.
+        averages = 4 * 3 * 2 * 20 * values + 4 * 4 * 3 * 6
+        sent = sum(int(worker["progress"]["pushed_bytes"]) for worker in workers)
+        self.assertEqual(sent, averages + 4 * 3 * values)
+
+    def test_a_killed_worker_is_left_out_and_replaced_where_workers_average(self):
+        self.start_server(settings="heartbeat_limit_s: 2")
+        workers = {name: self.start_daemon("worker", name, "clock_time_ms: 10")
+                   for name in ("worker0", "worker1", "worker2")}
+        job = self.job(iterations=600, workers=3, extra=gossip(interval=50))
+        self.assertEqual(self.ask("submit", job).returncode, 0)
+        self.wait_for_clock(60)
+        self.assert_fails(self.ask("set-slack", 1, 2), "GOSSIP is BSP among workers")
+        workers["worker1"].kill()
+        log = self.folder / "worker0.log"
+        wait_until(lambda: "of 2 workers that average among themselves" in log.read_text(), 30,
+                   "a group without the lost worker")
+        self.start_daemon("worker", "worker3", "clock_time_ms: 10")
+        ended = self.wait_for_job(1, "DONE", 60)
+        self.assertGreater(ended["evaluations"][-1]["accuracy"], 0.5)
+        new = (self.folder / "worker3.log").read_text()
+        self.assertRegex(new, r"rank \d of 3 workers that average among themselves, from clock "
+                              r"\d\d")
+        clocks = {worker["name"]: int(worker["progress"]["clock"]) for worker in ended["workers"]}
+        self.assertEqual([clocks[f"worker{i}"] for i in (0, 2, 3)], [600] * 3)
+
+    def test_a_hypercube_of_which_a_worker_is_lost_trains_to_the_end(self):
+        self.start_server(settings="heartbeat_limit_s: 2")
+        workers = {f"worker{i}": self.start_daemon("worker", f"worker{i}", "clock_time_ms: 10")
+                   for i in range(4)}
+        job = self.job(iterations=400, workers=4, extra=gossip("HYPERCUBE", 50))
+        self.assertEqual(self.ask("submit", job).returncode, 0)
+        self.wait_for_clock(60)
+        workers["worker1"].kill()
+        ended = self.wait_for_job(1, "DONE", 90)
+        self.assertGreater(ended["evaluations"][-1]["accuracy"], 0.5)
+        self.assertIn("of 3 workers that average", (self.folder / "worker0.log").read_text())
+
+    def test_a_job_whose_workers_average_is_resumed_to_the_bit(self):
+        job = self.job(workers=3, iterations=30,
+                       extra=gossip(interval=7) + "checkpoint { every: 14 keep: 0 }\n")
+        whole = self.train(job, "--clock-time", 30)
+        kept = self.folder / "kept"
+        (self.folder / "run/checkpoints/tiny_iter_14").rename(kept)
+        resumed = self.train(job, "--resume", kept)
+        self.assertEqual(resumed["parameters_sha256"], whole["parameters_sha256"])
+
+    def test_what_does_not_go_with_gossip_is_refused_at_its_place(self):
+        ring = gossip()
+        for extra, words in (
+                (ring + "consistency { mode: ASYNC }",
+                 "GOSSIP is BSP among workers and does not go with consistency { mode: ASYNC }; "
+                 "omit one"),
+                (ring + "balance: true", "GOSSIP does not go with balance; omit one"),
+                (ring + "compression { push { scheme: FP16 } }",
+                 "GOSSIP averages float32 alone; omit compression"),
+                (ring + "reduction: SUM", "takes the mean; omit reduction: SUM"),
+                (gossip(interval=0), "interval is 0; it must be from 1 to 1000000"),
+                (gossip(more="algorithm: RING"), "type GOSSIP does not read algorithm; omit it or "
+                                                 "choose type: ALLREDUCE"),
+                ("exchange { type: ALLREDUCE graph: RING }",
+                 "type ALLREDUCE does not read graph; omit it or choose type: GOSSIP"),
+                ("exchange { graph: TORUS }", "type SERVERS does not read graph"),
+                (gossip("HYPERCUBE"),
+                 "graph HYPERCUBE needs 2, 4, 8 ... workers, and workers is 3"),
+                (gossip("TORUS"), "graph TORUS needs rows and columns, and workers is 3, a prime")):
+            answer = self.tautline("train", self.job(workers=3, extra=extra))
+            self.assert_fails(answer, words)
+            self.assertRegex(answer.stderr, r"job.textproto:\d+:\d+: ", extra)
+        answer = self.tautline("lab", self.job(workers=3, extra=gossip(interval=10)))
+        self.assert_fails(answer, "no GOSSIP")
 
 
 if __name__ == "__main__":

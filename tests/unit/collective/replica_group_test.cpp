@@ -43,7 +43,7 @@ class ToyMeetings {
   }
   void push(std::uint32_t worker, Clock clock, const std::vector<std::vector<float>>& arrays) {
     const std::scoped_lock lock(mutex_);
-    pushed_[clock].insert(worker);
+    if (pushed_[clock].insert(worker).second) models_[clock][worker] = arrays;
     if (!results_.emplace(clock, arrays).second) return;
     for (std::size_t array = 0; array < arrays.size(); array += 2) {
       for (float& value : results_[clock][array]) value *= 0.999F;
@@ -53,6 +53,23 @@ class ToyMeetings {
   std::vector<std::vector<float>> result(Clock clock) {
     const std::scoped_lock lock(mutex_);
     return results_.at(clock);
+  }
+  /// Of models that differ: their mean, summed in the workers' order. REQUIRES: is_over().
+  std::vector<std::vector<float>> mean(Clock clock) {
+    const std::scoped_lock lock(mutex_);
+    std::vector<std::vector<float>> sum;
+    for (const auto& [worker, arrays] : models_.at(clock)) {
+      sum.resize(arrays.size());
+      for (std::size_t array = 0; array < arrays.size(); array += 2) {
+        sum[array].resize(arrays[array].size());
+        for (std::size_t i = 0; i < sum[array].size(); ++i) sum[array][i] += arrays[array][i];
+      }
+    }
+    const auto members = static_cast<float>(models_.at(clock).size());
+    for (auto& array : sum) {
+      for (float& value : array) value /= members;
+    }
+    return sum;
   }
   bool is_over(Clock clock) {
     const std::scoped_lock lock(mutex_);
@@ -66,6 +83,7 @@ class ToyMeetings {
   std::map<std::uint32_t, Clock> members_;
   std::map<Clock, std::set<std::uint32_t>> pushed_;
   std::map<Clock, std::vector<std::vector<float>>> results_;
+  std::map<Clock, std::map<std::uint32_t, std::vector<std::vector<float>>>> models_;
 };
 
 /// A worker that trains numbers with momentum, in a thread, until it is told to die.
@@ -88,7 +106,8 @@ class ToyWorker final : public ReplicaValues {
   ToyWorker(const ToyWorker&) = delete;
   ToyWorker& operator=(const ToyWorker&) = delete;
 
-  void start(Algorithm algorithm) {
+  void start(Algorithm algorithm, std::optional<Graph> graph) {
+    graph_ = graph;
     thread_ = std::thread([this, algorithm] {
       error = run(algorithm);
       has_ended_ = true;
@@ -106,6 +125,7 @@ class ToyWorker final : public ReplicaValues {
   RankBoard board;
   std::string error;                           // read after join()
   std::map<Clock, std::vector<float>> values;  // after each clock that it applied, or was given
+  std::uint64_t sent = 0;                      // bytes to other ranks
 
  private:
   std::vector<std::size_t> gradient_sizes() const override { return kTables; }
@@ -114,6 +134,14 @@ class ToyWorker final : public ReplicaValues {
   }
   void write_gradient(std::size_t table, std::span<const float> mean) override {
     std::ranges::copy(mean, gradients_[table].begin());
+  }
+  void read_values(std::size_t table, std::span<float> into) override {
+    std::ranges::copy(arrays_[2 * table], into.begin());
+  }
+  void write_mixed(std::size_t table, std::span<const float> before,
+                   std::span<const float> mixed) override {
+    if (!std::ranges::equal(before, arrays_[2 * table])) error = "mixed with other values";
+    std::ranges::copy(mixed, arrays_[2 * table].begin());
   }
   std::vector<std::size_t> array_sizes() const override {
     std::vector<std::size_t> sizes;
@@ -138,6 +166,7 @@ class ToyWorker final : public ReplicaValues {
     options.job = 5;
     options.first = first_;
     options.algorithm = algorithm;
+    options.graph = graph_;
     options.shared_memory = arena_;
     options.bucket = Bytes(2000);
     options.limit = std::chrono::seconds(20);
@@ -151,7 +180,8 @@ class ToyWorker final : public ReplicaValues {
     }
     if (!trained) return trained.error().message;
     group.leave();
-    return "";
+    sent = group.traffic().sent;
+    return error;
   }
 
   Result<void> train(ReplicaGroup& group) {
@@ -161,14 +191,15 @@ class ToyWorker final : public ReplicaValues {
     clock_ = standing.next.value();
     while (standing.next < Clock(kClocks)) {
       const Clock clock = standing.next;
+      group.begin_clock();
       if (group.computes(clock)) compute(group, clock);
-      TAUT_TRY(const bool is_summed, group.sum(standing));
-      if (is_summed) {
+      TAUT_TRY(const bool is_exchanged, group.exchange(standing));
+      if (is_exchanged) {
         // Zero, where all that would have computed it are gone.
         if (gradients_[0][0] != 1.0F && gradients_[0][0] != 0.0F) {
           return invalid("the mean of ones is not one");
         }
-        apply();
+        if (!graph_ || group.computes(clock)) apply();
         standing.next = clock.next();
         standing.has_met = !meets(clock);
       }
@@ -218,15 +249,27 @@ class ToyWorker final : public ReplicaValues {
           std::this_thread::sleep_for(std::chrono::microseconds(200));
           continue;
         }
-        arrays_ = meetings_.result(clock);
+        take_result(clock);
       }
       TAUT_TRY(group.spread_meeting(standing, clock));
     }
     return ok();
   }
 
+  void take_result(Clock clock) {
+    if (!graph_) {
+      arrays_ = meetings_.result(clock);
+      return;
+    }
+    auto mean = meetings_.mean(clock);
+    for (std::size_t array = 0; array < arrays_.size(); array += 2) {
+      arrays_[array] = std::move(mean[array]);
+    }
+  }
+
   const std::uint32_t number_;
   const Clock first_;
+  std::optional<Graph> graph_;
   ToyMeetings& meetings_;
   std::vector<std::vector<float>> gradients_;
   std::vector<std::vector<float>> arrays_;  // values and velocity of each table
@@ -241,8 +284,9 @@ class ToyWorker final : public ReplicaValues {
 /// Workers, and the coordinator's part.
 class ToyCluster {
  public:
-  ToyCluster(std::uint32_t workers, Algorithm algorithm, bool with_keys, bool shares_memory)
-      : algorithm_(algorithm), with_keys_(with_keys), shares_memory_(shares_memory) {
+  ToyCluster(std::uint32_t workers, Algorithm algorithm, bool with_keys, bool shares_memory,
+             std::optional<Graph> graph = std::nullopt)
+      : algorithm_(algorithm), graph_(graph), with_keys_(with_keys), shares_memory_(shares_memory) {
     for (std::uint32_t i = 0; i < workers; ++i) add(Clock(0));
     announce();
   }
@@ -299,7 +343,7 @@ class ToyCluster {
     living_.push_back(
         std::make_unique<ToyWorker>(next_++, first, with_keys_, shares_memory_, meetings_));
     living_.back()->board.set_place(living_.back()->place());
-    living_.back()->start(algorithm_);
+    living_.back()->start(algorithm_, graph_);
   }
   void announce() {
     pb::WorkerJob job;
@@ -318,6 +362,7 @@ class ToyCluster {
   }
 
   const Algorithm algorithm_;
+  const std::optional<Graph> graph_;
   const bool with_keys_;
   const bool shares_memory_;
   ToyMeetings meetings_;
@@ -340,6 +385,21 @@ void check_alike(const std::vector<std::unique_ptr<ToyWorker>>& workers) {
       if (found == first.end()) continue;
       CAPTURE(clock.value());
       REQUIRE(found->second == values);
+    }
+  }
+}
+
+/// All that live ended without an error, with the same values after the last meeting.
+void check_ended_alike(const std::vector<std::unique_ptr<ToyWorker>>& workers) {
+  const Clock last(kClocks - 1);
+  for (const auto& worker : workers) {
+    CAPTURE(worker->number());
+    CHECK(worker->error == "");
+    CHECK(worker->clock() == Clock(kClocks));
+    REQUIRE(worker->values.contains(last));
+    CHECK(worker->values.at(last) == workers.front()->values.at(last));
+    for (const auto& [clock, values] : worker->values) {
+      REQUIRE(std::ranges::all_of(values, [](float value) { return std::isfinite(value); }));
     }
   }
 }
@@ -391,6 +451,64 @@ TEST_CASE("a clock that no rank computes, as all that would are gone, changes no
   for (const auto& [clock, values] : workers.front()->values) {
     REQUIRE(std::ranges::all_of(values, [](float value) { return std::isfinite(value); }));
   }
+}
+
+TEST_CASE("workers that average with neighbours end in the same bits each time",
+          "[collective][gossip]") {
+  const Graph graph = GENERATE(from_range(std::begin(test::kGraphs), std::end(test::kGraphs)));
+  const bool shares_memory = GENERATE(false, true);
+  CAPTURE(to_string(graph), shares_memory);
+  ToyCluster cluster(4, Algorithm::kRing, shares_memory, shares_memory, graph);
+  ToyCluster again(4, Algorithm::kRing, false, false, graph);
+  const auto& workers = cluster.finish();
+  const auto& others = again.finish();
+  check_ended_alike(workers);
+  REQUIRE(others.size() == workers.size());
+  bool differ = false;
+  for (std::size_t i = 0; i < workers.size(); ++i) {
+    CHECK(workers[i]->values.size() == kClocks);
+    CHECK(workers[i]->values == others[i]->values);
+    differ |= workers[i]->values != workers.front()->values;
+  }
+  CHECK(differ);
+}
+
+TEST_CASE("workers that average send their model to each neighbour at each clock",
+          "[collective][gossip]") {
+  const Graph graph = GENERATE(from_range(std::begin(test::kGraphs), std::end(test::kGraphs)));
+  constexpr std::uint32_t kWorkers = 4;
+  CAPTURE(to_string(graph));
+  ToyCluster cluster(kWorkers, Algorithm::kRing, false, false, graph);
+  const auto& workers = cluster.finish();
+  check_ended_alike(workers);
+  const std::size_t values = kTables[0] + kTables[1] + kTables[2];
+  for (const auto& worker : workers) {
+    // Neighbours are counted, not which they are: ranks are in the order of hosts.
+    const std::size_t degree = neighbours_of(graph, Rank(0), kWorkers).to.size();
+    // In the new group six numbers of each rank, around a ring.
+    const std::size_t agreed = 2 * (kWorkers - 1) * 6;
+    CHECK(worker->sent == sizeof(float) * (kClocks * degree * values + agreed));
+  }
+}
+
+TEST_CASE("workers that average with neighbours die and join, and all that are left end alike",
+          "[collective][gossip]") {
+  const std::uint64_t seed = GENERATE(range(std::uint64_t{1}, std::uint64_t{13}));
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  const Graph graph = test::kGraphs[random() % std::size(test::kGraphs)];
+  ToyCluster cluster(static_cast<std::uint32_t>(2 + random() % 3), Algorithm::kRing,
+                     random() % 2 == 0, random() % 2 == 0, graph);
+  while (cluster.clock() < Clock(kClocks - 12)) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(random() % 60));
+    if (random() % 2 == 0 && cluster.size() > 1) {
+      cluster.kill(random() % 8, std::chrono::milliseconds(random() % 30));
+    } else if (cluster.size() < 5) {
+      cluster.join_one();
+    }
+    cluster.look();
+  }
+  check_ended_alike(cluster.finish());
 }
 
 }  // namespace taut::collective

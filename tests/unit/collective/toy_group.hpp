@@ -10,6 +10,7 @@
 #include "tests/support/catch.hpp"
 #include "worker/collective/algorithms.hpp"
 #include "worker/collective/all_reduce.hpp"
+#include "worker/collective/gossip_graph.hpp"
 
 namespace taut::test {
 
@@ -21,6 +22,10 @@ inline std::uint32_t pick(std::mt19937& random, std::uint64_t below) {
 inline constexpr collective::Algorithm kAlgorithms[] = {
     collective::Algorithm::kRing, collective::Algorithm::kHalving,
     collective::Algorithm::kDoubleTree, collective::Algorithm::kHierarchical};
+
+inline constexpr collective::Graph kGraphs[] = {collective::Graph::kRing, collective::Graph::kTorus,
+                                                collective::Graph::kHypercube,
+                                                collective::Graph::kExponential};
 
 /// Ranks in one thread. What one sends is a view of its values, as in shared memory: if it changed
 /// them too early, the sums would show it.

@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "common/check.hpp"
+#include "proto/config/exchange/settle_exchange.hpp"
 #include "proto/config/job_state.hpp"
-#include "proto/config/settle_averaging.hpp"
 #include "proto/control_message.hpp"
 #include "proto/rights.hpp"
 
@@ -205,7 +205,7 @@ void FakeWorker::step(const std::vector<FakeServer*>& servers) {
   progress_.set_job(job_->job());
   progress_.set_revision(job_->revision());
   progress_.set_incarnation(job_->incarnation());
-  if (sums_at_workers(job_->definition()) && listens) {
+  if (exchanges_at_workers(job_->definition()) && listens) {
     progress_.mutable_rank_place()->set_address(fmt::format("host:{}", 1000 + job_->worker()));
     progress_.mutable_rank_place()->set_broken(broken);
   }

@@ -1,7 +1,7 @@
 #include <string>
 #include <vector>
 
-#include "proto/config/settle_averaging.hpp"
+#include "proto/config/exchange/settle_exchange.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/unit/coordinator/fake_cluster.hpp"
 

@@ -55,12 +55,12 @@ TEST_CASE("every line of a metrics.csv has a cell for each column", "[records]")
   CHECK(cells(metrics_line(interval, 1.5, 1.7e9)) == columns);
   CHECK(cells(metrics_line(TestFigures{Clock(8), 0.5, 1.25}, 1.5, 1.7e9)) == columns);
   CHECK(metrics_line(TestFigures{Clock(8), 0.5, 1.25, {}, 0.75}, 1.5, 1.7e9) ==
-        "8,1700000000.000000,1.500000,,,,,,,,,0.5,1.25,0.750000\n");
+        "8,1700000000.000000,1.500000,,,,,,,,,0.5,1.25,0.750000,,\n");
 }
 
 TEST_CASE("a test without an accuracy leaves its cell empty", "[records]") {
   CHECK(metrics_line(TestFigures{Clock(8), std::nullopt, 1.25}, 1.5, 1.7e9) ==
-        "8,1700000000.000000,1.500000,,,,,,,,,,1.25,0.000000\n");
+        "8,1700000000.000000,1.500000,,,,,,,,,,1.25,0.000000,,\n");
 }
 
 }  // namespace

@@ -4,12 +4,12 @@
 
 #include <algorithm>
 
+#include "proto/config/exchange/settle_exchange.hpp"
 #include "proto/config/experiment_check.hpp"
 #include "proto/config/external_job.hpp"
 #include "proto/config/job_misfit.hpp"
 #include "proto/config/job_state.hpp"
 #include "proto/config/job_tables.hpp"
-#include "proto/config/settle_averaging.hpp"
 #include "proto/config/settle_compression.hpp"
 #include "proto/config/settle_policies.hpp"
 #include "proto/config/text.hpp"

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "proto/config/settle_averaging.hpp"
+#include "proto/job.pb.h"
+
+namespace taut {
+
+/// The first of a job's `exchange` that is out of its range or does not go with the rest of it.
+[[nodiscard]] std::optional<FieldMisfit> misfit_of_exchange(const pb::Job& job);
+
+/// Whether workers sum their gradients, or average their parameters, among themselves.
+[[nodiscard]] bool exchanges_at_workers(const pb::Job& job);
+
+/// Whether each worker has parameters of its own, which it averages with its neighbours'.
+[[nodiscard]] bool gossips(const pb::Job& job);
+
+/// To the servers and for checkpoints, workers that exchange among themselves train on their own
+/// and meet at intervals; where they sum, with values that are the same already. Says so in the
+/// job's `consistency`.
+void settle_exchange(pb::Job& job);
+
+}  // namespace taut

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "common/result.hpp"
+
+namespace taut::collective {
+
+/// What a rank trains with, as arrays on the host.
+/// Thread    that of the group
+class ReplicaValues {
+ public:
+  virtual ~ReplicaValues() = default;
+  /// Gradients, each the sum of all ranks' at every clock: [table] elements.
+  [[nodiscard]] virtual std::vector<std::size_t> gradient_sizes() const = 0;
+  virtual void read_gradient(std::size_t table, std::span<float> into) = 0;
+  virtual void write_gradient(std::size_t table, std::span<const float> mean) = 0;
+  /// The parameters of the same tables, where ranks average those instead.
+  virtual void read_values(std::size_t table, std::span<float> into) = 0;
+  /// before  what read_values() gave at the start of the clock
+  /// mixed   the average of these and the neighbours'
+  virtual void write_mixed(std::size_t table, std::span<const float> before,
+                           std::span<const float> mixed) = 0;
+  /// Parameters and the rule's state, which where gradients are summed are alike at all ranks:
+  /// [array] elements.
+  [[nodiscard]] virtual std::vector<std::size_t> array_sizes() const = 0;
+  virtual void read_array(std::size_t array, std::span<float> into) = 0;
+  virtual void write_array(std::size_t array, std::span<const float> values) = 0;
+  /// No rank has trained yet: the parameters become the job's initial ones.
+  [[nodiscard]] virtual Result<void> begin() = 0;
+};
+
+}  // namespace taut::collective
