@@ -74,6 +74,9 @@ Result<std::unique_ptr<ParameterCache>> open_group_cache(Client& client, Backend
   options.group.first = options.start;
   options.group.algorithm = algorithm_of(job.definition().exchange());
   options.group.graph = graph_of(job.definition());
+  options.group.asynchronous =
+      gossips(job.definition()) && job.definition().exchange().asynchronous();
+  options.group.seed = job.definition().seed();
   options.group.limit = std::max<Duration>(options.wait, kSumLimit);
   options.group.stops = [&orders] { return orders.stop.load(); };
   options.group.shared_memory = open_arena(settings, backend);

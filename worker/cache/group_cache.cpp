@@ -148,6 +148,7 @@ Result<Clock> GroupCache::begin_clock(Clock clock) {
     // The others wait for it from now on.
     board_.set_place(rank_.place);
     TAUT_TRY(standing_, group_->join(standing_));
+    group_->set_values();
     has_joined_ = true;
     TAUT_TRY(meet());
   }
@@ -200,6 +201,7 @@ Result<void> GroupCache::train_clock() {
     // Of gradients there is the others' sum even where this worker has none of its own.
     const bool has_gradient = !options_.group.graph || group_->computes(clock);
     if (has_gradient) local_.finish_clock(0, clock);
+    group_->set_values();
     standing_.next = clock.next();
     standing_.has_met = !options_.schedule.pushes_at(clock);
   }
@@ -248,6 +250,7 @@ void GroupCache::take_shared() {
     local_.write(tables_[table].spec.id, tables_[table].shared.as<float>());
   }
   if (options_.group.graph) from_mean_ = distance;
+  group_->set_values();
 }
 
 /// Of this worker's trained parameters from the shared ones.

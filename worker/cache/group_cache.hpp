@@ -24,7 +24,8 @@ namespace taut {
 ///
 /// With a graph (gossip) each worker has parameters of its own instead: the neighbours' are
 /// averaged into them at each clock, and then the rule is applied to the worker's own gradient,
-/// which was computed before. At a meeting all continue from the mean of all.
+/// which was computed before. At a meeting all continue from the mean of all. Without a common
+/// clock averages are of two workers, and what one makes while it waits at a meeting is lost to it.
 class GroupCache final : public ParameterCache, private collective::ReplicaValues {
  public:
   struct Options {

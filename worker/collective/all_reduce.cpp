@@ -29,7 +29,7 @@ std::string to_string(Phase phase, Range range) {
                      phase == Phase::kPartial ? "a partial sum" : "the sum");
 }
 
-AllReduce::AllReduce(const Schedule& schedule, Buffer values, std::uint64_t chunk)
+AllReduce::AllReduce(const Schedule& schedule, const Buffer& values, std::uint64_t chunk)
     : AllReduce(schedule, values, chunk, values.size() / sizeof(float)) {}
 
 AllReduce::AllReduce(const Schedule& schedule, Buffer values, std::uint64_t chunk,

@@ -211,6 +211,7 @@ Result<void> AllReduceGroup::receive_chunk(const Incoming& incoming, Rank from,
             .offset = chunk.offset,
             .count = chunk.count,
             .payload = chunk.payload};
+  if (is_pair(chunk.sum)) return receive_pair(chunk.sum, from, one);
   if (chunk.sum < next_) return apply(chunk.sum, from, one);
   early_bytes_ += chunk.payload.size() + kEarlyBytes;
   if (early_bytes_ > options_.early.value()) {
@@ -300,7 +301,7 @@ Result<void> AllReduceGroup::wait_for_more(SumId sum) {
 }
 
 Result<void> AllReduceGroup::wait(SumId sum) {
-  TAUT_CHECK(sum < next_, "a sum that was not begun");
+  TAUT_CHECK(sum < next_ || is_pair(sum), "a sum that was not begun");
   if (failed_) return *failed_;
   while (sums_.contains(sum)) {
     TAUT_TRY(wait_for_more(sum));

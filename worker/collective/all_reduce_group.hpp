@@ -39,8 +39,10 @@ struct GroupOptions {
   /// Transfers of what begin_exchange() is given, in addition to those of sums: the ranks that this
   /// one sends to and receives from. Empty: there are none.
   Schedule exchange{};
-  std::string exchange_name{};        // the same at every rank
-  Bytes message = Bytes(1UL << 20U);  // of values, maximum; the same at every rank
+  std::string exchange_name{};      // the same at every rank
+  std::uint64_t pair_elements = 0;  // that begin_pair() sends and receives; 0: there is none
+  std::function<Buffer(std::size_t bytes)> acquire{};  // memory of what others send for that
+  Bytes message = Bytes(1UL << 20U);                   // of values, maximum; the same at every rank
   /// Of values in frames that are under way to one rank, at most, or four messages if that is more:
   /// what a slow rank has yet to read takes no more of its memory.
   Bytes window = Bytes(32UL << 20U);
@@ -87,6 +89,22 @@ class AllReduceGroup {
   /// values    `total` elements, and room for those that are received
   [[nodiscard]] Result<SumId> begin_exchange(const Buffer& values, const Schedule& schedule,
                                              std::uint64_t total);
+
+  /// Begins an exchange of two, which is not counted with the sums: sends values to a rank, which
+  /// answers with its own; wait() waits for these. One at a time.
+  /// values    those of GroupOptions::pair_elements, and as much room for the answer
+  [[nodiscard]] Result<SumId> begin_pair(Rank with, const Buffer& values);
+
+  /// An exchange that another rank has begun, and to which it waits for the answer.
+  struct Request {
+    Rank from;
+    SumId pair = 0;
+    Buffer values;
+  };
+  /// The next of those of which all values have arrived.
+  [[nodiscard]] std::optional<Request> take_request();
+  /// Sends values, which nothing may change until they are free. Once for each request.
+  void answer(const Request& request, const Buffer& values);
 
   /// Waits until the values of a sum may be read.
   /// Errors    timeout: says what is missing, and names the rank that everything waits for
@@ -159,6 +177,8 @@ class AllReduceGroup {
   [[nodiscard]] Result<void> receive_chunk(const Incoming& incoming, Rank from,
                                            const SumChunk& chunk);
   [[nodiscard]] Result<void> apply(SumId sum, Rank from, const Chunk& chunk);
+  [[nodiscard]] static bool is_pair(SumId sum);
+  [[nodiscard]] Result<void> receive_pair(SumId pair, Rank from, const Chunk& chunk);
   [[nodiscard]] Result<void> fail(Error error);
   [[nodiscard]] bool is_from(const Incoming& incoming, Rank rank) const;
   void drop(const std::string& why);
@@ -181,6 +201,9 @@ class AllReduceGroup {
   };
   std::map<SumId, std::vector<Early>> early_;
   std::uint64_t early_bytes_ = 0;
+  std::uint64_t pairs_ = 0;            // that this rank has begun
+  std::map<Rank, Request> requests_;   // of other ranks, complete or not
+  std::map<Rank, SumId> newest_pair_;  // of the requests of a rank
   std::map<Rank, Waiting> waiting_;
   TimePoint said_so_;  // when this rank last said what it waits for
   Counts sent_;

@@ -1,7 +1,7 @@
 #include "worker/collective/gossip_graph.hpp"
 
 #include <algorithm>
-#include <iterator>
+#include <bit>
 #include <set>
 
 #include "common/check.hpp"
@@ -62,7 +62,43 @@ Edges sources_of(Graph graph, std::uint32_t rank, std::uint32_t ranks) {
   return sources;
 }
 
+/// The graph of averages of two.
+Edges pairs_of(Graph graph, std::uint32_t rank, std::uint32_t ranks) {
+  if (graph != Graph::kExponential) return edges_of(graph, rank, ranks);
+  Edges edges;
+  for (std::uint64_t power = 2; power - 1 < ranks; power *= 2) {
+    const auto distance = static_cast<std::uint32_t>(power - 1);
+    edges.insert((rank + distance) % ranks);
+    edges.insert((rank + ranks - distance) % ranks);
+  }
+  return edges;
+}
+
 }  // namespace
+
+bool is_active(Graph graph, Rank rank, std::uint32_t ranks) {
+  switch (graph) {
+    case Graph::kRing:
+    case Graph::kExponential:
+      return rank.value() % 2 == 0;
+    case Graph::kTorus: {
+      const std::uint32_t columns = ranks / torus_rows(ranks);
+      return (rank.value() / columns + rank.value() % columns) % 2 == 0;
+    }
+    case Graph::kHypercube:
+      return std::popcount(rank.value()) % 2 == 0;
+  }
+  TAUT_CHECK(false, "a graph that has no colours");
+}
+
+std::vector<Rank> partners_of(Graph graph, Rank rank, std::uint32_t ranks) {
+  std::vector<Rank> partners;
+  const bool is_first = is_active(graph, rank, ranks);
+  for (const std::uint32_t other : pairs_of(graph, rank.value(), ranks)) {
+    if (is_active(graph, Rank(other), ranks) != is_first) partners.emplace_back(other);
+  }
+  return partners;
+}
 
 std::string_view to_string(Graph graph) {
   switch (graph) {

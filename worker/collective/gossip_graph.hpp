@@ -39,6 +39,15 @@ struct Neighbours {
 /// REQUIRES: rank is less than ranks.
 [[nodiscard]] Neighbours neighbours_of(Graph graph, Rank rank, std::uint32_t ranks);
 
+/// For averages of two at a time, ranks have two colours: active ones begin, with passive ones. Of
+/// the graph remain the edges between colours, which still connect all ranks; kExponential has
+/// distances 1, 3, 7 ... in both directions for it. Each active rank of two or more has a partner.
+/// Source    Lian et al., "Asynchronous Decentralized Parallel Stochastic Gradient Descent", ICML
+///           2018
+[[nodiscard]] bool is_active(Graph graph, Rank rank, std::uint32_t ranks);
+/// Ranks of the other colour that a rank has an edge to.
+[[nodiscard]] std::vector<Rank> partners_of(Graph graph, Rank rank, std::uint32_t ranks);
+
 /// Rows of the torus of so many ranks: the largest divisor that is not above the square root. A row
 /// has consecutive ranks.
 [[nodiscard]] std::uint32_t torus_rows(std::uint32_t ranks);

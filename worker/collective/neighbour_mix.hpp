@@ -11,6 +11,7 @@
 #include "common/types.hpp"
 #include "worker/collective/all_reduce_group.hpp"
 #include "worker/collective/gossip_graph.hpp"
+#include "worker/collective/gossip_mix.hpp"
 #include "worker/collective/replica_values.hpp"
 
 namespace taut::collective {
@@ -29,31 +30,20 @@ double mix(std::span<const float> own, std::span<const float> received,
 /// Source    Lian et al., "Can Decentralized Algorithms Outperform Centralized Algorithms? A Case
 ///           Study for Decentralized Parallel Stochastic Gradient Descent", NIPS 2017, algorithm 1
 /// Thread    that of the group
-class NeighbourMix {
+class NeighbourMix final : public GossipMix {
  public:
   /// bucket  tables are sent together up to this
   NeighbourMix(ReplicaValues& values, BufferPool& pool, Graph graph, Bytes bucket);
 
-  /// Another group. What was exchanged in the one before is forgotten.
-  void enter(Rank own, std::uint32_t ranks);
-  /// With which ranks it exchanges in the group that it has entered.
-  [[nodiscard]] Schedule links() const { return exchange_schedule(neighbours_, 1); }
-  [[nodiscard]] Graph graph() const { return graph_; }
-
-  /// Sends the parameters. Waits for no rank.
-  [[nodiscard]] Result<void> begin(AllReduceGroup& group);
-  [[nodiscard]] bool has_begun() const { return has_begun_; }
-  /// Waits for the neighbours' parameters.
-  [[nodiscard]] Result<void> wait(AllReduceGroup& group);
-  /// Averages. REQUIRES: wait() succeeded.
-  void take();
-  /// What other ranks may still read.
-  [[nodiscard]] std::vector<Buffer> lent() const;
-  [[nodiscard]] bool is_lent() const;
-
-  /// Of the last take(): sum over the neighbours of W_ij |x_j - x_i|^2, squared lengths over all
-  /// tables; nullopt: there was none.
-  [[nodiscard]] std::optional<double> distance() const { return distance_; }
+  void enter(Rank own, std::uint32_t ranks) override;
+  [[nodiscard]] Schedule links() const override { return exchange_schedule(neighbours_, 1); }
+  [[nodiscard]] Result<void> begin(AllReduceGroup& group) override;
+  [[nodiscard]] bool has_begun() const override { return has_begun_; }
+  [[nodiscard]] Result<void> wait(AllReduceGroup& group) override;
+  void take() override;
+  [[nodiscard]] std::vector<Buffer> lent() const override;
+  [[nodiscard]] bool is_lent() const override;
+  [[nodiscard]] std::optional<double> distance() const override { return distance_; }
 
  private:
   struct Bucket {

@@ -8,36 +8,28 @@
 
 #include "common/check.hpp"
 #include "common/log.hpp"
+#include "worker/collective/neighbour_mix.hpp"
+#include "worker/collective/pair_mix.hpp"
 
 namespace taut::collective {
 namespace {
 
 constexpr Duration kStep = std::chrono::milliseconds(5);
-constexpr Duration kLongestPause = std::chrono::seconds(1);
 constexpr Duration kLeaveLimit = std::chrono::seconds(2);
-// Of what ranks tell each other: numbers that float32 represents.
-constexpr std::size_t kFields = 6;
-constexpr std::int64_t kHalf = 1 << 20;
-
-float high(Clock clock) {
-  const std::int64_t upper = clock.value() / kHalf;
-  return static_cast<float>(upper);
-}
-float low(Clock clock) {
-  return static_cast<float>(clock.value() % kHalf);
-}
-Clock clock_of(float high, float low) {
-  return Clock(static_cast<std::int64_t>(high) * kHalf + static_cast<std::int64_t>(low));
-}
+// Others wait for answers, and less than for a layer of most nets.
+constexpr Duration kAnswerStep = std::chrono::microseconds(500);
 
 std::shared_ptr<BufferAllocator> allocator_of(const std::shared_ptr<SharedArena>& arena) {
   if (!arena) return host_allocator();
   return std::static_pointer_cast<BufferAllocator>(arena);
 }
 
-/// How far along a rank is that has parameters.
-std::pair<Clock, bool> place_of(const Standing& standing) {
-  return {standing.next, standing.has_met};
+std::unique_ptr<GossipMix> make_mix(ReplicaValues& values, BufferPool& pool,
+                                    const ReplicaGroup::Options& options) {
+  if (options.asynchronous) {
+    return std::make_unique<PairMix>(values, pool, *options.graph, options.seed);
+  }
+  return std::make_unique<NeighbourMix>(values, pool, *options.graph, options.bucket);
 }
 
 }  // namespace
@@ -52,10 +44,40 @@ ReplicaGroup::ReplicaGroup(ReplicaValues& values, RankBoard& board, Endpoint& en
       gradients_(values.gradient_sizes()),
       published_(gradients_.size()) {
   if (options_.graph) {
-    mix_.emplace(values, pool_, *options_.graph, options_.bucket);
+    mix_ = make_mix(values, pool_, options_);
   } else {
     make_buckets();
   }
+  if (mix_ && options_.asynchronous) answers_ = std::thread([this] { answer_others(); });
+}
+
+ReplicaGroup::~ReplicaGroup() {
+  ends_ = true;
+  if (answers_.joinable()) answers_.join();
+}
+
+/// In the second thread: other ranks wait for this one's answers, whatever it does meanwhile.
+void ReplicaGroup::answer_others() {
+  while (!ends_) {
+    {
+      const std::unique_lock lock(mutex_, std::try_to_lock);
+      if (lock && group_ && !is_broken_ && mix_->answers()) {
+        is_broken_ = !group_->poll();
+        if (is_broken_) {
+          // The first thread may wait for a meeting, and the meeting for those that ask.
+          board_.report_broken(number_);
+        } else {
+          mix_->answer(*group_);
+        }
+      }
+    }
+    std::this_thread::sleep_for(kAnswerStep);
+  }
+}
+
+void ReplicaGroup::set_values() {
+  const std::scoped_lock lock(mutex_);
+  if (mix_) mix_->set_values();
 }
 
 void ReplicaGroup::make_buckets() {
@@ -74,10 +96,12 @@ Error ReplicaGroup::stopped() const {
 }
 
 ReplicaGroup::Traffic ReplicaGroup::traffic() const {
+  const std::scoped_lock lock(mutex_);
   return {sent_before_ + (group_ ? group_->sent().bytes : 0)};
 }
 
 std::optional<double> ReplicaGroup::distance() const {
+  const std::scoped_lock lock(mutex_);
   return mix_ ? mix_->distance() : std::nullopt;
 }
 
@@ -88,170 +112,6 @@ void ReplicaGroup::forget_sums() {
     bucket.sum.reset();
     bucket.values = Buffer();
   }
-}
-
-/// As long as it takes: which ranks are lost is for the coordinator to say.
-Result<void> ReplicaGroup::wait_for_news() {
-  while (true) {
-    if (stops()) return stopped();
-    const auto ranks = board_.newest();
-    if (ranks->number > number_ && ranks->own) return ok();
-    std::this_thread::sleep_for(kStep);
-  }
-}
-
-Result<Standing> ReplicaGroup::join(Standing own) {
-  Duration pause = kStep;
-  while (true) {
-    if (is_broken_) board_.report_broken(number_);
-    TAUT_TRY(wait_for_news());
-    auto standing = form(own);
-    if (standing) return standing;
-    if (stops()) return stopped();
-    const ErrorCode code = standing.error().code;
-    if (is_final_ || code == ErrorCode::kMismatch || code == ErrorCode::kInvalid) {
-      return standing.error();
-    }
-    log::info("{}: {}; forming a group again", what(), standing.error().message);
-    std::this_thread::sleep_for(pause);
-    pause = std::min<Duration>(2 * pause, kLongestPause);
-  }
-}
-
-/// Gives the group up. Ranks that are still in it may read what it has lent them.
-void ReplicaGroup::retire() {
-  if (!group_) return;
-  sent_before_ += group_->sent().bytes;
-  group_->disconnect();
-  retired_.push_back({std::move(group_), {}});
-  if (mix_) retired_.back().values = mix_->lent();
-  for (const Bucket& bucket : buckets_) retired_.back().values.push_back(bucket.values);
-}
-
-Result<Standing> ReplicaGroup::form(Standing own) {
-  const auto ranks = board_.newest();
-  retire();
-  forget_sums();
-  is_broken_ = true;
-  number_ = ranks->number;
-  own_ = ranks->own->value();
-  ranks_ = ranks->members.size();
-  GroupOptions options;
-  options.group = options_.job * 0x9E3779B97F4A7C15ULL + number_;
-  options.rank = *ranks->own;
-  options.members = ranks->members;
-  options.algorithm = options_.algorithm;
-  if (mix_) {
-    mix_->enter(*ranks->own, static_cast<std::uint32_t>(ranks_));
-    options.exchange = mix_->links();
-    options.exchange_name = fmt::format("gossip over {}, ", to_string(mix_->graph()));
-  }
-  options.silence_limit = options_.limit;
-  options.shared_memory = options_.shared_memory;
-  options.is_over = [this] {
-    if (stops()) return true;
-    if (!has_news()) return false;
-    // Where all are still there, what has begun ends in this group.
-    const TimePoint moved = std::max(group_->heard(), waits_since_);
-    return is_broken_ || steady_now() >= moved + options_.patience;
-  };
-  group_ = std::make_unique<AllReduceGroup>(endpoint_, std::move(options));
-  TAUT_TRY(group_->connect(options_.limit));
-  TAUT_TRY(const std::vector<Member> members, agree(own));
-  retired_.clear();
-  TAUT_TRY(const Standing standing, settle(own, members));
-  is_broken_ = false;
-  log::info("rank {} of {} {}, from clock {}", own_, members.size(), what(), standing.next.value());
-  return standing;
-}
-
-/// Each rank's numbers, as a sum to which the others add zeros.
-Result<std::vector<ReplicaGroup::Member>> ReplicaGroup::agree(Standing own) {
-  const Buffer numbers = pool_.acquire(ranks_ * kFields * sizeof(float));
-  std::ranges::fill(numbers.floats(), 0.0F);
-  const std::span<float> mine = numbers.floats().subspan(own_ * kFields, kFields);
-  mine[0] = high(own.next);
-  mine[1] = low(own.next);
-  mine[2] = own.has_met ? 1.0F : 0.0F;
-  mine[3] = own.is_fresh ? 1.0F : 0.0F;
-  mine[4] = high(options_.first);
-  mine[5] = low(options_.first);
-  TAUT_TRY(group_->all_reduce(numbers));
-  std::vector<Member> members;
-  firsts_.clear();
-  for (std::size_t rank = 0; rank < ranks_; ++rank) {
-    const std::span<const float> one = numbers.floats().subspan(rank * kFields, kFields);
-    const Clock first = clock_of(one[4], one[5]);
-    members.push_back({Standing{clock_of(one[0], one[1]), one[2] > 0, one[3] > 0}, first});
-    firsts_.push_back(first);
-  }
-  return members;
-}
-
-/// Whether a rank cannot continue with what it has. With a graph it can, unless it waits for a
-/// meeting that is over for others: it has pushed, and what came of it is as good from another one.
-bool ReplicaGroup::is_behind(const Standing& one, const Standing& target) const {
-  if (one.is_fresh) return true;
-  const bool differs = place_of(one) != place_of(target);
-  return mix_ ? differs && !one.has_met : differs;
-}
-
-/// Brings every rank to the standing of the one that is furthest.
-Result<Standing> ReplicaGroup::settle(Standing own, const std::vector<Member>& members) {
-  const auto has_trained = [](const Member& one) { return !one.standing.is_fresh; };
-  const bool has_begun = std::ranges::any_of(members, has_trained);
-  std::uint32_t holder = 0;
-  for (std::uint32_t rank = 1; rank < members.size(); ++rank) {
-    const Member& one = members[rank];
-    const Member& best = members[holder];
-    const bool is_better =
-        has_begun ? has_trained(one) &&
-                        (!has_trained(best) || place_of(one.standing) > place_of(best.standing))
-                  : one.first < best.first;
-    if (is_better) holder = rank;
-  }
-  Standing target = members[holder].standing;
-  target.is_fresh = false;
-  const auto needs = [&](const Member& one) {
-    if (!has_begun) return one.first != members[holder].first;
-    return is_behind(one.standing, target);
-  };
-  const Member& mine = members[own_];
-  if (!has_begun && !needs(mine) && own.is_fresh) {
-    const auto begun = values_.begin();
-    is_final_ = !begun;
-    TAUT_TRY(begun);
-  }
-  if (std::ranges::any_of(members, needs)) {
-    TAUT_TRY(spread(holder, needs(mine)));
-  }
-  return target;
-}
-
-/// One rank's parameters become everyone's, as a sum to which the others add zeros. All take the
-/// sum, since it has no negative zeros; but with a graph only those that need it.
-/// needs  this rank's own are others until then: it takes all of the sums or none
-Result<void> ReplicaGroup::spread(std::uint32_t holder, bool needs) {
-  const std::vector<std::size_t> sizes = values_.array_sizes();
-  std::vector<Buffer> received;
-  for (std::size_t array = 0; array < sizes.size(); ++array) {
-    Buffer values = pool_.acquire(sizes[array] * sizeof(float));
-    if (own_ == holder) {
-      values_.read_array(array, values.floats());
-    } else {
-      std::ranges::fill(values.floats(), 0.0F);
-    }
-    TAUT_TRY(group_->all_reduce(values));
-    if (needs) {
-      received.push_back(std::move(values));
-    } else if (!mix_) {
-      values_.write_array(array, values.floats());
-    }
-  }
-  for (std::size_t array = 0; array < received.size(); ++array) {
-    values_.write_array(array, received[array].floats());
-  }
-  return ok();
 }
 
 /// adds  otherwise its part of the sum is zero
@@ -289,12 +149,14 @@ Result<void> ReplicaGroup::begin_published() {
 
 /// What fails here shows in exchange().
 void ReplicaGroup::begin_clock() {
+  const std::scoped_lock lock(mutex_);
   if (!mix_ || is_broken_ || has_news()) return;
   if (!mix_->begin(*group_)) is_broken_ = true;
 }
 
 /// As begin_clock().
 void ReplicaGroup::publish(std::size_t table) {
+  const std::scoped_lock lock(mutex_);
   published_[table] = true;
   if (is_broken_ || (!has_begun() && has_news())) return;
   if (!begin_published()) is_broken_ = true;
@@ -337,6 +199,7 @@ void ReplicaGroup::take_mean() {
 }
 
 Result<bool> ReplicaGroup::exchange(Standing& own) {
+  const std::scoped_lock lock(mutex_);
   const Clock clock = own.next;
   const bool adds = computes(clock);
   while (true) {
@@ -348,7 +211,7 @@ Result<bool> ReplicaGroup::exchange(Standing& own) {
       is_broken_ = true;
       log::info("{}: clock {}: {}", what(), clock.value(), done.error().message);
     }
-    TAUT_TRY(own, join(own));
+    TAUT_TRY(own, regroup(own));
     if (own.next > clock) {
       std::fill(published_.begin(), published_.end(), false);
       return false;
@@ -365,29 +228,8 @@ Result<bool> ReplicaGroup::exchange(Standing& own) {
   return true;
 }
 
-Result<void> ReplicaGroup::spread_meeting(Standing& own, Clock clock) {
-  const auto is_outside = [clock](Clock first) { return first > clock; };
-  while (!own.has_met && std::ranges::any_of(firsts_, is_outside)) {
-    if (is_broken_ || has_news()) {
-      // What came of the meeting may have been replaced by what another rank had before it.
-      TAUT_TRY(own, join(own));
-      return ok();
-    }
-    const auto holder = std::ranges::find_if_not(firsts_, is_outside);
-    // All who were in it are gone: the values of those that are left are from before it.
-    if (holder == firsts_.end()) break;
-    waits_since_ = steady_now();
-    const auto rank = static_cast<std::uint32_t>(holder - firsts_.begin());
-    own.has_met = spread(rank, !computes(clock)).has_value();
-    if (own.has_met) break;
-    if (stops()) return stopped();
-    is_broken_ = true;
-  }
-  own.has_met = true;
-  return ok();
-}
-
 void ReplicaGroup::leave() {
+  const std::scoped_lock lock(mutex_);
   if (!group_ || is_broken_) return;
   const TimePoint deadline = steady_now() + kLeaveLimit;
   const auto is_lent = [this] {

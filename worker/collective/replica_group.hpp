@@ -1,10 +1,12 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
-#include <span>
+#include <thread>
 #include <vector>
 
 #include "common/net/buffer_pool.hpp"
@@ -16,7 +18,7 @@
 #include "worker/collective/algorithms.hpp"
 #include "worker/collective/all_reduce_group.hpp"
 #include "worker/collective/gossip_graph.hpp"
-#include "worker/collective/neighbour_mix.hpp"
+#include "worker/collective/gossip_mix.hpp"
 #include "worker/collective/rank_board.hpp"
 #include "worker/collective/replica_values.hpp"
 
@@ -46,7 +48,11 @@ struct Standing {
 /// in the graph may then be several clocks apart; in a new group those that are behind continue at
 /// the clock of the one that is furthest, with their own parameters, and what they had of the
 /// clocks in between is dropped. A new rank takes the parameters of the furthest.
-/// Thread    one
+///
+/// With Options::asynchronous there is no clock that all have in common: each average is of two
+/// ranks (AD-PSGD), and each rank has a standing of its own, between two meetings as far apart as
+/// their speeds let them. What changes its parameters otherwise is said by set_values().
+/// Thread    one; with Options::asynchronous a second one of the group's own answers others
 class ReplicaGroup {
  public:
   struct Options {
@@ -54,6 +60,8 @@ class ReplicaGroup {
     Clock first;            // of this rank's own
     Algorithm algorithm = Algorithm::kRing;
     std::optional<Graph> graph{};  // with which ranks this one averages; nullopt: they sum
+    bool asynchronous = false;     // with a graph: with one of them at a time, without a clock
+    std::uint64_t seed = 1;        // of the choice of that one
     std::shared_ptr<SharedArena> shared_memory;  // nullptr: values travel as bytes
     Bytes bucket = Bytes(1UL << 20U);            // gradients are summed together up to this
     Duration limit{60'000'000};                  // of each wait for other ranks
@@ -64,12 +72,18 @@ class ReplicaGroup {
 
   /// All must outlive the group.
   ReplicaGroup(ReplicaValues& values, RankBoard& board, Endpoint& endpoint, Options options);
+  ~ReplicaGroup();
+  ReplicaGroup(const ReplicaGroup&) = delete;
+  ReplicaGroup& operator=(const ReplicaGroup&) = delete;
 
   /// Forms the group of the newest ranks, and again until all of them are in it. Afterwards all
   /// have the same standing, which is returned.
   /// Errors    closed: it stops; mismatch: another is set up otherwise; and those of
   ///           ReplicaValues::begin
   [[nodiscard]] Result<Standing> join(Standing own);
+
+  /// With a graph: the parameters have been changed by the rule, a meeting or join().
+  void set_values();
 
   /// The next clock starts: with a graph, the neighbours get this rank's parameters meanwhile.
   void begin_clock();
@@ -85,7 +99,7 @@ class ReplicaGroup {
   [[nodiscard]] Result<bool> exchange(Standing& own);
 
   /// With a graph: how far the neighbours' parameters were from this rank's at its last exchange,
-  /// as NeighbourMix::distance().
+  /// as GossipMix::distance().
   [[nodiscard]] std::optional<double> distance() const;
 
   /// After a meeting: gives the values that came of it to ranks that were not in it. Nothing, where
@@ -130,6 +144,9 @@ class ReplicaGroup {
   void retire();
   [[nodiscard]] bool has_begun() const { return mix_ ? mix_->has_begun() : begun_ > 0; }
   [[nodiscard]] bool is_behind(const Standing& one, const Standing& target) const;
+  [[nodiscard]] Standing target_of(const Standing& own, Standing furthest) const;
+  void answer_others();
+  [[nodiscard]] Result<Standing> regroup(Standing own);
   [[nodiscard]] Result<void> wait_for_news();
   [[nodiscard]] Result<Standing> form(Standing own);
   [[nodiscard]] Result<std::vector<Member>> agree(Standing own);
@@ -150,7 +167,7 @@ class ReplicaGroup {
   std::vector<Bucket> buckets_;         // in the order in which backward completes them
   std::vector<bool> published_;         // by table, of this clock
   std::size_t begun_ = 0;               // buckets
-  std::optional<NeighbourMix> mix_;     // with a graph, in place of the buckets
+  std::unique_ptr<GossipMix> mix_;      // with a graph, in place of the buckets
   std::unique_ptr<AllReduceGroup> group_;
   /// A group that was given up, until all its ranks have given it up.
   struct Retired {
@@ -167,6 +184,9 @@ class ReplicaGroup {
   TimePoint waits_since_;      // for the sums of a clock
   std::uint64_t sent_before_ = 0;
   std::vector<float> scratch_;
+  mutable std::mutex mutex_;  // held while either thread uses any of these
+  std::atomic<bool> ends_ = false;
+  std::thread answers_;  // with Options::asynchronous
 };
 
 }  // namespace taut::collective

@@ -48,6 +48,12 @@ std::optional<FieldMisfit> misfit_of_fields(const WorkerExchange& exchange) {
     return misfit_at(
         "graph", fmt::format("type {} does not read graph; omit it or choose type: GOSSIP", type));
   }
+  if (exchange.has_asynchronous() && exchange.type() != WorkerExchange::GOSSIP) {
+    return misfit_at("asynchronous",
+                     fmt::format("type {} does not read asynchronous; omit it or choose type: "
+                                 "GOSSIP",
+                                 type));
+  }
   if (exchange.has_interval() && exchange.type() == WorkerExchange::SERVERS) {
     return misfit_at("interval", fmt::format("type {} does not read interval; omit it or choose "
                                              "type: ALLREDUCE or GOSSIP",
@@ -108,7 +114,9 @@ std::optional<FieldMisfit> misfit_of_exchange(const pb::Job& job) {
   }
   if (const auto other = other_policy(job.consistency())) {
     return of_type(fmt::format(
-        " is BSP among workers and does not go with consistency {{ {} }}; omit one", *other));
+        " {} and does not go with consistency {{ {} }}; omit one",
+        exchange.asynchronous() ? "has its workers meet as in BSP" : "is BSP among workers",
+        *other));
   }
   const pb::PeriodicAveraging& averaging = job.consistency().periodic_averaging();
   if (averaging.interval() != exchange.interval()) {

@@ -200,6 +200,46 @@ class Gossip(ExchangeTest):
         self.assertGreater(ended["evaluations"][-1]["accuracy"], 0.5)
         self.assertIn("of 3 workers that average", (self.folder / "worker0.log").read_text())
 
+    def test_workers_without_a_common_clock_learn_over_each_graph(self):
+        for graph in ("RING", "TORUS", "HYPERCUBE", "EXPONENTIAL"):
+            extra = gossip(graph, more="asynchronous: true")
+            summary = self.train(self.job(workers=4, extra=extra))
+            self.assertGreater(summary["evaluations"][-1]["accuracy"], 0.5, graph)
+            self.assert_apart(summary)
+
+    def test_a_slow_worker_delays_no_other_between_meetings(self):
+        self.start_server()
+        for name, settings in (("worker0", ""), ("worker1", ""), ("worker2", "clock_time_ms: 300")):
+            self.start_daemon("worker", name, settings)
+        extra = gossip(interval=50, more="asynchronous: true")
+        job = self.job(iterations=50, workers=3, extra=extra)
+        self.assertEqual(self.ask("submit", job).returncode, 0)
+
+        def clocks():
+            workers = self.status()["jobs"][0]["workers"]
+            return {w["name"]: int(w["progress"].get("clock", 0)) for w in workers}
+        # In a path of three the middle one is passive; wherever the slow one is, others pass it.
+        wait_until(lambda: sorted(clocks().values())[1:] >= [40, 40] and
+                   clocks()["worker2"] < 30, 30, "workers that do not wait for the slow one")
+        self.assertGreater(self.wait_for_job(1, "DONE", 90)["evaluations"][-1]["accuracy"], 0.5)
+
+    def test_a_killed_worker_is_left_out_where_workers_have_no_common_clock(self):
+        self.start_server(settings="heartbeat_limit_s: 2")
+        workers = {f"worker{i}": self.start_daemon("worker", f"worker{i}", "clock_time_ms: 10")
+                   for i in range(4)}
+        extra = gossip(interval=50, more="asynchronous: true")
+        job = self.job(iterations=400, workers=4, extra=extra)
+        self.assertEqual(self.ask("submit", job).returncode, 0)
+        self.wait_for_clock(60)
+        workers["worker1"].kill()
+        log = self.folder / "worker0.log"
+        wait_until(lambda: "of 3 workers that average among themselves" in log.read_text(), 30,
+                   "a group without the lost worker")
+        self.start_daemon("worker", "worker4", "clock_time_ms: 10")
+        ended = self.wait_for_job(1, "DONE", 90)
+        self.assertGreater(ended["evaluations"][-1]["accuracy"], 0.5)
+        self.assertIn("of 4 workers that average", (self.folder / "worker4.log").read_text())
+
     def test_a_job_whose_workers_average_is_resumed_to_the_bit(self):
         job = self.job(workers=3, iterations=30,
                        extra=gossip(interval=7) + "checkpoint { every: 14 keep: 0 }\n")
@@ -215,6 +255,9 @@ class Gossip(ExchangeTest):
                 (ring + "consistency { mode: ASYNC }",
                  "GOSSIP is BSP among workers and does not go with consistency { mode: ASYNC }; "
                  "omit one"),
+                (gossip(more="asynchronous: true") + "consistency { slack: 3 }",
+                 "GOSSIP has its workers meet as in BSP and does not go with consistency { mode: "
+                 "SSP }; omit one"),
                 (ring + "balance: true", "GOSSIP does not go with balance; omit one"),
                 (ring + "compression { push { scheme: FP16 } }",
                  "GOSSIP averages float32 alone; omit compression"),
@@ -225,6 +268,8 @@ class Gossip(ExchangeTest):
                 ("exchange { type: ALLREDUCE graph: RING }",
                  "type ALLREDUCE does not read graph; omit it or choose type: GOSSIP"),
                 ("exchange { graph: TORUS }", "type SERVERS does not read graph"),
+                ("exchange { type: ALLREDUCE asynchronous: true }",
+                 "type ALLREDUCE does not read asynchronous; omit it or choose type: GOSSIP"),
                 (gossip("HYPERCUBE"),
                  "graph HYPERCUBE needs 2, 4, 8 ... workers, and workers is 3"),
                 (gossip("TORUS"), "graph TORUS needs rows and columns, and workers is 3, a prime")):

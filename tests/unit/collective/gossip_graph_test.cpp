@@ -11,6 +11,7 @@
 
 #include "tests/unit/collective/toy_group.hpp"
 #include "worker/collective/neighbour_mix.hpp"
+#include "worker/collective/pair_mix.hpp"
 
 namespace taut::collective {
 namespace {
@@ -255,6 +256,55 @@ TEST_CASE(
     again.clock(random);
   }
   CHECK(once.values() == again.values());
+}
+
+TEST_CASE("for averages of two each graph has two colours, whose edges connect all",
+          "[collective][gossip]") {
+  const Graph graph = GENERATE(from_range(std::begin(test::kGraphs), std::end(test::kGraphs)));
+  const std::uint32_t ranks = GENERATE(range(1U, 35U));
+  CAPTURE(to_string(graph), ranks);
+  std::set<std::uint32_t> reached{0};
+  std::vector<std::uint32_t> pending{0};
+  while (!pending.empty()) {
+    const Rank rank(pending.back());
+    pending.pop_back();
+    for (const Rank partner : partners_of(graph, rank, ranks)) {
+      CHECK(is_active(graph, rank, ranks) != is_active(graph, partner, ranks));
+      const auto back = partners_of(graph, partner, ranks);
+      CHECK(std::ranges::find(back, rank) != back.end());
+      if (reached.insert(partner.value()).second) pending.push_back(partner.value());
+    }
+  }
+  CHECK(reached.size() == ranks);
+}
+
+TEST_CASE("averages of two keep the sum, and bring all to the mean", "[collective][gossip]") {
+  std::mt19937 random(17);
+  const Graph graph = GENERATE(from_range(std::begin(test::kGraphs), std::end(test::kGraphs)));
+  const std::uint32_t ranks = GENERATE(2U, 3U, 6U, 8U);
+  CAPTURE(to_string(graph), ranks);
+  auto values = test::random_values(ranks, 30, random);
+  std::vector<double> means(30);
+  for (const auto& one : values) {
+    for (std::size_t i = 0; i < 30; ++i) means[i] += static_cast<double>(one[i]) / ranks;
+  }
+  for (int exchange = 0; exchange < 4000; ++exchange) {
+    const Rank active(test::pick(random, ranks));
+    const auto partners = partners_of(graph, active, ranks);
+    if (!is_active(graph, active, ranks)) continue;
+    std::vector<float>& one = values[active.value()];
+    std::vector<float>& other = values[partners[test::pick(random, partners.size())].value()];
+    std::vector<float> mixed(30);
+    mix_two(one, other, mixed);
+    mix_two(other, one, other);
+    REQUIRE(other == mixed);
+    one = mixed;
+  }
+  for (const auto& one : values) {
+    for (std::size_t i = 0; i < 30; ++i) {
+      REQUIRE(static_cast<double>(one[i]) == Approx(means[i]).margin(1e-5));
+    }
+  }
 }
 
 }  // namespace taut::collective

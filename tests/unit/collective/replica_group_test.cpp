@@ -106,8 +106,9 @@ class ToyWorker final : public ReplicaValues {
   ToyWorker(const ToyWorker&) = delete;
   ToyWorker& operator=(const ToyWorker&) = delete;
 
-  void start(Algorithm algorithm, std::optional<Graph> graph) {
+  void start(Algorithm algorithm, std::optional<Graph> graph, bool asynchronous) {
     graph_ = graph;
+    asynchronous_ = asynchronous;
     thread_ = std::thread([this, algorithm] {
       error = run(algorithm);
       has_ended_ = true;
@@ -167,6 +168,7 @@ class ToyWorker final : public ReplicaValues {
     options.first = first_;
     options.algorithm = algorithm;
     options.graph = graph_;
+    options.asynchronous = asynchronous_;
     options.shared_memory = arena_;
     options.bucket = Bytes(2000);
     options.limit = std::chrono::seconds(20);
@@ -187,6 +189,7 @@ class ToyWorker final : public ReplicaValues {
   Result<void> train(ReplicaGroup& group) {
     Standing standing{.next = first_};
     TAUT_TRY(standing, group.join(standing));
+    group.set_values();
     TAUT_TRY(meet(group, standing));
     clock_ = standing.next.value();
     while (standing.next < Clock(kClocks)) {
@@ -200,6 +203,7 @@ class ToyWorker final : public ReplicaValues {
           return invalid("the mean of ones is not one");
         }
         if (!graph_ || group.computes(clock)) apply();
+        group.set_values();
         standing.next = clock.next();
         standing.has_met = !meets(clock);
       }
@@ -250,6 +254,7 @@ class ToyWorker final : public ReplicaValues {
           continue;
         }
         take_result(clock);
+        group.set_values();
       }
       TAUT_TRY(group.spread_meeting(standing, clock));
     }
@@ -270,6 +275,7 @@ class ToyWorker final : public ReplicaValues {
   const std::uint32_t number_;
   const Clock first_;
   std::optional<Graph> graph_;
+  bool asynchronous_ = false;
   ToyMeetings& meetings_;
   std::vector<std::vector<float>> gradients_;
   std::vector<std::vector<float>> arrays_;  // values and velocity of each table
@@ -285,8 +291,12 @@ class ToyWorker final : public ReplicaValues {
 class ToyCluster {
  public:
   ToyCluster(std::uint32_t workers, Algorithm algorithm, bool with_keys, bool shares_memory,
-             std::optional<Graph> graph = std::nullopt)
-      : algorithm_(algorithm), graph_(graph), with_keys_(with_keys), shares_memory_(shares_memory) {
+             std::optional<Graph> graph = std::nullopt, bool asynchronous = false)
+      : algorithm_(algorithm),
+        graph_(graph),
+        asynchronous_(asynchronous),
+        with_keys_(with_keys),
+        shares_memory_(shares_memory) {
     for (std::uint32_t i = 0; i < workers; ++i) add(Clock(0));
     announce();
   }
@@ -343,7 +353,7 @@ class ToyCluster {
     living_.push_back(
         std::make_unique<ToyWorker>(next_++, first, with_keys_, shares_memory_, meetings_));
     living_.back()->board.set_place(living_.back()->place());
-    living_.back()->start(algorithm_, graph_);
+    living_.back()->start(algorithm_, graph_, asynchronous_);
   }
   void announce() {
     pb::WorkerJob job;
@@ -363,6 +373,7 @@ class ToyCluster {
 
   const Algorithm algorithm_;
   const std::optional<Graph> graph_;
+  const bool asynchronous_;
   const bool with_keys_;
   const bool shares_memory_;
   ToyMeetings meetings_;
@@ -491,14 +502,37 @@ TEST_CASE("workers that average send their model to each neighbour at each clock
   }
 }
 
+TEST_CASE("without a common clock each active worker averages once a clock with a passive one",
+          "[collective][gossip]") {
+  const Graph graph = GENERATE(from_range(std::begin(test::kGraphs), std::end(test::kGraphs)));
+  const std::uint32_t count = GENERATE(2U, 3U, 4U, 5U);
+  const bool shares_memory = GENERATE(false, true);
+  CAPTURE(to_string(graph), count, shares_memory);
+  ToyCluster cluster(count, Algorithm::kRing, shares_memory, shares_memory, graph, true);
+  const auto& workers = cluster.finish();
+  check_ended_alike(workers);
+  // A request and an answer for each of the active ones' clocks; and in the new group six numbers
+  // of each rank, around a ring.
+  std::uint64_t active = 0;
+  for (std::uint32_t rank = 0; rank < count; ++rank) {
+    active += is_active(graph, Rank(rank), count) ? 1 : 0;
+  }
+  const std::uint64_t values = kTables[0] + kTables[1] + kTables[2];
+  const std::uint64_t agreed = std::uint64_t{2} * (count - 1) * 6 * count;
+  std::uint64_t sent = 0;
+  for (const auto& worker : workers) sent += worker->sent;
+  CHECK(sent == sizeof(float) * (2 * active * kClocks * values + agreed));
+}
+
 TEST_CASE("workers that average with neighbours die and join, and all that are left end alike",
           "[collective][gossip]") {
   const std::uint64_t seed = GENERATE(range(std::uint64_t{1}, std::uint64_t{13}));
-  CAPTURE(seed);
+  const bool asynchronous = GENERATE(false, true);
+  CAPTURE(seed, asynchronous);
   std::mt19937_64 random(seed);
   const Graph graph = test::kGraphs[random() % std::size(test::kGraphs)];
   ToyCluster cluster(static_cast<std::uint32_t>(2 + random() % 3), Algorithm::kRing,
-                     random() % 2 == 0, random() % 2 == 0, graph);
+                     random() % 2 == 0, random() % 2 == 0, graph, asynchronous);
   while (cluster.clock() < Clock(kClocks - 12)) {
     std::this_thread::sleep_for(std::chrono::milliseconds(random() % 60));
     if (random() % 2 == 0 && cluster.size() > 1) {

@@ -1,0 +1,243 @@
+// How ranks form a group, and come to stand alike.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "common/log.hpp"
+#include "worker/collective/replica_group.hpp"
+
+namespace taut::collective {
+namespace {
+
+constexpr Duration kLookStep = std::chrono::milliseconds(5);
+constexpr Duration kLongestPause = std::chrono::seconds(1);
+// Of what ranks tell each other: numbers that float32 represents.
+constexpr std::size_t kFields = 6;
+constexpr std::int64_t kHalf = 1 << 20;
+
+float high(Clock clock) {
+  const std::int64_t upper = clock.value() / kHalf;
+  return static_cast<float>(upper);
+}
+float low(Clock clock) {
+  return static_cast<float>(clock.value() % kHalf);
+}
+Clock clock_of(float high, float low) {
+  return Clock(static_cast<std::int64_t>(high) * kHalf + static_cast<std::int64_t>(low));
+}
+
+/// How far along a rank is that has parameters.
+std::pair<Clock, bool> place_of(const Standing& standing) {
+  return {standing.next, standing.has_met};
+}
+
+}  // namespace
+
+/// As long as it takes: which ranks are lost is for the coordinator to say.
+Result<void> ReplicaGroup::wait_for_news() {
+  while (true) {
+    if (stops()) return stopped();
+    const auto ranks = board_.newest();
+    if (ranks->number > number_ && ranks->own) return ok();
+    std::this_thread::sleep_for(kLookStep);
+  }
+}
+
+Result<Standing> ReplicaGroup::join(Standing own) {
+  const std::scoped_lock lock(mutex_);
+  return regroup(own);
+}
+
+Result<Standing> ReplicaGroup::regroup(Standing own) {
+  Duration pause = kLookStep;
+  while (true) {
+    if (is_broken_) board_.report_broken(number_);
+    TAUT_TRY(wait_for_news());
+    auto standing = form(own);
+    if (standing) return standing;
+    if (stops()) return stopped();
+    const ErrorCode code = standing.error().code;
+    if (is_final_ || code == ErrorCode::kMismatch || code == ErrorCode::kInvalid) {
+      return standing.error();
+    }
+    log::info("{}: {}; forming a group again", what(), standing.error().message);
+    std::this_thread::sleep_for(pause);
+    pause = std::min<Duration>(2 * pause, kLongestPause);
+  }
+}
+
+/// Gives the group up. Ranks that are still in it may read what it has lent them.
+void ReplicaGroup::retire() {
+  if (!group_) return;
+  sent_before_ += group_->sent().bytes;
+  group_->disconnect();
+  retired_.push_back({std::move(group_), {}});
+  if (mix_) retired_.back().values = mix_->lent();
+  for (const Bucket& bucket : buckets_) retired_.back().values.push_back(bucket.values);
+}
+
+Result<Standing> ReplicaGroup::form(Standing own) {
+  const auto ranks = board_.newest();
+  retire();
+  forget_sums();
+  is_broken_ = true;
+  number_ = ranks->number;
+  own_ = ranks->own->value();
+  ranks_ = ranks->members.size();
+  GroupOptions options;
+  options.group = options_.job * 0x9E3779B97F4A7C15ULL + number_;
+  options.rank = *ranks->own;
+  options.members = ranks->members;
+  options.algorithm = options_.algorithm;
+  if (mix_) {
+    mix_->enter(*ranks->own, static_cast<std::uint32_t>(ranks_));
+    options.exchange = mix_->links();
+    options.exchange_name =
+        fmt::format("{} gossip over {}, ", options_.asynchronous ? "asynchronous" : "synchronous",
+                    to_string(*options_.graph));
+    options.pair_elements = mix_->pair_elements();
+    options.acquire = [this](std::size_t bytes) { return pool_.acquire(bytes); };
+  }
+  options.silence_limit = options_.limit;
+  options.shared_memory = options_.shared_memory;
+  options.is_over = [this] {
+    if (stops()) return true;
+    if (!has_news()) return false;
+    // Where all are still there, what has begun ends in this group.
+    const TimePoint moved = std::max(group_->heard(), waits_since_);
+    return is_broken_ || steady_now() >= moved + options_.patience;
+  };
+  group_ = std::make_unique<AllReduceGroup>(endpoint_, std::move(options));
+  TAUT_TRY(group_->connect(options_.limit));
+  TAUT_TRY(const std::vector<Member> members, agree(own));
+  retired_.clear();
+  TAUT_TRY(const Standing standing, settle(own, members));
+  is_broken_ = false;
+  log::info("rank {} of {} {}, from clock {}", own_, members.size(), what(), standing.next.value());
+  return standing;
+}
+
+/// Each rank's numbers, as a sum to which the others add zeros.
+Result<std::vector<ReplicaGroup::Member>> ReplicaGroup::agree(Standing own) {
+  const Buffer numbers = pool_.acquire(ranks_ * kFields * sizeof(float));
+  std::ranges::fill(numbers.floats(), 0.0F);
+  const std::span<float> mine = numbers.floats().subspan(own_ * kFields, kFields);
+  mine[0] = high(own.next);
+  mine[1] = low(own.next);
+  mine[2] = own.has_met ? 1.0F : 0.0F;
+  mine[3] = own.is_fresh ? 1.0F : 0.0F;
+  mine[4] = high(options_.first);
+  mine[5] = low(options_.first);
+  TAUT_TRY(group_->all_reduce(numbers));
+  std::vector<Member> members;
+  firsts_.clear();
+  for (std::size_t rank = 0; rank < ranks_; ++rank) {
+    const std::span<const float> one = numbers.floats().subspan(rank * kFields, kFields);
+    const Clock first = clock_of(one[4], one[5]);
+    members.push_back({Standing{clock_of(one[0], one[1]), one[2] > 0, one[3] > 0}, first});
+    firsts_.push_back(first);
+  }
+  return members;
+}
+
+/// Whether a rank cannot continue with what it has. With a graph it can, unless it waits for a
+/// meeting that is over for others: it has pushed, and what came of it is as good from another one.
+/// Without a common clock it continues to wait.
+bool ReplicaGroup::is_behind(const Standing& one, const Standing& target) const {
+  if (one.is_fresh || options_.asynchronous) return one.is_fresh;
+  const bool differs = place_of(one) != place_of(target);
+  return mix_ ? differs && !one.has_met : differs;
+}
+
+/// Where this rank continues.
+Standing ReplicaGroup::target_of(const Standing& own, Standing furthest) const {
+  furthest.is_fresh = false;
+  if (!options_.asynchronous) return furthest;
+  return {.next = own.next, .has_met = own.has_met, .is_fresh = false};
+}
+
+/// Brings every rank to the standing of the one that is furthest.
+Result<Standing> ReplicaGroup::settle(Standing own, const std::vector<Member>& members) {
+  const auto has_trained = [](const Member& one) { return !one.standing.is_fresh; };
+  const bool has_begun = std::ranges::any_of(members, has_trained);
+  std::uint32_t holder = 0;
+  for (std::uint32_t rank = 1; rank < members.size(); ++rank) {
+    const Member& one = members[rank];
+    const Member& best = members[holder];
+    const bool is_better =
+        has_begun ? has_trained(one) &&
+                        (!has_trained(best) || place_of(one.standing) > place_of(best.standing))
+                  : one.first < best.first;
+    if (is_better) holder = rank;
+  }
+  const Standing target = target_of(own, members[holder].standing);
+  const auto needs = [&](const Member& one) {
+    if (!has_begun) return one.first != members[holder].first;
+    return is_behind(one.standing, members[holder].standing);
+  };
+  const Member& mine = members[own_];
+  if (!has_begun && !needs(mine) && own.is_fresh) {
+    const auto begun = values_.begin();
+    is_final_ = !begun;
+    TAUT_TRY(begun);
+  }
+  if (std::ranges::any_of(members, needs)) {
+    TAUT_TRY(spread(holder, needs(mine)));
+  }
+  return target;
+}
+
+/// One rank's parameters become everyone's, as a sum to which the others add zeros. All take the
+/// sum, since it has no negative zeros; but with a graph only those that need it.
+/// needs  this rank's own are others until then: it takes all of the sums or none
+Result<void> ReplicaGroup::spread(std::uint32_t holder, bool needs) {
+  const std::vector<std::size_t> sizes = values_.array_sizes();
+  std::vector<Buffer> received;
+  for (std::size_t array = 0; array < sizes.size(); ++array) {
+    Buffer values = pool_.acquire(sizes[array] * sizeof(float));
+    if (own_ == holder) {
+      values_.read_array(array, values.floats());
+    } else {
+      std::ranges::fill(values.floats(), 0.0F);
+    }
+    TAUT_TRY(group_->all_reduce(values));
+    if (needs) {
+      received.push_back(std::move(values));
+    } else if (!mix_) {
+      values_.write_array(array, values.floats());
+    }
+  }
+  for (std::size_t array = 0; array < received.size(); ++array) {
+    values_.write_array(array, received[array].floats());
+  }
+  return ok();
+}
+
+Result<void> ReplicaGroup::spread_meeting(Standing& own, Clock clock) {
+  const std::scoped_lock lock(mutex_);
+  // Without a common clock a rank that was not in it is brought nearer by averages.
+  if (options_.asynchronous) own.has_met = true;
+  const auto is_outside = [clock](Clock first) { return first > clock; };
+  while (!own.has_met && std::ranges::any_of(firsts_, is_outside)) {
+    if (is_broken_ || has_news()) {
+      // What came of the meeting may have been replaced by what another rank had before it.
+      TAUT_TRY(own, regroup(own));
+      return ok();
+    }
+    const auto holder = std::ranges::find_if_not(firsts_, is_outside);
+    // All who were in it are gone: the values of those that are left are from before it.
+    if (holder == firsts_.end()) break;
+    waits_since_ = steady_now();
+    const auto rank = static_cast<std::uint32_t>(holder - firsts_.begin());
+    own.has_met = spread(rank, !computes(clock)).has_value();
+    if (own.has_met) break;
+    if (stops()) return stopped();
+    is_broken_ = true;
+  }
+  own.has_met = true;
+  return ok();
+}
+
+}  // namespace taut::collective
