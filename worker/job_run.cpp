@@ -22,6 +22,7 @@
 #include "proto/session/coordinator_addresses.hpp"
 #include "proto/session/data_secret.hpp"
 #include "worker/client/client.hpp"
+#include "worker/compression/scheme_costs.hpp"
 #include "worker/device/device_budget.hpp"
 #include "worker/device/math_options.hpp"
 #include "worker/device/pinned_memory.hpp"
@@ -237,6 +238,31 @@ Result<void> run_last_test(TestPhases& tests, ParameterCache& cache, Clock reach
   return divergence.check("the loss of the test", result.loss, reached, board);
 }
 
+/// What the schemes of a job whose compression is AUTO depend on here, but for the link.
+Result<void> measure(const pb::WorkerJob& job, const JobAssets& assets, Backend& device,
+                     const pb::WorkerConfig& settings, pb::CompressionCosts& costs) {
+  TAUT_TRY(measure_codecs(job.definition(), assets.train_graph().parameters, costs));
+  // Memory that is planned has no place for a second net: as if computing took no time.
+  if (settings.device_memory_budget() == 0) {
+    TAUT_TRY(const double compute_s, measure_compute(job, assets, device));
+    costs.set_compute_s(compute_s);
+  }
+  log::info(
+      "measured for compression AUTO: {:.3g} MB/s to the servers, {:.3g} ms to compute a clock",
+      costs.bytes_per_s() / 1e6, 1e3 * costs.compute_s());
+  return ok();
+}
+
+/// The choice of all workers' measurements; nothing: this worker is to stop or to leave first.
+std::optional<pb::Compression> await_choice(RunOrders& orders, const pb::CompressionCosts& costs) {
+  orders.choice.set_measured(costs);
+  while (!orders.stop && !orders.leave) {
+    if (auto chosen = orders.choice.chosen()) return chosen;
+    std::this_thread::sleep_for(kHeldStep);
+  }
+  return std::nullopt;
+}
+
 /// A worker's process.
 class ProcessPlace final : public RunPlace {
  public:
@@ -322,9 +348,22 @@ Result<JobOutcome> run_job(const pb::WorkerJob& job, std::span<Backend* const> d
     TAUT_TRY(pin_this_thread(config.worker().pin()));
   }
   const auto count = static_cast<std::uint32_t>(devices.size());
+  const bool is_open = chooses_compression(job.definition());
+  pb::CompressionCosts costs;
+  // First, while the other workers do so.
+  if (is_open) {
+    costs.set_bytes_per_s(
+        measure_bandwidth(context, job, config.worker().shared_memory(), orders.stop));
+  }
   TAUT_TRY(const JobAssets assets, JobAssets::open(job.definition(), job.slots(), count));
   ProcessPlace place(context, orders, config);
-  return run_member(job, assets, devices, place, config, orders, board, saver);
+  if (!is_open) return run_member(job, assets, devices, place, config, orders, board, saver);
+  TAUT_TRY(measure(job, assets, *devices[0], config.worker(), costs));
+  const auto chosen = await_choice(orders, costs);
+  if (!chosen) return JobOutcome{Clock(job.start_clock()), {}, !orders.stop};
+  pb::WorkerJob settled = job;
+  *settled.mutable_definition()->mutable_compression() = *chosen;
+  return run_member(settled, assets, devices, place, config, orders, board, saver);
 }
 
 Result<JobOutcome> run_member(const pb::WorkerJob& job, const JobAssets& assets,

@@ -16,6 +16,7 @@
 #include "worker/client/shard_moves.hpp"
 #include "worker/collective/rank_board.hpp"
 #include "worker/collective/rank_endpoint.hpp"
+#include "worker/compression/choice_board.hpp"
 #include "worker/engine/backend.hpp"
 #include "worker/pace.hpp"
 #include "worker/progress.hpp"
@@ -43,6 +44,7 @@ struct RunOrders {
   LastClocks last_clocks;       // where the job is saved to end
   ShardMoves moves;             // where shards are served when their servers are lost
   collective::RankBoard ranks;  // where the job's workers sum among themselves
+  ChoiceBoard choice;           // of the schemes of a job whose compression is AUTO
 };
 
 /// The trainer's options that follow from a job.

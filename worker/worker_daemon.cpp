@@ -221,6 +221,7 @@ void WorkerDaemon::take_job(const pb::WorkerJob& job) {
     run_->orders.shares.take(job);
     run_->orders.last_clocks.take(job);
     run_->orders.ranks.post(job);
+    run_->orders.choice.post(job);
     // A repeated older state takes nothing back.
     run_->job.set_revision(std::max(run_->job.revision(), job.revision()));
     run_->orders.evaluates = job.evaluates();
@@ -244,6 +245,7 @@ void WorkerDaemon::take_job(const pb::WorkerJob& job) {
   run_->orders.shares.take(job);
   run_->orders.last_clocks.take(job);
   run_->orders.ranks.post(job);
+  run_->orders.choice.post(job);
   if (job.stop()) run_->orders.stop = true;
   if (link_->session().leaves() || job.leaves()) run_->orders.leave = true;
   if (job.has_checkpoint()) run_->saver.order(job.checkpoint());
@@ -311,6 +313,7 @@ pb::Progress WorkerDaemon::progress_of(Run& run) const {
   run.orders.shares.report(progress);
   run.orders.last_clocks.report(progress);
   run.orders.ranks.report(progress);
+  run.orders.choice.report(progress);
   if (auto part = run.saver.part(); part.number() > 0) {
     *progress.mutable_checkpoint() = std::move(part);
   }
@@ -346,9 +349,12 @@ void WorkerDaemon::report() {
   // Reports that the coordinator waits for are sent at once; the rest with the next heartbeat.
   const bool ended = content.progress().finished() || content.progress().left();
   std::string place = content.progress().rank_place().SerializeAsString();
+  const bool measured = content.progress().has_measured();
   const bool news = (ended && !reported_end_) ||
-                    reported_revision_ != content.progress().revision() || reported_place_ != place;
+                    reported_revision_ != content.progress().revision() ||
+                    reported_place_ != place || reported_measured_ != measured;
   reported_place_ = std::move(place);
+  reported_measured_ = measured;
   reported_end_ = ended;
   reported_revision_ = content.progress().revision();
   link_->report(std::move(content), news);

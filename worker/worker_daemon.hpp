@@ -101,9 +101,10 @@ class WorkerDaemon {
   std::optional<TimePoint> leaves_by_;  // after a signal: it ends then, drained or not
   bool reported_end_ = false;
   std::uint64_t reported_revision_ = 0;
-  std::string reported_place_;  // of a worker that sums with others
-  std::mutex newest_mutex_;     // guards newest_ and load_
-  pb::Progress newest_;         // for a scrape
+  std::string reported_place_;      // of a worker that sums with others
+  bool reported_measured_ = false;  // of a worker that measures for a choice of schemes
+  std::mutex newest_mutex_;         // guards newest_ and load_
+  pb::Progress newest_;             // for a scrape
   std::shared_ptr<const ClientLoad> load_;
   std::unique_ptr<http::Server> metrics_;  // last: its thread uses the rest
 };

@@ -158,6 +158,11 @@ std::string megabytes(std::uint64_t bytes) {
 
 }  // namespace
 
+std::string choice_text(const pb::JobStatus& job) {
+  if (!job.has_compression()) return {};
+  return "compression AUTO is " + job.compression().text();
+}
+
 std::string compression_text(const pb::JobStatus& job) {
   std::uint64_t pushed = 0;
   std::uint64_t saved = 0;
@@ -269,6 +274,7 @@ std::vector<std::string> progress_block(const pb::JobStatus& job, int width, con
   }
   lines.push_back(drift_line(job, progress));
   if (const std::string line = compression_text(job); !line.empty()) lines.push_back(line);
+  if (const std::string line = choice_text(job); !line.empty()) lines.push_back(line);
   if (const std::string line = protection_line(job); !line.empty()) lines.push_back(line);
   return lines;
 }

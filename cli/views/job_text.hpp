@@ -33,6 +33,9 @@ struct JobProgress {
 [[nodiscard]] std::vector<std::pair<std::int64_t, std::uint64_t>> staleness_of(
     const pb::JobStatus& job);
 
+/// What was chosen for a compression that is AUTO, and why; empty: the job names what it has.
+[[nodiscard]] std::string choice_text(const pb::JobStatus& job);
+
 /// Bytes of its workers' updates, and the share that compression has saved; empty: none is.
 [[nodiscard]] std::string compression_text(const pb::JobStatus& job);
 

@@ -9,6 +9,7 @@
 
 #include "cli/views/draw.hpp"
 #include "cli/views/job_text.hpp"
+#include "proto/formats/run_json.hpp"
 #include "proto/state_word.hpp"
 
 namespace taut::cli {
@@ -85,6 +86,7 @@ std::vector<Row> table(const RunSummary& run) {
   if (const std::string text = compression_text(job); !text.empty()) {
     rows.push_back({"compression", text});
   }
+  if (job.has_compression()) rows.push_back({"AUTO is", job.compression().text()});
   return rows;
 }
 
@@ -178,32 +180,34 @@ std::string summary_json(const RunSummary& run, JsonLayout layout) {
   for (const pb::KeptCheckpoint& kept : job.checkpoints()) {
     checkpoints.push_back({{"iteration", kept.clock()}, {"folder", kept.folder()}});
   }
-  const Json whole = {{"job", job.name()},
-                      {"job_id", job.job()},
-                      {"state", state_word(job.state())},
-                      {"message", job.message()},
-                      {"advice", run.advice},
-                      {"replaced", run.replaced},
-                      {"mode", job.mode()},
-                      // Unbounded has no number.
-                      {"slack", job.mode() == "ASYNC" ? Json() : Json(job.slack())},
-                      {"servers", run.servers},
-                      {"shards_per_server", run.shards},
-                      {"iterations", progress_of(job).iteration},
-                      {"max_iter", job.max_iter()},
-                      {"wall_s", run.wall_s},
-                      {"running_s", job.running_s()},
-                      {"first_iteration_s", run.first_iteration_s},
-                      {"records", run.words.records},
-                      {"images_per_second", job.rate() / run.words.items_per_record},
-                      {"rate", job.rate()},
-                      {"rate_unit", rate_unit(job)},
-                      {"workers", workers},
-                      {"consensus_error", consensus_error_of(job)},
-                      {"staleness", staleness},
-                      {"evaluations", evaluations},
-                      {"checkpoints", checkpoints},
-                      {"parameters_sha256", job.parameters_sha256()}};
+  const Json whole = {
+      {"job", job.name()},
+      {"job_id", job.job()},
+      {"state", state_word(job.state())},
+      {"message", job.message()},
+      {"advice", run.advice},
+      {"replaced", run.replaced},
+      {"mode", job.mode()},
+      // Unbounded has no number.
+      {"slack", job.mode() == "ASYNC" ? Json() : Json(job.slack())},
+      {"compression", job.has_compression() ? choice_json(job.compression()) : Json()},
+      {"servers", run.servers},
+      {"shards_per_server", run.shards},
+      {"iterations", progress_of(job).iteration},
+      {"max_iter", job.max_iter()},
+      {"wall_s", run.wall_s},
+      {"running_s", job.running_s()},
+      {"first_iteration_s", run.first_iteration_s},
+      {"records", run.words.records},
+      {"images_per_second", job.rate() / run.words.items_per_record},
+      {"rate", job.rate()},
+      {"rate_unit", rate_unit(job)},
+      {"workers", workers},
+      {"consensus_error", consensus_error_of(job)},
+      {"staleness", staleness},
+      {"evaluations", evaluations},
+      {"checkpoints", checkpoints},
+      {"parameters_sha256", job.parameters_sha256()}};
   return layout == JsonLayout::kOneLine ? whole.dump() : whole.dump(2) + "\n";
 }
 

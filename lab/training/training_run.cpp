@@ -12,6 +12,7 @@
 #include "common/system/memory.hpp"
 #include "lab/training/outages.hpp"
 #include "lab/training/processes.hpp"
+#include "proto/config/settle_compression.hpp"
 #include "proto/config/settle_policies.hpp"
 #include "proto/formats/resume_point.hpp"
 #include "server/coordinator/coordinator_config.hpp"
@@ -44,6 +45,11 @@ Result<pb::Job> job_of(const TrainingOptions& options) {
   if (faults.delay_ms() > 0 || faults.jitter_ms() > 0 || faults.loss() > 0) {
     return invalid(
         "network: the lab's links come from the cluster file; give latency_us and jitter_us there");
+  }
+  if (chooses_compression(asked)) {
+    return invalid(
+        "compression: AUTO is chosen from what workers measure of machines and links, of which the "
+        "lab has models; name a scheme");
   }
   pb::Job job = asked;
   job.clear_restart();

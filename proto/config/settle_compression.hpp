@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "common/result.hpp"
 #include "common/ssp/compression.hpp"
@@ -21,13 +22,31 @@ struct Misfit {
 /// the job; nothing: all of it fits.
 [[nodiscard]] std::optional<Misfit> misfit_of_compression(const pb::Job& job);
 
+/// Whether a scheme is still to be chosen: AUTO.
+[[nodiscard]] bool chooses_compression(const pb::Job& job);
+
+/// What AUTO chooses from, the most exact first; of any other scheme, that one.
+[[nodiscard]] std::vector<pb::PushCompression::Scheme> candidates(const pb::PushCompression& push);
+[[nodiscard]] std::vector<pb::PullCompression::Scheme> candidates(const pb::PullCompression& pull);
+
+/// The same with a scheme in place of AUTO, and without the fields that are not the scheme's.
+[[nodiscard]] pb::PushCompression with_scheme(const pb::PushCompression& push,
+                                              pb::PushCompression::Scheme scheme);
+[[nodiscard]] pb::PullCompression with_scheme(const pb::PullCompression& pull,
+                                              pb::PullCompression::Scheme scheme);
+
+/// The encoding of a scheme.
+[[nodiscard]] math::Encoding encoding_of(const pb::PushCompression& push);
+[[nodiscard]] math::Encoding encoding_of(const pb::PullCompression& pull);
+
 /// Whether workers may keep a part of their updates for later ones.
 [[nodiscard]] bool keeps_residuals(const pb::Job& job);
 
 /// Whether workers clip their gradients and apply the solver's momentum in the servers' place.
 [[nodiscard]] bool workers_apply_momentum(const pb::Job& job);
 
-/// How the job's updates and values are encoded. Errors: invalid, "field: what" of the misfit.
+/// How the job's updates and values are encoded; what is still to be chosen, as FLOAT32. Errors:
+/// invalid, "field: what" of the misfit.
 [[nodiscard]] Result<Compression> to_compression(const pb::Job& job);
 
 }  // namespace taut

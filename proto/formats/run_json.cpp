@@ -24,6 +24,25 @@ nlohmann::ordered_json begin_run_json(const std::string& kind, const std::string
           {"build", build_name()}};
 }
 
+nlohmann::ordered_json choice_json(const pb::CompressionChoice& choice) {
+  using Json = nlohmann::ordered_json;
+  const auto scheme = [](const auto& list) {
+    return list.empty() ? Json() : Json(list.Get(0).Scheme_Name(list.Get(0).scheme()));
+  };
+  Json predicted = Json::array();
+  for (const pb::PredictedClock& clock : choice.predicted()) {
+    predicted.push_back({{"push", pb::PushCompression::Scheme_Name(clock.push())},
+                         {"pull", pb::PushCompression::Scheme_Name(clock.pull())},
+                         {"clock_s", clock.clock_s()},
+                         {"link_s", clock.link_s()},
+                         {"codec_s", clock.codec_s()}});
+  }
+  return {{"push", scheme(choice.compression().push())},
+          {"pull", scheme(choice.compression().pull())},
+          {"reason", choice.text()},
+          {"predicted", predicted}};
+}
+
 Result<void> write_run_json(const std::filesystem::path& folder,
                             const nlohmann::ordered_json& about) {
   return write_file_atomically(

@@ -15,6 +15,9 @@ namespace taut {
                                                     const std::string& job_name,
                                                     const pb::RunOrigin& origin);
 
+/// What a summary says of a compression that was AUTO: the schemes, why, and what was predicted.
+[[nodiscard]] nlohmann::ordered_json choice_json(const pb::CompressionChoice& choice);
+
 /// Writes run.json into a run's folder; bytes that are no UTF-8 become U+FFFD.
 /// Errors    io
 [[nodiscard]] Result<void> write_run_json(const std::filesystem::path& folder,

@@ -13,6 +13,8 @@ namespace {
 
 constexpr Duration kConnectWithin = std::chrono::seconds(2);
 constexpr Duration kAnswerWithin = std::chrono::seconds(3);
+// A frame of a transfer waits behind those before it, on a link that others share.
+constexpr Duration kFrameWithin = std::chrono::seconds(10);
 constexpr Duration kTransferWithin = std::chrono::seconds(2);
 constexpr Duration kStep = std::chrono::milliseconds(100);
 constexpr std::uint64_t kPadding = std::uint64_t{256} << 10U;
@@ -23,9 +25,9 @@ constexpr std::uint64_t kUnderWay = 8;
 /// One connection to a shard that says hello, as often as asked.
 class Greeter {
  public:
-  Greeter(ZmqContext& context, const std::optional<DataToken>& secret,
+  Greeter(ZmqContext& context, const std::optional<DataToken>& secret, const HelloSender& sender,
           const std::atomic<bool>& given_up)
-      : endpoint_(context.make_endpoint()), given_up_(given_up) {
+      : endpoint_(context.make_endpoint()), sender_(sender), given_up_(given_up) {
     endpoint_->use_token(secret);
   }
 
@@ -40,7 +42,8 @@ class Greeter {
     hello.set_build(build_name());
     hello.set_role("check");
     hello.mutable_padding()->assign(padding, '\0');
-    return endpoint_->send(peer_, encode(DataMessage{{}, {}, {}, std::move(hello)}));
+    return endpoint_->send(peer_, encode(DataMessage{sender_.job, sender_.worker,
+                                                     sender_.incarnation, std::move(hello)}));
   }
 
   /// Waits for one answer. Any is one: that a hello for no job is refused is as it must be.
@@ -62,6 +65,7 @@ class Greeter {
 
  private:
   std::unique_ptr<Endpoint> endpoint_;
+  const HelloSender sender_;
   const std::atomic<bool>& given_up_;
   PeerId peer_;
 };
@@ -90,7 +94,7 @@ Result<void> transfer(Greeter& greeter, std::uint64_t bytes, pb::LinkFacts& fact
       ++sent;
       continue;
     }
-    TAUT_TRY(greeter.await(steady_now() + kAnswerWithin));
+    TAUT_TRY(greeter.await(steady_now() + kFrameWithin));
     ++answered;
   }
   facts.set_sent_bytes(answered * kPadding);
@@ -99,10 +103,11 @@ Result<void> transfer(Greeter& greeter, std::uint64_t bytes, pb::LinkFacts& fact
 }
 
 Result<void> examine(ZmqContext& context, const std::optional<DataToken>& secret,
-                     std::uint64_t bytes, const std::atomic<bool>& given_up, pb::LinkFacts& facts) {
+                     const HelloSender& sender, std::uint64_t bytes,
+                     const std::atomic<bool>& given_up, pb::LinkFacts& facts) {
   TAUT_TRY(try_to_reach(facts.address(), kConnectWithin));
   facts.set_connects(true);
-  Greeter greeter(context, secret, given_up);
+  Greeter greeter(context, secret, sender, given_up);
   TAUT_TRY(greeter.connect(facts.address()));
   TAUT_TRY(const double took, round_trip(greeter));
   facts.set_answers(true);
@@ -116,7 +121,8 @@ std::vector<pb::LinkFacts> examine_links(ZmqContext& context,
                                          const std::optional<DataToken>& secret,
                                          const std::vector<std::string>& shards,
                                          std::uint64_t bytes, TimePoint until,
-                                         const std::atomic<bool>& given_up) {
+                                         const std::atomic<bool>& given_up,
+                                         const HelloSender& sender) {
   std::vector<pb::LinkFacts> links;
   for (const std::string& address : shards) {
     pb::LinkFacts& facts = links.emplace_back();
@@ -125,7 +131,7 @@ std::vector<pb::LinkFacts> examine_links(ZmqContext& context,
       facts.set_error("was not reached in the time of the check");
       continue;
     }
-    const auto examined = examine(context, secret, bytes, given_up, facts);
+    const auto examined = examine(context, secret, sender, bytes, given_up, facts);
     if (!examined) facts.set_error(examined.error().message);
   }
   return links;

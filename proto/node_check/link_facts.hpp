@@ -9,9 +9,17 @@
 #include "common/net/data_token.hpp"
 #include "common/net/zmq_endpoint.hpp"
 #include "common/time.hpp"
+#include "common/types.hpp"
 #include "proto/node_check.pb.h"
 
 namespace taut {
+
+/// The member of a job that says hello; of job 0: none.
+struct HelloSender {
+  JobId job;
+  WorkerId worker;
+  Incarnation incarnation;
+};
 
 /// Reaches shards as a worker does: over TCP, with this process's key, by a hello; then sends
 /// hellos with padding, and takes the time until they are answered.
@@ -19,11 +27,13 @@ namespace taut {
 /// bytes     to send to each shard; it ends early after two seconds
 /// until     shards that are not reached by then are given up
 /// given_up  set by another thread: ends soon
+/// sender    whose the secret is
 /// Thread    one
 [[nodiscard]] std::vector<pb::LinkFacts> examine_links(ZmqContext& context,
                                                        const std::optional<DataToken>& secret,
                                                        const std::vector<std::string>& shards,
                                                        std::uint64_t bytes, TimePoint until,
-                                                       const std::atomic<bool>& given_up);
+                                                       const std::atomic<bool>& given_up,
+                                                       const HelloSender& sender = {});
 
 }  // namespace taut

@@ -321,6 +321,7 @@ pb::CheckpointManifest manifest_of(const JobRecord& job) {
   manifest.set_slots(stored.slots());
   *manifest.mutable_definition() = stored.definition();
   if (order.has_coding()) *manifest.mutable_coding() = order.coding();
+  if (stored.has_compression()) *manifest.mutable_compression() = stored.compression();
   for (const pb::StoredMember& one : stored.members()) {
     pb::CheckpointMember& member = *manifest.add_members();
     member.set_worker(one.member().worker());

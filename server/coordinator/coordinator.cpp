@@ -9,6 +9,7 @@
 #include "proto/state_word.hpp"
 #include "proto/wire_version.hpp"
 #include "server/coordinator/balance/batch_balance.hpp"
+#include "server/coordinator/compression/compression_choice.hpp"
 #include "server/coordinator/left_parts.hpp"
 #include "server/coordinator/ranks/rank_group.hpp"
 
@@ -376,6 +377,7 @@ void Coordinator::settle() {
           job, [this, &job = job] { return fitting_workers(job); }, out_.notes);
       advance_balance(job, {options_.balance_measure, options_.balance_hold}, now_, out_.notes);
       advance_rank_group(job, registry_, out_.notes);
+      advance_compression(job, out_.notes);
     }
   }
   std::vector<pb::StoredJob> failed;

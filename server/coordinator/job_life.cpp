@@ -14,6 +14,7 @@
 #include "proto/config/settle_compression.hpp"
 #include "proto/config/settle_policies.hpp"
 #include "proto/message_limits.hpp"
+#include "server/coordinator/compression/compression_choice.hpp"
 #include "server/coordinator/queue/job_demand.hpp"
 #include "server/coordinator/shard_placement.hpp"
 
@@ -200,6 +201,7 @@ pb::StoredJob new_job(JobId id, std::uint64_t token, const pb::Job& definition,
   if (resume != nullptr) {
     *stored.mutable_resume() = *resume;
     stored.set_checkpointed_to(resume->clock());
+    keep_compression(stored);
   }
   return stored;
 }

@@ -159,6 +159,7 @@ pb::JobStatus job_status(const JobRecord& job, const Registry& registry, const s
   if (stored.has_resume()) *status.mutable_resume() = stored.resume();
   status.set_restarted_as(stored.restarted_as());
   status.set_diverged(stored.diverged());
+  if (stored.has_compression()) *status.mutable_compression() = stored.compression();
   status.set_priority(stored.priority());
   status.set_held(stored.held());
   status.set_user(stored.user());

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "common/math/codec.hpp"
+#include "common/math/momentum_correction.hpp"
 
 // Encodes and decodes one slice of 1 MiB in each way and copies it with memcpy, in turns, so that
 // whatever else the machine does is alike for all. Prints a line for each: name, bytes, then the
@@ -26,6 +27,7 @@ struct Candidate {
   math::Encoding encoding;
   std::vector<std::byte> bytes;
   std::vector<float> state;
+  std::vector<float> velocity;  // where the sender applies the momentum; empty: it does not
   std::vector<double> encode_ns;
   std::vector<double> decode_ns;
 };
@@ -40,6 +42,17 @@ double ns_a_value(const std::function<void()>& work) {
 double median(std::vector<double> values) {
   std::ranges::sort(values);
   return values[values.size() / 2];
+}
+
+/// As a worker does it.
+void encode_update(Candidate& one, const std::vector<float>& values, const math::Draw& draw) {
+  if (one.velocity.empty()) {
+    return math::encode(one.encoding, values, draw, one.bytes.data(), one.state);
+  }
+  static std::vector<float> moved(kValues);
+  math::advance_velocity(0.9F, 1, values, one.velocity, moved.data());
+  math::encode(one.encoding, moved, draw, one.bytes.data(), one.state);
+  math::clear_sent_velocities(one.state, one.velocity.data());
 }
 
 }  // namespace
@@ -63,6 +76,7 @@ int main(int argc, char** argv) {
                           std::vector<std::byte>(math::encoded_bytes(encoding, kValues)),
                           std::vector<float>(math::state_values(encoding, kValues)),
                           {},
+                          {},
                           {}});
   };
   using math::Codec;
@@ -73,6 +87,8 @@ int main(int argc, char** argv) {
   add("ONE_BIT", {Codec::kOneBit});
   add("TOP_K 0.1", {Codec::kTopK, 10});
   add("TOP_K 0.01", {Codec::kTopK, 100});
+  add("DGC 0.01", {Codec::kTopK, 100});
+  candidates.back().velocity.resize(kValues);
   add("RANDOM_K 0.1", {Codec::kRandomK, 10});
   add("RANDOM_K 0.01", {Codec::kRandomK, 100});
   add("POWER_SGD 2", {.codec = Codec::kLowRank, .rank = 2, .columns = 1024});
@@ -83,8 +99,7 @@ int main(int argc, char** argv) {
     if (round >= 0) copy_ns.push_back(copy);
     for (Candidate& one : candidates) {
       const math::Draw draw = math::draw_of(1, static_cast<std::uint64_t>(round) + 3, 0, 0, 0);
-      const double encode = ns_a_value(
-          [&] { math::encode(one.encoding, values, draw, one.bytes.data(), one.state); });
+      const double encode = ns_a_value([&] { encode_update(one, values, draw); });
       // As a shard reads it: a part that stays in the first-level cache at a time.
       const double decode = ns_a_value([&] {
         for (std::size_t begin = 0; begin < kValues; begin += 2048) {

@@ -1,7 +1,9 @@
 """`scripts/shaped_cluster`: the daemons in network namespaces whose cards have a given speed."""
 
+import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 
@@ -47,6 +49,26 @@ class ShapedCluster(ClusterTest):
     def namespaces_of(self, pid):
         listed = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True).stdout
         return [line for line in listed.splitlines() if line.startswith(f"taut{pid}-")]
+
+    def test_over_slow_cards_auto_chooses_fewer_bytes(self):
+        self.require_namespaces()
+        def job(scheme):
+            one = f"{{ scheme: {scheme} min_values: 1 }}"
+            return self.job(f"{scheme}.textproto", workers=2, extra="consistency { mode: BSP } "
+                            f"compression {{ push {one} pull {one} }}")
+        answer = self.script("--rate", "10mbit", "--workers", 2, "--folder", self.folder / "run",
+                             "--job", job("AUTO"))
+        self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
+        shown = re.search(r"AUTO is push INT8, pull INT8: .*; measured: ([\d.]+) Mbit/s",
+                          (self.folder / "run/server0.log").read_text())
+        self.assertIsNotNone(shown)
+        # The server's card is divided between two workers, and may let a little more pass at first.
+        self.assertGreater(float(shown[1]), 2)
+        self.assertLess(float(shown[1]), 12)
+        named = self.tautline("train", job("INT8"), "--output", self.folder / "named")
+        self.assertEqual(named.returncode, 0, named.stdout + named.stderr)
+        digest = json.loads((self.folder / "named/summary.json").read_text())["parameters_sha256"]
+        self.assertIn(f"parameters sha256: {digest}\n", answer.stdout)
 
     def test_a_job_trains_over_shaped_cards(self):
         self.require_namespaces()

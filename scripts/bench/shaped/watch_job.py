@@ -1,6 +1,7 @@
 """Submits a job to TAUTLINE_COORDINATOR, waits for its end, and writes down when each of its tests
-was seen, from the moment it ran, and what its workers exchanged. For commands that run inside of
-scripts/shaped_cluster.
+was seen, from the moment it ran, what its workers exchanged, and how fast they trained: with all
+that came before the first clock, and from its beginning on (`trained_clocks_per_s`). For commands
+that run inside of scripts/shaped_cluster.
 
 usage: watch_job.py JOB OUT.json
 """
@@ -47,8 +48,11 @@ def main():
     total = sum(int(one.get("pushed_bytes", 0)) + int(one.get("read_bytes", 0))
                 for one in progress)
     clocks = int(progress[0]["clock"])
+    trained = max(one.get("trained_s", 0.0) for one in progress)
     pathlib.Path(sys.argv[2]).write_text(json.dumps(
-        {"tests": [seen[clock] for clock in sorted(seen)], "bytes": total,
+        {"trained_clocks_per_s": clocks / max(trained, 1e-9),
+         "chosen": status.get("compression", {}).get("text", ""),
+         "tests": [seen[clock] for clock in sorted(seen)], "bytes": total,
          "clocks_per_s": clocks / max(time.monotonic() - begun, 1e-9)}), encoding="utf-8")
 
 

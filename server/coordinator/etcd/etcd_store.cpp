@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <string>
 #include <utility>
 
@@ -46,7 +46,8 @@ class EtcdStore final : public CoordinatorStore {
   std::int64_t term_ = 0;
   std::int64_t saves_ = 0;      // the number of the newest save that was tried
   std::int64_t fenced_at_ = 0;  // the revision of PREFIX/fence; 0: it does not exist
-  std::set<JobId> defined_;     // whose definition is stored
+  /// Whose definition is stored, and whether with what was chosen for it.
+  std::map<JobId, bool> defined_;
 };
 
 Result<CoordinatorRecords> EtcdStore::load() {
@@ -95,7 +96,7 @@ Result<void> EtcdStore::take(const std::string& name, const std::string& value,
     const JobId id(std::strtoull(name.c_str() + slash + 1, nullptr, 10));
     pb::StoredJob& job = records.jobs[id];
     if (kind == "definitions") {
-      defined_.insert(id);
+      defined_[id] = false;
       if (!job.mutable_definition()->ParseFromString(value)) return damaged();
     } else if (!job.MergeFromString(value)) {
       return damaged();
@@ -118,7 +119,8 @@ Json EtcdStore::operations_of(const CoordinatorChanges& changes) const {
     operations.push_back(put("counters", changes.counters->SerializeAsString()));
   }
   for (const auto& [id, job] : changes.jobs) {
-    if (!defined_.contains(id)) {
+    const auto defined = defined_.find(id);
+    if (defined == defined_.end() || defined->second != job.has_compression()) {
       operations.push_back(
           put(fmt::format("definitions/{}", id.value()), job.definition().SerializeAsString()));
     }
@@ -141,7 +143,7 @@ Result<void> EtcdStore::save(const CoordinatorChanges& changes) {
                                                   operations.size(), kMaxOperations));
   }
   TAUT_TRY(commit(operations));
-  for (const auto& [id, job] : changes.jobs) defined_.insert(id);
+  for (const auto& [id, job] : changes.jobs) defined_[id] = job.has_compression();
   for (const JobId id : changes.forgotten) defined_.erase(id);
   return ok();
 }

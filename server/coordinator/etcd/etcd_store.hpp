@@ -12,7 +12,7 @@ namespace taut {
 /// of it is one transaction that etcd carries out only as long as that term's leader holds its key,
 /// and in the order in which saves were made: one that was delayed on its way changes nothing.
 ///
-/// Keys    PREFIX/counters; PREFIX/jobs/N, without its definition, which never changes and is under
+/// Keys    PREFIX/counters; PREFIX/jobs/N, without its definition, which is under
 ///         PREFIX/definitions/N; PREFIX/fence, the number of the newest save
 /// Errors of load() and save(): closed: the term is over; io: etcd does not answer, and it is not
 /// known whether a save was made, which the next one settles

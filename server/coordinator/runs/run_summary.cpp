@@ -7,6 +7,7 @@
 
 #include "common/types.hpp"
 #include "proto/config/job_words.hpp"
+#include "proto/formats/run_json.hpp"
 #include "proto/state_word.hpp"
 #include "server/coordinator/job_status.hpp"
 
@@ -104,30 +105,32 @@ std::string run_summary_json(const pb::StoredJob& job, const RunPlaces& places) 
     records.push_back({{"process", process}, {"kept_at", place}});
   }
   const char* const mode = slack.is_unbounded() ? "ASYNC" : slack == Slack(0) ? "BSP" : "SSP";
-  const Json whole = {{"job", job.definition().name()},
-                      {"job_id", job.job()},
-                      {"state", state_word(job.state())},
-                      {"message", job.message()},
-                      {"advice", advice_for(job)},
-                      {"mode", mode},
-                      // Unbounded has no number.
-                      {"slack", slack.is_unbounded() ? Json() : Json(job.slack())},
-                      {"servers", job.servers_size()},
-                      {"iterations", iterations_of(job)},
-                      {"max_iter", job.definition().solver_param().max_iter()},
-                      {"running_s", job.running_s()},
-                      {"records", words.records},
-                      {"images_per_second", job.records_per_second()},
-                      {"rate", words.items_per_record * job.records_per_second()},
-                      {"rate_unit", words.rate()},
-                      {"workers", workers},
-                      {"former_workers", job.former().members()},
-                      {"consensus_error", consensus_error_of(job)},
-                      {"staleness", staleness_json(job)},
-                      {"evaluations", evaluations_json(job, words)},
-                      {"checkpoints", checkpoints},
-                      {"parameters_sha256", job.parameters_sha256()},
-                      {"records_kept_at", records}};
+  const Json whole = {
+      {"job", job.definition().name()},
+      {"job_id", job.job()},
+      {"state", state_word(job.state())},
+      {"message", job.message()},
+      {"advice", advice_for(job)},
+      {"mode", mode},
+      // Unbounded has no number.
+      {"slack", slack.is_unbounded() ? Json() : Json(job.slack())},
+      {"compression", job.has_compression() ? choice_json(job.compression()) : Json()},
+      {"servers", job.servers_size()},
+      {"iterations", iterations_of(job)},
+      {"max_iter", job.definition().solver_param().max_iter()},
+      {"running_s", job.running_s()},
+      {"records", words.records},
+      {"images_per_second", job.records_per_second()},
+      {"rate", words.items_per_record * job.records_per_second()},
+      {"rate_unit", words.rate()},
+      {"workers", workers},
+      {"former_workers", job.former().members()},
+      {"consensus_error", consensus_error_of(job)},
+      {"staleness", staleness_json(job)},
+      {"evaluations", evaluations_json(job, words)},
+      {"checkpoints", checkpoints},
+      {"parameters_sha256", job.parameters_sha256()},
+      {"records_kept_at", records}};
   return whole.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

@@ -1,5 +1,6 @@
 """Updates that are encoded on their way to the servers."""
 
+import hashlib
 import json
 import math
 import re
@@ -222,6 +223,65 @@ class Compression(ClusterTest):
             resumed = self.train(job, "--resume", kept)
             self.assertEqual(resumed["parameters_sha256"], whole["parameters_sha256"], scheme)
 
+    def test_auto_says_what_it_chose_and_trains_as_if_that_were_named(self):
+        every = "checkpoint { every: 10 keep: 0 }"
+        job = self.job(workers=2, extra=compression("AUTO", pull="AUTO") + every)
+        whole = self.train(job)
+        chosen = whole["compression"]
+        self.assertRegex(chosen["reason"], r"^push \w+, pull \w+: a clock should take .* of it on "
+                         r"the link.*; measured: [\d.]+ [MG]bit/s on the slowest link, .* a clock$")
+        self.assertEqual(len(chosen["predicted"]), 16)
+        self.assertIn(f"job 1: compression AUTO is {chosen['reason']}",
+                      (self.folder / "run/server0.log").read_text())
+        named = self.train(self.job("named.textproto", workers=2, extra=every + compression(
+            chosen["push"], pull=chosen["pull"])))
+        self.assertIsNone(named["compression"])
+        self.assertEqual(named["parameters_sha256"], whole["parameters_sha256"])
+
+    def test_a_resumed_job_keeps_what_auto_chose(self):
+        asked = compression("AUTO", pull="AUTO")
+        job = self.job(workers=2, extra=asked + "checkpoint { every: 10 keep: 0 }")
+        whole = self.train(job)
+        kept = self.folder / "kept"
+        (self.folder / "run/checkpoints/tiny_iter_10").rename(kept)
+        chosen = whole["compression"]
+        manifest = (kept / "manifest.textproto").read_text()
+        self.assertIn(chosen["reason"], manifest)
+        # As if the link had been another one.
+        head, _, last = manifest.rstrip("\n").rpartition("\n")
+        head = re.sub(r"scheme: (FLOAT32|FP16|BF16|INT8)", "scheme: BF16", head) + "\n"
+        digest = hashlib.sha256(head.encode()).hexdigest()
+        (kept / "manifest.textproto").write_text(head + last[:-64] + digest + "\n")
+        resumed = self.train(job, "--resume", kept)
+        self.assertEqual([resumed["compression"][way] for way in ("push", "pull")], 2 * ["BF16"])
+        self.assertEqual(resumed["compression"]["reason"],
+                         "push BF16, pull BF16, as before the checkpoint")
+        named = self.job("named.textproto", workers=2, extra=compression("BF16", pull="BF16"))
+        self.assertEqual(self.train(named, "--resume", kept)["parameters_sha256"],
+                         resumed["parameters_sha256"])
+        self.assertNotEqual(resumed["parameters_sha256"], whole["parameters_sha256"])
+
+    def test_a_submitted_job_shows_what_auto_chose(self):
+        self.start_server(shards=2)
+        for name in ("worker0", "worker1"):
+            self.start_daemon("worker", name)
+        job = self.job(iterations=1000000, workers=2, extra=compression("AUTO"))
+        self.assertEqual(self.ask("submit", job).returncode, 0)
+        shown = r"compression AUTO is push \w+: a clock should take"
+        wait_until(lambda: re.search(shown, self.ask("status").stdout), what="what was chosen")
+        self.assertEqual(self.ask("stop", 1).returncode, 0)
+        self.wait_for_job(1, "STOPPED")
+
+    def test_the_lab_does_not_choose(self):
+        cluster = self.file("cluster.textproto",
+                            "host { name: 'h' servers: 1 workers: 2 cores: 3 }\n"
+                            "compute { clock_ms: 20 }\n")
+        answer = self.tautline("lab", self.job(workers=2, extra=compression("AUTO")), "--cluster",
+                               cluster, "--output", self.folder / "lab", "--mode", "bsp")
+        self.assertNotEqual(answer.returncode, 0)
+        self.assertIn("compression: AUTO is chosen from what workers measure",
+                      answer.stdout + answer.stderr)
+
     def test_a_compression_that_cannot_work_is_refused_with_line_and_column(self):
         for extra, column, what in (
                 (compression("INT8", 0), 35, "compression.push[0].min_values: must be at least 1"),
@@ -229,6 +289,12 @@ class Compression(ClusterTest):
                  "compression.push[0].scheme: FP16 does not go with consistency"),
                 ("compression { pull { scheme: BF16 } pull { scheme: INT8 } }\n", 37,
                  "compression.pull[1].min_values: must be greater than 4096"),
+                ("compression { push { scheme: AUTO } push { min_values: 9999 } }\n", 22,
+                 "compression.push[0].scheme: AUTO is chosen for all tables"),
+                ("compression { push { scheme: AUTO allow: TOP_K } }\n", 35,
+                 "compression.push[0].allow: TOP_K adds what an update leaves out to the next"),
+                ("compression { push { scheme: AUTO keep: 0.1 } }\n", 35,
+                 "compression.push[0].keep: is for TOP_K, RANDOM_K and DGC"),
                 (compression("TOP_K"), 22,
                  "compression.push[0].scheme: TOP_K adds what an update leaves out to the next")):
             job = self.job(workers=2, extra=extra)

@@ -89,6 +89,38 @@ TEST_CASE("what one leader saved, the next one finds", "[etcd]") {
   CHECK(etcd.value("test/definitions/2").empty());
 }
 
+TEST_CASE("what was chosen for a job's compression replaces what its definition left open",
+          "[etcd][auto]") {
+  FakeEtcd etcd;
+  const auto compression_of = [](const Leader& leader) {
+    return leader.store->load().value().jobs.at(JobId(1)).definition().compression();
+  };
+  CoordinatorChanges changes = change_of(1, "runs");
+  pb::StoredJob& job = changes.jobs.at(JobId(1));
+  pb::PushCompression& push = *job.mutable_definition()->mutable_compression()->add_push();
+  push.set_scheme(pb::PushCompression::AUTO);
+  {
+    const Leader first(etcd);
+    REQUIRE(first.leads());
+    REQUIRE(first.store->load().has_value());
+    REQUIRE(first.store->save(changes).has_value());
+    CHECK(compression_of(first).push(0).scheme() == pb::PushCompression::AUTO);
+  }
+  push.set_scheme(pb::PushCompression::INT8);
+  job.mutable_compression()->set_text("push INT8");
+  {
+    const Leader second(etcd);
+    REQUIRE(second.leads());
+    CHECK(compression_of(second).push(0).scheme() == pb::PushCompression::AUTO);
+    REQUIRE(second.store->save(changes).has_value());
+    CHECK(compression_of(second).push(0).scheme() == pb::PushCompression::INT8);
+    REQUIRE(second.store->save(changes).has_value());
+  }
+  const Leader third(etcd);
+  REQUIRE(third.leads());
+  CHECK(compression_of(third).push(0).scheme() == pb::PushCompression::INT8);
+}
+
 TEST_CASE("of two, one leads and the other knows its address", "[etcd]") {
   FakeEtcd etcd;
   auto first = std::make_unique<Leader>(etcd, "a:1");

@@ -7,6 +7,7 @@
 #include "common/check.hpp"
 #include "proto/config/exchange/settle_exchange.hpp"
 #include "proto/config/job_state.hpp"
+#include "proto/config/settle_compression.hpp"
 #include "proto/control_message.hpp"
 #include "proto/rights.hpp"
 
@@ -218,6 +219,11 @@ void FakeWorker::step(const std::vector<FakeServer*>& servers) {
   progress_.set_error(fails);
   progress_.set_diverged(diverges);
   if (job_->stop()) progress_.set_finished(true);
+  progress_.clear_measured();
+  if (chooses_compression(job_->definition())) {
+    if (measured) *progress_.mutable_measured() = *measured;
+    return;
+  }
   const std::int64_t clock = progress_.clock();
   const std::int64_t end = end_clock(job_->definition()).value();
   if (clock >= end && !job_->stop()) return finish();

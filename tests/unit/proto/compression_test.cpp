@@ -1,4 +1,5 @@
 #include <string>
+#include <vector>
 
 #include "common/math/update_rules.hpp"
 #include "proto/config/settle_averaging.hpp"
@@ -260,4 +261,91 @@ TEST_CASE("POWER_SGD takes a table's outermost extent as rows, where that pays",
         "compression.push[0].rank: must be from 1 to 64, is 65");
   CHECK(error_of("compression { push { scheme: TOP_K rank: 2 } }") ==
         "compression.push[0].rank: is for POWER_SGD, and the scheme is TOP_K; omit it");
+}
+
+TEST_CASE("AUTO is FLOAT32 until it is chosen, and then what was chosen", "[compression][auto]") {
+  const pb::Job job = job_of(
+      "compression { push { scheme: AUTO min_values: 100 allow: POWER_SGD allow: TOP_K rank: 3 "
+      "keep: 0.1 } pull { scheme: AUTO } }");
+  CHECK(chooses_compression(job));
+  CHECK(keeps_residuals(job));
+  CHECK_FALSE(chooses_compression(job_of("compression { push { scheme: INT8 } }")));
+  CHECK_FALSE(keeps_residuals(job_of("compression { push { scheme: AUTO } }")));
+  const auto open = to_compression(job);
+  REQUIRE(open.has_value());
+  CHECK(codec_for(open.value(), 1000) == math::Codec::kFloat32);
+
+  const pb::PushCompression& push = job.compression().push(0);
+  using Scheme = pb::PushCompression::Scheme;
+  CHECK(candidates(push) ==
+        std::vector<Scheme>{pb::PushCompression::FLOAT32, pb::PushCompression::FP16,
+                            pb::PushCompression::BF16, pb::PushCompression::INT8,
+                            pb::PushCompression::POWER_SGD, pb::PushCompression::TOP_K});
+  CHECK(candidates(job.compression().pull(0)).size() == 4);
+  for (const Scheme scheme : candidates(push)) {
+    pb::Job chosen = job;
+    *chosen.mutable_compression()->mutable_push(0) = with_scheme(push, scheme);
+    *chosen.mutable_compression()->mutable_pull(0) =
+        with_scheme(job.compression().pull(0), pb::PullCompression::FP16);
+    INFO(chosen.compression().ShortDebugString());
+    CHECK_FALSE(chooses_compression(chosen));
+    const auto compression = to_compression(chosen);
+    REQUIRE(compression.has_value());
+    CHECK(chosen.compression().push(0).min_values() == 100);
+    CHECK(chosen.compression().push(0).has_rank() == (scheme == pb::PushCompression::POWER_SGD));
+    CHECK(chosen.compression().push(0).has_keep() == (scheme == pb::PushCompression::TOP_K));
+    CHECK(candidates(chosen.compression().push(0)) == std::vector<Scheme>{scheme});
+  }
+}
+
+TEST_CASE("an AUTO that cannot work is refused with its field", "[compression][auto]") {
+  const auto error = [](const std::string& push, const std::string& more = "") {
+    return error_of(more + " compression { push { " + push + " } }");
+  };
+  CHECK(error("scheme: AUTO keep: 0.1") ==
+        "compression.push[0].keep: is for TOP_K, RANDOM_K and DGC, and the scheme is AUTO; omit "
+        "it");
+  CHECK(error("scheme: AUTO allow: TOP_K rank: 2") ==
+        "compression.push[0].rank: is for POWER_SGD, and the scheme is AUTO; omit it");
+  CHECK(error("scheme: AUTO warm_up: 9") ==
+        "compression.push[0].warm_up: is for DGC, and the scheme is AUTO; omit it");
+  CHECK(error("scheme: INT8 allow: TOP_K") ==
+        "compression.push[0].allow: is for AUTO, and the scheme is INT8; omit it");
+  CHECK(error("scheme: AUTO allow: FP16") ==
+        "compression.push[0].allow: FP16 may be chosen anyway; it is for ONE_BIT, TOP_K, RANDOM_K "
+        "and POWER_SGD");
+  CHECK(error("scheme: AUTO allow: AUTO") ==
+        "compression.push[0].allow: AUTO is no scheme to choose; it is for ONE_BIT, TOP_K, "
+        "RANDOM_K and POWER_SGD");
+  CHECK(error("scheme: AUTO allow: DGC") ==
+        "compression.push[0].allow: DGC applies the momentum at the workers, which is no choice "
+        "between ways to send; name it as the scheme, or allow TOP_K");
+  CHECK(error("scheme: AUTO allow: TOP_K allow: TOP_K") ==
+        "compression.push[0].allow: TOP_K is given twice");
+  CHECK(error("scheme: AUTO allow: TOP_K", "solver_param { type: \"Adam\" }") ==
+        "compression.push[0].allow: TOP_K adds what an update leaves out to the next one, which "
+        "does not go with solver type Adam, whose step is not linear in the gradient; omit one, or "
+        "choose FP16, BF16 or INT8");
+  CHECK(to_compression(
+            job_of("solver_param { type: \"Adam\" } compression { push { scheme: AUTO } }"))
+            .has_value());
+  CHECK(error("scheme: AUTO } push { scheme: INT8 min_values: 9000") ==
+        "compression.push[0].scheme: AUTO is chosen for all tables from min_values on, and there "
+        "are 2 of push; give one, or name the schemes");
+  CHECK(error_of("compression { pull { scheme: FP16 } pull { scheme: AUTO min_values: 9000 } }") ==
+        "compression.pull[1].scheme: AUTO is chosen for all tables from min_values on, and there "
+        "are 2 of pull; give one, or name the schemes");
+  CHECK(error("scheme: AUTO", "external_members: true") ==
+        "compression.push[0].scheme: AUTO is chosen from what workers that train a net measure, "
+        "which external members do not; name a scheme");
+  CHECK(error("scheme: AUTO", "consistency { elastic_averaging {} }")
+            .find("push[0].scheme: AUTO does not go with consistency { elastic_averaging }") !=
+        std::string::npos);
+  pb::Job summing = job_of(
+      "exchange { type: ALLREDUCE } consistency { mode: BSP } compression { push { scheme: AUTO } "
+      "}");
+  settle_exchange(summing);
+  const auto misfit = misfit_of_exchange(summing);
+  REQUIRE(misfit.has_value());
+  CHECK(misfit->what.find("ALLREDUCE sums float32 alone; omit compression") != std::string::npos);
 }

@@ -25,8 +25,10 @@ namespace {
 /// bounded by the size of its message alone.
 void find_unlimited(const Descriptor& type, std::set<const Descriptor*>& seen,
                     std::set<std::string>& found) {
-  const bool is_users =
-      type.full_name() == "taut.pb.Job" || type.full_name() == "taut.pb.FillerParameter";
+  // A choice of schemes repeats the job's compression.
+  const bool is_users = type.full_name() == "taut.pb.Job" ||
+                        type.full_name() == "taut.pb.Compression" ||
+                        type.full_name() == "taut.pb.FillerParameter";
   if (is_users || !seen.insert(&type).second) return;
   for (int i = 0; i < type.field_count(); ++i) {
     const FieldDescriptor& field = *type.field(i);

@@ -1,0 +1,271 @@
+#include "worker/compression/scheme_costs.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/log.hpp"
+#include "common/math/codec.hpp"
+#include "common/net/reach.hpp"
+#include "common/ssp/slice_layout.hpp"
+#include "common/time.hpp"
+#include "proto/config/settle_compression.hpp"
+#include "proto/node_check/link_facts.hpp"
+#include "proto/session/data_secret.hpp"
+#include "worker/cache/initial_values.hpp"
+#include "worker/device/math_options.hpp"
+
+namespace taut::worker {
+namespace {
+
+constexpr std::uint64_t kTransfer = std::uint64_t{16} << 20U;
+constexpr Duration kLinksWithin = std::chrono::seconds(30);
+constexpr Duration kBatchWait = std::chrono::seconds(60);
+constexpr int kRounds = 3;  // after one that is not counted
+// A part that stays in the first-level cache, as a shard reads a slice.
+constexpr std::size_t kDecodedPart = 2048;
+
+double median(std::vector<double> values) {
+  std::ranges::sort(values);
+  return values[values.size() / 2];
+}
+
+double timed(const std::function<void()>& work) {
+  const TimePoint begin = steady_now();
+  work();
+  return seconds(steady_now() - begin);
+}
+
+/// One shard of each server, by the host in their addresses; workers start at different ones.
+std::vector<std::string> servers_of(const pb::WorkerJob& job) {
+  const auto host_of = [](const std::string& address) {
+    return address.substr(0, address.rfind(':'));
+  };
+  std::vector<std::string> servers;
+  for (const pb::ShardInfo& shard : job.shards()) {
+    const bool is_known = std::ranges::any_of(servers, [&](const std::string& known) {
+      return host_of(known) == host_of(shard.address());
+    });
+    if (!is_known) servers.push_back(shard.address());
+  }
+  if (servers.empty()) return servers;
+  const auto first = static_cast<std::ptrdiff_t>(job.worker() % servers.size());
+  std::rotate(servers.begin(), servers.begin() + first, servers.end());
+  return servers;
+}
+
+/// Whether a server has an address of this machine.
+bool is_here(const std::string& address) {
+  const auto own = local_host_towards(address);
+  return own && address.substr(0, address.rfind(':')) == own.value();
+}
+
+/// The seconds of a byte that is copied, a slice at a time.
+double copied_byte_s() {
+  std::vector<float> from(SliceLayout::kSliceElements, 1);
+  std::vector<float> into(SliceLayout::kSliceElements);
+  std::vector<double> times;
+  for (int round = 0; round <= 2 * kRounds; ++round) {
+    times.push_back(timed([&] { std::ranges::copy(from, into.begin()); }));
+    from[0] = into[1] + 1;
+  }
+  return median(times) / static_cast<double>(from.size() * sizeof(float));
+}
+
+/// Nets are computed with parameters and gradients of their own.
+class TimedNet {
+ public:
+  TimedNet(const pb::WorkerJob& job, Replica replica)
+      : job_(job), replica_(std::move(replica)), stream_(replica_.backend->make_stream()) {}
+
+  Result<void> bind() {
+    for (const TableSpec& table : replica_.net->parameters()) {
+      const std::string name = "measured parameter " + table.name;
+      Backend& backend = *replica_.backend;
+      memory_.push_back(backend.allocate_floats(table.count(), BufferKind::kParameter, name));
+      std::vector<float> values(table.count());
+      TAUT_TRY(read_initial_values(table, job_.definition().seed(), values));
+      backend.copy_to_device(*stream_, values, memory_.back().as<float>());
+      stream_->finish();
+      replica_.net->bind_value(table.id.value(), memory_.back().as<float>());
+      if (table.kind == TableKind::kFrozen) continue;
+      memory_.push_back(
+          backend.allocate_floats(table.count(), BufferKind::kGradient, "gradient of " + name));
+      replica_.net->bind_gradient(table.id.value(), memory_.back().as<float>());
+    }
+    return ok();
+  }
+
+  /// Of one batch, without the time in which it is read.
+  Result<double> compute() {
+    TAUT_TRY(data::Batch batch, replica_.loader->next(kBatchWait));
+    const std::vector<std::span<const float>> fed = batch.spans();
+    Net& net = *replica_.net;
+    const double took = timed([&] {
+      net.set_batch(*stream_, fed);
+      for (std::size_t layer = 0; layer < net.layer_count(); ++layer) {
+        net.forward(layer, *stream_, batch.clock);
+      }
+      for (std::size_t layer = net.layer_count(); layer-- > 0;) net.backward(layer, *stream_);
+      stream_->finish();
+    });
+    replica_.loader->recycle(std::move(batch));
+    return took;
+  }
+
+ private:
+  const pb::WorkerJob& job_;
+  Replica replica_;
+  std::unique_ptr<Stream> stream_;
+  std::vector<DeviceBuffer> memory_;
+};
+
+/// Seconds a value of an encoding that was timed once.
+struct Timing {
+  math::Encoding encoding;
+  double encode_s = 0;
+  double decode_s = 0;
+};
+
+class CodecTimes {
+ public:
+  /// count  of the values of a slice
+  const Timing& of(const math::Encoding& encoding, std::size_t count) {
+    const auto known = std::ranges::find(timings_, encoding, &Timing::encoding);
+    return known != timings_.end() ? *known : timings_.emplace_back(time(encoding, count));
+  }
+
+ private:
+  static Timing time(const math::Encoding& encoding, std::size_t count) {
+    std::mt19937 random(1);
+    std::normal_distribution<float> normal(0, 0.01F);
+    std::vector<float> values(count);
+    for (float& value : values) value = normal(random);
+    std::vector<float> read(count);
+    std::vector<float> state(math::state_values(encoding, count));
+    std::vector<std::byte> bytes(math::encoded_bytes(encoding, count));
+    std::vector<double> encode;
+    std::vector<double> decode;
+    for (int round = 0; round <= kRounds; ++round) {
+      const math::Draw draw = math::draw_of(1, static_cast<std::uint64_t>(round), 0, 0, 0);
+      encode.push_back(timed([&] { math::encode(encoding, values, draw, bytes.data(), state); }));
+      decode.push_back(timed([&] {
+        for (std::size_t begin = 0; begin < count; begin += kDecodedPart) {
+          const std::size_t part = std::min(kDecodedPart, count - begin);
+          math::decode(encoding, bytes.data(), count, begin, std::span(read).subspan(begin, part));
+        }
+      }));
+    }
+    encode.erase(encode.begin());
+    decode.erase(decode.begin());
+    const auto values_of_slice = static_cast<double>(count);
+    return {encoding, median(encode) / values_of_slice, median(decode) / values_of_slice};
+  }
+
+  std::vector<Timing> timings_;
+};
+
+/// What a table takes, in all its slices.
+void add_table(const TableSpec& table, const math::Encoding& encoding, CodecTimes& times,
+               pb::SchemeCost& cost) {
+  const std::uint64_t count = table.count();
+  std::uint64_t bytes = cost.bytes();
+  for (std::uint64_t begin = 0; begin < count; begin += SliceLayout::kSliceElements) {
+    bytes += math::encoded_bytes(encoding, std::min(SliceLayout::kSliceElements, count - begin));
+  }
+  cost.set_bytes(bytes);
+  // float32 is sent from where it is.
+  if (count == 0 || encoding == math::Encoding()) return;
+  const Timing& timing = times.of(encoding, std::min(SliceLayout::kSliceElements, count));
+  cost.set_encode_s(cost.encode_s() + timing.encode_s * static_cast<double>(count));
+  cost.set_decode_s(cost.decode_s() + timing.decode_s * static_cast<double>(count));
+}
+
+using Costs = google::protobuf::RepeatedPtrField<pb::SchemeCost>;
+
+/// With each candidate of a list in place of AUTO; with what the job names, where it names it.
+/// encoding_of  of a table
+template <class List, class EncodingOf>
+Result<void> add_costs(const pb::Job& job, List* (pb::Compression::*mutable_list)(),
+                       const EncodingOf& encoding_of, std::span<const TableSpec> tables,
+                       CodecTimes& times, Costs& costs) {
+  pb::Job asked;
+  *asked.mutable_compression() = job.compression();
+  List& list = *(asked.mutable_compression()->*mutable_list)();
+  using One = typename List::value_type;
+  const One first = list.size() == 1 ? list.Get(0) : One();
+  for (const auto scheme : candidates(first)) {
+    if (list.size() == 1) *list.Mutable(0) = with_scheme(first, scheme);
+    // With the other list as it is, which does not matter here.
+    TAUT_TRY(const Compression compression, to_compression(asked));
+    pb::SchemeCost& cost = *costs.Add();
+    cost.set_scheme(static_cast<pb::PushCompression::Scheme>(scheme));
+    for (const TableSpec& table : tables) {
+      if (table.kind == TableKind::kFrozen) continue;
+      add_table(table, encoding_of(compression, table), times, cost);
+    }
+  }
+  return ok();
+}
+
+}  // namespace
+
+double measure_bandwidth(ZmqContext& context, const pb::WorkerJob& job, bool shares_memory,
+                         const std::atomic<bool>& given_up) {
+  const HelloSender sender{JobId(job.job()), WorkerId(job.worker()),
+                           Incarnation(job.incarnation())};
+  std::vector<std::string> servers = servers_of(job);
+  std::vector<double> byte_s;  // to each server
+  if (shares_memory) {
+    byte_s.assign(std::erase_if(servers, is_here), copied_byte_s());
+  }
+  for (const pb::LinkFacts& link :
+       examine_links(context, to_token(job.secret()), servers, kTransfer,
+                     steady_now() + kLinksWithin, given_up, sender)) {
+    if (!link.error().empty()) log::warn("link to {}: {}", link.address(), link.error());
+    if (link.sent_bytes() == 0 || !(link.sent_s() > 0)) continue;
+    byte_s.push_back(link.sent_s() / static_cast<double>(link.sent_bytes()));
+  }
+  // As much to each of them.
+  const double sum = std::accumulate(byte_s.begin(), byte_s.end(), 0.0);
+  return sum > 0 ? static_cast<double>(byte_s.size()) / sum : 0;
+}
+
+Result<double> measure_compute(const pb::WorkerJob& job, const JobAssets& assets, Backend& device) {
+  device.set_math(math_options(job.definition().solver_param()));
+  ReplicaOptions sharing;
+  sharing.loading = data::Loading::kOnRequest;
+  TAUT_TRY(Replica replica, assets.make_replica(device, job.slot(), job.slots(),
+                                                Clock(job.start_clock()), 0, sharing));
+  TimedNet net(job, std::move(replica));
+  TAUT_TRY(net.bind());
+  std::vector<double> times;
+  for (int round = 0; round <= kRounds; ++round) {
+    TAUT_TRY(const double took, net.compute());
+    if (round > 0) times.push_back(took);
+  }
+  return median(times) * job.definition().solver_param().iter_size();
+}
+
+Result<void> measure_codecs(const pb::Job& job, std::span<const TableSpec> tables,
+                            pb::CompressionCosts& costs) {
+  CodecTimes times;
+  TAUT_TRY(add_costs(
+      job, &pb::Compression::mutable_push,
+      [](const Compression& compression, const TableSpec& table) {
+        return compression.of_push(table);
+      },
+      tables, times, *costs.mutable_push()));
+  return add_costs(
+      job, &pb::Compression::mutable_pull,
+      [](const Compression& compression, const TableSpec& table) {
+        return compression.of_pull(table);
+      },
+      tables, times, *costs.mutable_pull());
+}
+
+}  // namespace taut::worker
