@@ -7,12 +7,6 @@
 #include "proto/wire_version.hpp"
 
 namespace taut {
-namespace {
-
-constexpr std::size_t kMaxControlBytes = 16UL << 20U;
-
-}  // namespace
-
 Message encode(const pb::ControlMessage& message) {
   std::string bytes;
   append_prefix(Plane::kControl, bytes);

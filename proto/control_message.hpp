@@ -1,10 +1,15 @@
 #pragma once
 
+#include <cstddef>
+
 #include "common/net/message.hpp"
 #include "common/result.hpp"
 #include "proto/control.pb.h"
 
 namespace taut {
+
+/// Bytes of the frame of a control message, at most.
+inline constexpr std::size_t kMaxControlBytes = 16UL << 20U;
 
 /// One frame as docs/WIRE.md describes it.
 [[nodiscard]] Message encode(const pb::ControlMessage& message);

@@ -19,6 +19,7 @@
 #include "common/unix_time.hpp"
 #include "proto/config/cluster_config.hpp"
 #include "proto/config/cluster_security.hpp"
+#include "proto/control_message.hpp"
 #include "proto/session/timeline_switch.hpp"
 #include "proto/wire_version.hpp"
 #include "server/coordinator/coordinator_config.hpp"
@@ -127,7 +128,11 @@ Result<void> ServerDaemon::start_coordinator() {
     return std::make_unique<PartClient>(context_.make_data_endpoint());
   };
   thread.tokens = context_.tokens();
-  auto started = CoordinatorThread::start(context_.make_endpoint(), std::move(store), thread);
+  // Whoever has a key may make it keep this much, and no more, of what it has not looked at yet.
+  EndpointLimits limits;
+  limits.frame = Bytes(kMaxControlBytes);
+  limits.arrived_messages = 4;
+  auto started = CoordinatorThread::start(context_.make_endpoint(limits), std::move(store), thread);
   if (!started && started.error().code == ErrorCode::kExists) {
     return with_setting(started.error(), "coordinator_address");
   }

@@ -36,10 +36,13 @@ struct Refusal {
 /// Limits of one socket.
 struct EndpointLimits {
   std::size_t queued_messages = 4096;  // per peer and direction
-  Bytes frame = Bytes(64ULL << 20);    // a larger frame closes its connection
-  std::size_t frames = 4096;           // a message with more of them is dropped
-  std::size_t peers = 65536;           // connections that are remembered, so that they get answers
-  Bytes unread = Bytes(64ULL << 20);   // queued for one peer that has connected; see unread()
+  /// Those of one peer that have arrived and wait to be received, where that is fewer: the peer's
+  /// further ones wait at its own end.
+  std::size_t arrived_messages = 4096;
+  Bytes frame = Bytes(64ULL << 20);   // a larger frame closes its connection
+  std::size_t frames = 4096;          // a message with more of them is dropped
+  std::size_t peers = 65536;          // connections that are remembered, so that they get answers
+  Bytes unread = Bytes(64ULL << 20);  // queued for one peer that has connected; see unread()
   /// When it ends, what is queued is still sent for so long at most; the context waits for it.
   Duration linger = Duration(0);
 };

@@ -226,7 +226,8 @@ class ZmqEndpoint final : public Endpoint {
 void ZmqEndpoint::set_limits(zmq::socket_t& socket) const {
   socket.set(zmq::sockopt::linger, to_milliseconds(limits_.linger));
   socket.set(zmq::sockopt::sndhwm, static_cast<int>(limits_.queued_messages));
-  socket.set(zmq::sockopt::rcvhwm, static_cast<int>(limits_.queued_messages));
+  socket.set(zmq::sockopt::rcvhwm,
+             static_cast<int>(std::min(limits_.queued_messages, limits_.arrived_messages)));
   socket.set(zmq::sockopt::maxmsgsize, static_cast<std::int64_t>(limits_.frame.value()));
   socket.set(zmq::sockopt::handshake_ivl, to_milliseconds(kHandshakeLimit));
   // A host that is gone without a word leaves connections that no side would close.

@@ -11,7 +11,7 @@ namespace taut::schedule {
 
 /// What one job gets until the next decision. A further way to give devices out is a field here
 /// with its meaning in the simulator: `share` and `with` are what sharing by time or memory needs;
-/// tickets, trading and cells choose among grants and need none.
+/// tickets and trading choose among grants and need none; cells, energy and frequency do.
 struct Grant {
   JobIndex job = kNoJob;
   std::uint32_t workers = 1;         // devices, all at once

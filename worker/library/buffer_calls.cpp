@@ -24,7 +24,8 @@ tautline_code tautline_add_buffer(tautline_member* member, const char* name, con
         table == nullptr) {
       return invalid("an argument is NULL");
     }
-    TAUT_TRY(check_written(values->element));
+    TAUT_TRY(const tautline_element element, element_in(values->element));
+    TAUT_TRY(check_written(element));
     const NewTable added{name, {shape, dimensions}, kind};
     TAUT_TRY(const std::uint64_t count, count_of(added));
     if (count != values->count) {
@@ -44,8 +45,9 @@ tautline_code tautline_push_buffer(tautline_member* member, uint32_t table,
   return guarded([&]() -> Result<void> {
     TAUT_TRY(check(member));
     if (update == nullptr) return invalid("an argument is NULL");
+    TAUT_TRY(const tautline_element element, element_in(update->element));
     LentMemory lent(update->data, release_of(*update));
-    TAUT_TRY(push_lent(*member, table, update->element, lent, update->count));
+    TAUT_TRY(push_lent(*member, table, element, lent, update->count));
     lent.accept();
     return ok();
   });

@@ -67,7 +67,8 @@ tautline_code tautline_add_device_buffer(tautline_member* member, const char* na
     TAUT_TRY(check(values));
     const bool has_shape = shape != nullptr || dimensions == 0;
     if (name == nullptr || !has_shape || table == nullptr) return invalid("an argument is NULL");
-    TAUT_TRY(check_written(values->element));
+    TAUT_TRY(const tautline_element element, element_in(values->element));
+    TAUT_TRY(check_written(element));
     LentMemory lent(values->data, release_of(*values));
     TAUT_TRY(*table,
              add(*member, {name, {shape, dimensions}, kind}, memory_of(*values), lent.memory()));
@@ -81,8 +82,9 @@ tautline_code tautline_push_device_buffer(tautline_member* member, uint32_t tabl
   return guarded([&]() -> Result<void> {
     TAUT_TRY(taut::library::check(member));
     TAUT_TRY(check(update));
+    TAUT_TRY(const tautline_element element, element_in(update->element));
     LentMemory lent(update->data, release_of(*update));
-    TAUT_TRY(push(*member, table, update->element, memory_of(*update), lent.memory()));
+    TAUT_TRY(push(*member, table, element, memory_of(*update), lent.memory()));
     lent.accept();
     return ok();
   });

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 
 #include "common/math/codec_elements.hpp"
 
@@ -18,12 +19,28 @@ void convert(const void* from, std::span<float> out, const Convert& one) {
 
 }  // namespace
 
-Result<void> check_element(tautline_element element) {
+namespace {
+
+Result<void> check_number(int element) {
   if (element >= TAUTLINE_FLOAT32 && element <= TAUTLINE_BFLOAT16) return ok();
   return invalid(
       fmt::format("element type {} is unknown; known are TAUTLINE_FLOAT32, TAUTLINE_FLOAT64, "
                   "TAUTLINE_FLOAT16 and TAUTLINE_BFLOAT16",
-                  static_cast<int>(element)));
+                  element));
+}
+
+}  // namespace
+
+Result<void> check_element(tautline_element element) {
+  return check_number(static_cast<int>(element));
+}
+
+Result<tautline_element> element_in(const tautline_element& field) {
+  int number = 0;
+  static_assert(sizeof number == sizeof field);
+  std::memcpy(&number, &field, sizeof number);
+  TAUT_TRY(check_number(number));
+  return field;
 }
 
 Result<void> check_written(tautline_element element) {

@@ -17,6 +17,11 @@ namespace taut::library {
 /// Errors    invalid: any other
 [[nodiscard]] Result<void> check_written(tautline_element element);
 
+/// What a program has written into a structure's field. In C that may be any number, and C++ must
+/// not read one as an enumeration that has no such value.
+/// Errors    invalid: no element type has the number
+[[nodiscard]] Result<tautline_element> element_in(const tautline_element& field);
+
 [[nodiscard]] std::size_t bytes_of(tautline_element element);
 [[nodiscard]] std::string_view words_of(tautline_element element);
 

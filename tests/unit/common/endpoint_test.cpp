@@ -253,6 +253,35 @@ TEST_CASE("a process that opens many connections displaces no peer that speaks",
   CHECK(seen.size() == 12);
 }
 
+TEST_CASE("what a peer sends faster than it is received waits at its own end", "[endpoint]") {
+  const Transport transport = zmq_transport();
+  EndpointLimits limits;
+  limits.queued_messages = 4;
+  limits.unread = Bytes(4ULL << 30U);
+  EndpointLimits few;
+  few.arrived_messages = 4;
+  const auto server = transport.make(few);
+  const auto client = transport.make(limits);
+  const PeerId to_server = client->connect(server->bind("127.0.0.1:0").value()).value();
+  REQUIRE(client->send(to_server, message({"hello"})));
+  REQUIRE(server->receive(kWait));
+  const Frame payload = Frame::copy_of(std::string(1U << 20U, 'x'));
+  int sent = 0;
+  // A little later the system's buffers are full too.
+  const TimePoint deadline = steady_now() + Duration(500'000);
+  while (sent < 200 && steady_now() < deadline) {
+    if (client->send(to_server, Message{{payload}})) {
+      ++sent;
+    } else {
+      std::this_thread::sleep_for(Duration(1000));
+    }
+  }
+  CHECK(sent < 40);
+  for (int i = 0; i < sent; ++i) REQUIRE(server->receive(kWait));
+  CHECK(client->send(to_server, Message{{payload}}));
+  CHECK(server->receive(kWait));
+}
+
 TEST_CASE("what a peer does not read is limited in bytes", "[endpoint]") {
   const Transport transport = zmq_transport();
   EndpointLimits limits;

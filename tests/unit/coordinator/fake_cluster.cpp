@@ -173,7 +173,7 @@ bool FakeServer::has_finished(std::uint64_t job) const {
 }
 
 void FakeWorker::take(const pb::WorkerJob& state) {
-  if (!job_ || job_->incarnation() != state.incarnation()) {
+  if (!job_ || job_->job() != state.job() || job_->incarnation() != state.incarnation()) {
     shares_ = std::make_shared<ShareOrders>();
     last_clocks_ = std::make_shared<LastClocks>();
   }

@@ -2,7 +2,7 @@
 #include <vector>
 
 #include "common/math/update_rules.hpp"
-#include "proto/config/settle_averaging.hpp"
+#include "proto/config/exchange/settle_exchange.hpp"
 #include "proto/config/settle_compression.hpp"
 #include "proto/config/text.hpp"
 #include "tests/support/catch.hpp"
