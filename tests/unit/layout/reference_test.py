@@ -67,7 +67,7 @@ class Reference(unittest.TestCase):
 
     def test_two_messages_may_each_have_an_enumeration_of_one_name(self):
         rows = re.findall(r"^\| `scheme` \| ([^|]*) \|", self.page("job"), re.MULTILINE)
-        self.assertEqual(sorted(row.count("`") // 2 for row in rows), [4, 9])
+        self.assertEqual(sorted(row.count("`") // 2 for row in rows), [5, 10])
 
     def test_a_field_without_a_comment_is_refused(self):
         self.edit("sweep.proto", "optional string job = 2;", "optional string job = 2;\n\n"
