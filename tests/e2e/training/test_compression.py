@@ -166,8 +166,10 @@ class Compression(ClusterTest):
             bits.add(once["parameters_sha256"])
             for worker in once["workers"]:
                 # What is read at clock 0 is encoded too, and the last clock's values are not read.
-                self.assertEqual(worker["read_saved_bytes"],
-                                 30 * (4 * VALUES - encoded_bytes(scheme)), scheme)
+                # On a slow machine a read may be repeated, and its answer arrives twice.
+                saved = 4 * VALUES - encoded_bytes(scheme)
+                self.assertGreaterEqual(worker["read_saved_bytes"], 30 * saved, scheme)
+                self.assertLess(worker["read_saved_bytes"], 33 * saved, scheme)
         self.assertEqual(len(bits), 1 + len(PULLED))
 
     def test_the_lab_reads_encoded_values_and_ends_in_the_bits_of_processes(self):
