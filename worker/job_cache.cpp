@@ -13,6 +13,7 @@
 #include "worker/cache/group_cache.hpp"
 #include "worker/cache/replicated_cache.hpp"
 #include "worker/cache/served_cache.hpp"
+#include "worker/collective/job_exchange.hpp"
 #include "worker/device/math_options.hpp"
 #include "worker/device/pinned_parts.hpp"
 
@@ -22,35 +23,6 @@ namespace {
 // A rank may test or save for as long; one that is lost is known from the coordinator.
 constexpr Duration kSumLimit = std::chrono::minutes(10);
 constexpr double kSilenceLimitS = 60;  // where the coordinator names none
-
-collective::Algorithm algorithm_of(const pb::WorkerExchange& exchange) {
-  switch (exchange.algorithm()) {
-    case pb::WorkerExchange::RING:
-      break;
-    case pb::WorkerExchange::HALVING:
-      return collective::Algorithm::kHalving;
-    case pb::WorkerExchange::DOUBLE_TREE:
-      return collective::Algorithm::kDoubleTree;
-    case pb::WorkerExchange::HIERARCHICAL:
-      return collective::Algorithm::kHierarchical;
-  }
-  return collective::Algorithm::kRing;
-}
-
-std::optional<collective::Graph> graph_of(const pb::Job& job) {
-  if (!gossips(job)) return std::nullopt;
-  switch (job.exchange().graph()) {
-    case pb::GossipGraph::RING:
-      break;
-    case pb::GossipGraph::TORUS:
-      return collective::Graph::kTorus;
-    case pb::GossipGraph::HYPERCUBE:
-      return collective::Graph::kHypercube;
-    case pb::GossipGraph::EXPONENTIAL:
-      return collective::Graph::kExponential;
-  }
-  return collective::Graph::kRing;
-}
 
 /// The cache of a worker that sums or averages with the others.
 Result<std::unique_ptr<ParameterCache>> open_group_cache(Client& client, Backend& backend,
@@ -72,17 +44,22 @@ Result<std::unique_ptr<ParameterCache>> open_group_cache(Client& client, Backend
   options.wait = silence_limit(job);
   options.group.job = job.token();
   options.group.first = options.start;
-  options.group.algorithm = algorithm_of(job.definition().exchange());
-  options.group.graph = graph_of(job.definition());
+  options.group.algorithm = collective::algorithm_of(job.definition().exchange());
+  options.group.graph = collective::graph_of(job.definition());
   options.group.asynchronous =
       gossips(job.definition()) && job.definition().exchange().asynchronous();
   options.group.seed = job.definition().seed();
   options.group.limit = std::max<Duration>(options.wait, kSumLimit);
   options.group.stops = [&orders] { return orders.stop.load(); };
+  options.group.time = &place.pace();
+  options.group.has_thread = place.has_threads();
   options.group.shared_memory = open_arena(settings, backend);
   TAUT_TRY(collective::RankEndpoint rank, place.listen_as_rank(orders.ranks));
   TAUT_TRY(auto cache, GroupCache::open(client, backend, tables, std::move(options),
                                         std::move(rank), orders.ranks));
+  if (gossips(job.definition()) && job.definition().exchange().asynchronous()) {
+    place.answer_with([cache = cache.get()] { cache->answer(); });
+  }
   return std::unique_ptr<ParameterCache>(std::move(cache));
 }
 

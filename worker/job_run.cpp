@@ -272,9 +272,15 @@ class ProcessPlace final : public RunPlace {
   Pace& pace() override { return machine_pace(); }
   bool has_threads() const override { return true; }
   Result<collective::RankEndpoint> listen_as_rank(const collective::RankBoard& board) override {
-    const CoordinatorAddresses coordinators(config_.coordinator_address());
-    TAUT_TRY(const std::string host, local_host_towards(coordinators.current()));
-    return collective::listen_as_rank(host, !config_.insecure(), board);
+    std::string at = config_.worker().rank_listen();
+    if (at.empty()) {
+      const CoordinatorAddresses coordinators(config_.coordinator_address());
+      TAUT_TRY(const std::string host, local_host_towards(coordinators.current()));
+      at = host + ":0";
+    }
+    auto rank = collective::listen_as_rank(at, !config_.insecure(), board);
+    if (rank || config_.worker().rank_listen().empty()) return rank;
+    return make_error(rank.error().code, "worker.rank_listen: " + rank.error().message);
   }
   void use(Client* client) override {
     watch_.reset();

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -86,11 +87,12 @@ class RunPlace {
   /// Memory of updates for the clients of several runs; nullptr: each client has its own.
   [[nodiscard]] virtual std::shared_ptr<BufferPool> update_pool() { return nullptr; }
   /// Where other workers reach this one, to sum with it.
-  /// Errors    as collective::listen_as_rank(); invalid: not at this place
+  /// Errors    as collective::listen_as_rank()
   [[nodiscard]] virtual Result<collective::RankEndpoint> listen_as_rank(
-      const collective::RankBoard& /*board*/) {
-    return invalid("exchange: the lab has no ALLREDUCE and no GOSSIP; omit it");
-  }
+      const collective::RankBoard& board) = 0;
+  /// What answers workers that average with this one, where the run's parts have no threads: to be
+  /// called as collective::ReplicaGroup::Options says, for as long as the rank's endpoint is open.
+  virtual void answer_with(std::function<void()> /*answer*/) {}
   /// The run's client, from now until nullptr is passed.
   virtual void use(Client* client) = 0;
 };

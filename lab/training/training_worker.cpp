@@ -94,6 +94,7 @@ TrainingWorker::TrainingWorker(World& world, std::uint32_t number, std::uint64_t
                   identity_of(world, number, start), timings),
       world_(world),
       number_(number),
+      starts_(start),
       config_(config_of(world, number)),
       reading_layer_(first_with_parameters(world.assets->train_graph())),
       lane_(world.machine_of(node_)),
@@ -123,25 +124,33 @@ void TrainingWorker::receive(sim::SocketId socket, PeerId from, sim::Body body, 
 }
 
 void TrainingWorker::arrive(sim::SocketId socket, PeerId from, Message message) {
+  if (ranks_ != nullptr && ranks_->socket() == socket) {
+    ranks_->take(from, std::move(message));
+    if (waits_ == Waits::kRanks) {
+      resume();
+    } else {
+      answer_soon();
+    }
+    return;
+  }
   if (endpoint_ == nullptr || endpoint_->socket() != socket) return;
   arrived_ += bytes_of(message);
   endpoint_->take(from, std::move(message));
-  if (waits_) {
+  if (waits_ == Waits::kShards) {
     resume();
   } else {
     let_client_work();
   }
 }
 
-void TrainingWorker::send(PeerId to, Message message) {
+void TrainingWorker::send(sim::SocketId from, PeerId to, Message message) {
   share_header(message);
   const pb::LabCosts& costs = world_.costs;
   const double takes = costs.client_message_us();
   world_.clients_us += takes;
-  const sim::SocketId socket = endpoint_->socket();
-  lane_.add([this, takes, socket, to, message = std::move(message)] {
-    return Lane::Work{takes, [this, socket, to, message] {
-                        if (network_.is_open(socket)) network_.send(socket, to, message);
+  lane_.add([this, takes, from, to, message = std::move(message)] {
+    return Lane::Work{takes, [this, from, to, message] {
+                        if (network_.is_open(from)) network_.send(from, to, message);
                       }};
   });
 }
@@ -157,10 +166,18 @@ void TrainingWorker::share_header(Message& message) {
   }
 }
 
+void TrainingWorker::answer_soon() {
+  if (!answer_ || std::exchange(answer_is_due_, true)) return;
+  at(world_.now(), [this] {
+    answer_is_due_ = false;
+    if (answer_) answer_();
+  });
+}
+
 void TrainingWorker::wake_client() {
-  if (waits_) {
+  if (waits_ == Waits::kShards) {
     at(world_.now(), [this, wait = waits_so_far_] {
-      if (waits_ && wait == waits_so_far_) resume();
+      if (waits_ == Waits::kShards && wait == waits_so_far_) resume();
     });
   } else if (!std::exchange(work_is_due_, true)) {
     at(world_.now(), [this] { let_client_work(); });
@@ -169,7 +186,7 @@ void TrainingWorker::wake_client() {
 
 void TrainingWorker::let_client_work() {
   work_is_due_ = false;
-  if (client_ == nullptr || waits_) return;
+  if (client_ == nullptr || waits_ == Waits::kShards) return;
   if (world_.meter == nullptr) {
     client_->work();
   } else {
@@ -191,12 +208,36 @@ std::unique_ptr<Endpoint> TrainingWorker::make_endpoint() {
   auto endpoint = std::make_unique<NodeEndpoint>(
       network_, node_,
       NodeEndpoint::Owner{
-          .send = [this](PeerId to, Message message) { send(to, std::move(message)); },
-          .wait = [this](Duration at_most) { pass(at_most); },
+          .send = [this](PeerId to,
+                         Message message) { send(endpoint_->socket(), to, std::move(message)); },
+          .wait = [this](Duration at_most) { pass(Waits::kShards, at_most); },
           .wake = [this] { wake_client(); },
           .closed = [this] { endpoint_ = nullptr; }});
   endpoint_ = endpoint.get();
   return endpoint;
+}
+
+Result<collective::RankEndpoint> TrainingWorker::listen_as_rank(
+    const collective::RankBoard& /*board*/) {
+  auto endpoint = std::make_unique<NodeEndpoint>(
+      network_, node_,
+      NodeEndpoint::Owner{
+          .send = [this](PeerId to,
+                         Message message) { send(ranks_->socket(), to, std::move(message)); },
+          .wait = [this](Duration at_most) { pass(Waits::kRanks, at_most); },
+          .wake = [] {},
+          .closed =
+              [this] {
+                ranks_ = nullptr;
+                answer_ = nullptr;
+              }});
+  ranks_ = endpoint.get();
+  collective::RankEndpoint rank;
+  TAUT_TRY(const std::string address,
+           endpoint->bind(fmt::format("worker{}.{}.{}", number_, starts_, ++listened_)));
+  rank.place.set_address(address);
+  rank.endpoint = std::move(endpoint);
+  return rank;
 }
 
 worker::Pace& TrainingWorker::pace() {
@@ -223,11 +264,11 @@ void TrainingWorker::use(Client* client) {
   at(world_.now(), [this, use = uses_] { keep_client_working(use); });
 }
 
-void TrainingWorker::pass(Duration at_most) {
+void TrainingWorker::pass(Waits what, Duration at_most) {
   const TimePoint begin = world_.now();
-  waits_ = true;
+  waits_ = what;
   at(world_.now() + at_most, [this, wait = ++waits_so_far_] {
-    if (waits_ && wait == waits_so_far_) resume();
+    if (waits_ != Waits::kNot && wait == waits_so_far_) resume();
   });
   leave();
   show(VirtualTimeline::Kind::kWait, "wait", Clock(-1), begin);
@@ -298,17 +339,19 @@ void TrainingWorker::note_layer(worker::Pace::Pass pass, std::size_t layer) {
 
 void TrainingWorker::leave() {
   busy_us_ += entered_.microseconds();
+  // What others have asked for may be there by now.
+  answer_soon();
   run_->fiber->leave();
 }
 
 void TrainingWorker::resume() {
-  waits_ = false;
+  waits_ = Waits::kNot;
   arrived_ = 0;
   entered_ = Stopwatch();
   run_->fiber->enter();
   if (run_->end.finished) {
     world_.step_soon(node_);
-  } else if (!waits_ && endpoint_ != nullptr && endpoint_->has_messages()) {
+  } else if (waits_ != Waits::kShards && endpoint_ != nullptr && endpoint_->has_messages()) {
     wake_client();
   }
 }
@@ -342,6 +385,7 @@ void TrainingWorker::take_job(const pb::WorkerJob& job) {
       run_ && run_->job.job() == job.job() && run_->job.incarnation() == job.incarnation();
   if (same) {
     run_->orders.last_clocks.take(job);
+    run_->orders.ranks.post(job);
     run_->job.set_revision(job.revision());
     run_->orders.evaluates = job.evaluates();
     order_checkpoint(job);
@@ -359,6 +403,7 @@ void TrainingWorker::take_job(const pb::WorkerJob& job) {
   run_ = std::make_unique<Run>();
   run_->job = job;
   run_->orders.last_clocks.take(job);
+  run_->orders.ranks.post(job);
   run_->orders.evaluates = job.evaluates();
   run_->orders.leave = leaves_ || job.leaves();
   order_checkpoint(job);
@@ -401,6 +446,7 @@ void TrainingWorker::report_progress() {
   *content.mutable_progress() =
       worker::progress_of(run_->job, run_->begun, run_->board, run_->end, run_->rate, world_.now());
   run_->orders.last_clocks.report(*content.mutable_progress());
+  run_->orders.ranks.report(*content.mutable_progress());
   if (auto part = run_->saver.part(); part.number() > 0) {
     *content.mutable_progress()->mutable_checkpoint() = std::move(part);
   }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -55,6 +56,8 @@ class TrainingWorker final : public sim::ControlNode, private worker::RunPlace {
 
   // The run's surroundings, called on its fiber.
   std::unique_ptr<Endpoint> make_endpoint() override;
+  Result<collective::RankEndpoint> listen_as_rank(const collective::RankBoard& board) override;
+  void answer_with(std::function<void()> answer) override { answer_ = std::move(answer); }
   worker::Pace& pace() override;
   bool has_threads() const override { return false; }
   std::shared_ptr<Net> shared_net() override { return world_.net; }
@@ -73,22 +76,27 @@ class TrainingWorker final : public sim::ControlNode, private worker::RunPlace {
   /// Enters what was done from `begin` until now in the timeline and the playback.
   void show(VirtualTimeline::Kind kind, std::string_view name, Clock clock, TimePoint begin) const;
   void show_layer(worker::Pace::Pass pass, std::size_t layer, Clock clock, TimePoint begin) const;
+  /// What the fiber waits for messages of.
+  enum class Waits : std::uint8_t { kNot, kShards, kRanks };
   /// Leaves the fiber until resume(), at most so long.
-  void pass(Duration at_most);
+  void pass(Waits what, Duration at_most);
   /// Leaves the fiber while a core computes for so many microseconds.
   void compute(double microseconds);
   void leave();
   void resume();
-  void send(PeerId to, Message message);
+  void send(sim::SocketId from, PeerId to, Message message);
   /// A header that lists all tables has the same bytes for every shard: one copy is kept.
   void share_header(Message& message);
   void arrive(sim::SocketId socket, PeerId from, Message message);
   void wake_client();
   void let_client_work();
+  /// Answers workers that average with this one, once what happens now is over.
+  void answer_soon();
   void keep_client_working(std::uint64_t use);
 
   World& world_;
   const std::uint32_t number_;
+  const std::uint64_t starts_;
   const pb::ClusterConfig config_;
   const std::size_t reading_layer_;  // the first that has parameters
   Lane lane_;                        // the client's thread
@@ -96,10 +104,14 @@ class TrainingWorker final : public sim::ControlNode, private worker::RunPlace {
   const std::shared_ptr<int> life_ = std::make_shared<int>();  // ends with the process
   std::unique_ptr<Run> run_;
   std::optional<pb::WorkerJob> next_job_;  // that waits for the end of the run
-  NodeEndpoint* endpoint_ = nullptr;       // the run's
+  NodeEndpoint* endpoint_ = nullptr;       // the run's, to shards
+  NodeEndpoint* ranks_ = nullptr;          // the run's, to other workers
+  std::uint64_t listened_ = 0;             // as a rank
+  std::function<void()> answer_;           // workers that average with this one; may be empty
   Client* client_ = nullptr;               // the run's
-  bool waits_ = false;                     // the fiber, for a message
+  Waits waits_ = Waits::kNot;
   bool work_is_due_ = false;
+  bool answer_is_due_ = false;
   std::uint64_t waits_so_far_ = 0;
   Stopwatch entered_;          // of the fiber, by the machine's time
   double busy_us_ = 0;         // of the fiber, since a layer was last noted

@@ -146,6 +146,9 @@ Result<pb::ClusterConfig> load_cluster_config(const std::filesystem::path& path)
   TAUT_TRY(check_range(file, "worker.slowdown_ms", config.worker().slowdown_ms(), 0, 3.6e6));
   TAUT_TRY(check_experiment(config.worker(), file + ": worker."));
   const pb::WorkerConfig& worker = config.worker();
+  if (!worker.rank_listen().empty()) {
+    TAUT_TRY(check_address(file, "worker.rank_listen", worker.rank_listen()));
+  }
   for (const std::uint32_t index : worker.device_index()) {
     TAUT_TRY(check_range(file, "worker.device_index", index, 0, 1023));
   }

@@ -183,7 +183,7 @@ Result<void> AllReduceGroup::receive(const Incoming& incoming) {
   }
   if (const auto* waits = std::get_if<pb::PeerWaits>(&what.body)) {
     if (waits->rank() < options_.members.size()) {
-      waiting_[from] = {Rank(waits->rank()), steady_now()};
+      waiting_[from] = {Rank(waits->rank()), options_.time->now()};
     }
     return ok();
   }
@@ -202,7 +202,7 @@ Result<void> AllReduceGroup::receive_chunk(const Incoming& incoming, Rank from,
                            fmt::format("{}: its connection broke", name_of(from))));
   }
   known->second.has_sent = true;
-  heard_ = steady_now();
+  heard_ = options_.time->now();
   if (incoming.message.frames.size() > 1) known->second.taken += chunk.payload.size();
   tell_taken(known->second);
   waiting_.erase(from);
@@ -227,7 +227,7 @@ Result<void> AllReduceGroup::receive_chunk(const Incoming& incoming, Rank from,
 Result<void> AllReduceGroup::apply(SumId sum, Rank from, const Chunk& chunk) {
   const auto found = sums_.find(sum);
   if (found == sums_.end()) return ok();  // it is complete: a repetition
-  auto out = found->second.receive(from, chunk, steady_now());
+  auto out = found->second.receive(from, chunk, options_.time->now());
   if (!out) {
     return fail(make_error(out.error().code, fmt::format("sum {} with {}: {}", sum, name_of(from),
                                                          out.error().message)));
@@ -249,7 +249,7 @@ Result<AllReduceGroup::SumId> AllReduceGroup::begin_exchange(const Buffer& value
   if (failed_) return *failed_;
   const SumId sum = next_++;
   AllReduce& one = sums_.try_emplace(sum, schedule, values, chunk_, total).first->second;
-  send(sum, one.start(steady_now()));
+  send(sum, one.start(options_.time->now()));
   if (one.is_done()) sums_.erase(sum);
   auto early = early_.extract(sum);
   if (early.empty()) return sum;
@@ -269,7 +269,7 @@ Rank AllReduceGroup::blamed(Rank missing, TimePoint now) const {
 }
 
 Error AllReduceGroup::silence_of(SumId sum, const AllReduce::Missing& missing) const {
-  const Rank guilty = blamed(missing.from, steady_now());
+  const Rank guilty = blamed(missing.from, options_.time->now());
   std::string message =
       fmt::format("{} has not sent {} of sum {} for {:.1f} s", name_of(missing.from),
                   to_string(missing.phase, missing.range), sum, seconds(missing.silence));
@@ -286,7 +286,7 @@ Result<void> AllReduceGroup::wait_for_more(SumId sum) {
   TAUT_TRY(step(std::min(kWait, options_.silence_limit / 16)));
   const auto found = sums_.find(sum);
   if (found == sums_.end()) return ok();
-  const TimePoint now = steady_now();
+  const TimePoint now = options_.time->now();
   const auto missing = found->second.waits_for(now);
   if (!missing || missing->silence < options_.silence_limit / 8) return ok();
   if (missing->silence >= options_.silence_limit) return fail(silence_of(sum, *missing));
@@ -310,11 +310,11 @@ Result<void> AllReduceGroup::wait(SumId sum) {
 }
 
 Result<void> AllReduceGroup::wait_until_free(const Buffer& values) {
-  const TimePoint start = steady_now();
+  const TimePoint start = options_.time->now();
   while (true) {
     TAUT_TRY(poll());
     if (values.unshared()) return ok();
-    const Duration waited = steady_now() - start;
+    const Duration waited = options_.time->now() - start;
     if (waited >= options_.silence_limit) {
       std::vector<std::string> readers;
       for (const auto& [rank, receiver] : receivers_) {
@@ -328,7 +328,7 @@ Result<void> AllReduceGroup::wait_until_free(const Buffer& values) {
                       readers.empty() ? "they are shared here"
                                       : fmt::format("{} read them", fmt::join(readers, " and ")))));
     }
-    if (waited < kSpin) {
+    if (options_.shared_memory && waited < kSpin) {
       std::this_thread::yield();
     } else {
       TAUT_TRY(step(std::chrono::milliseconds(1)));

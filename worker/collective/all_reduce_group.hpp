@@ -15,6 +15,7 @@
 #include "common/net/shared_link.hpp"
 #include "common/result.hpp"
 #include "common/time.hpp"
+#include "common/time_source.hpp"
 #include "common/types.hpp"
 #include "proto/collective/peer_message.hpp"
 #include "worker/collective/algorithms.hpp"
@@ -54,6 +55,7 @@ struct GroupOptions {
   Bytes early = Bytes(1UL << 30U);
   /// Asked while it waits: true ends the group with the error closed. May be empty.
   std::function<bool()> is_over{};
+  TimeSource* time = &machine_time();  // outlives the group
 };
 
 /// One process's place in a group that sums values without a server, over an endpoint that listens
@@ -160,6 +162,7 @@ class AllReduceGroup {
 
   [[nodiscard]] RankPlace place() const;
   [[nodiscard]] std::string name_of(Rank rank) const;
+  [[nodiscard]] std::string names_of(const std::set<Rank>& ranks) const;
   [[nodiscard]] std::string agreement() const;
   void greet(Rank rank);
   void send(Rank to, const PeerMessage& message);

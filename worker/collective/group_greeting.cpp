@@ -15,6 +15,8 @@ namespace {
 
 constexpr Duration kGreetAgain = std::chrono::milliseconds(100);
 constexpr Duration kGreetingWait = std::chrono::milliseconds(50);
+// A rank may compute for as long before it joins.
+constexpr Duration kLongSilence = std::chrono::seconds(10);
 // Bytes, as the schema says: the hosts of a thousand ranks.
 constexpr std::size_t kMaxAgreement = 8192;
 
@@ -47,11 +49,13 @@ Result<void> AllReduceGroup::connect(Duration limit) {
     receivers_[transfer.peer].peer = peer.value();
     rank_of_[peer.value()] = transfer.peer;
   }
-  const TimePoint deadline = steady_now() + limit;
+  const TimePoint began = options_.time->now();
+  const TimePoint deadline = began + limit;
+  bool has_warned = false;
   TimePoint greeted;
   while (true) {
     std::set<Rank> missing;
-    const bool greets = steady_now() >= greeted + kGreetAgain;
+    const bool greets = options_.time->now() >= greeted + kGreetAgain;
     for (const auto& [rank, receiver] : receivers_) {
       if (receiver.has_accepted) continue;
       missing.insert(rank);
@@ -62,17 +66,29 @@ Result<void> AllReduceGroup::connect(Duration limit) {
       if (!senders_.contains(rank)) missing.insert(rank);
     }
     if (missing.empty()) return ok();
-    if (greets) greeted = steady_now();
-    if (steady_now() >= deadline) {
-      std::vector<std::string> names;
-      names.reserve(missing.size());
-      for (const Rank rank : missing) names.push_back(name_of(rank));
-      return fail(
-          make_error(ErrorCode::kTimeout, fmt::format("{} did not answer within {:.1f} s",
-                                                      fmt::join(names, " and "), seconds(limit))));
+    const TimePoint now = options_.time->now();
+    if (greets) greeted = now;
+    if (now >= deadline) {
+      return fail(make_error(ErrorCode::kTimeout,
+                             fmt::format("{} did not answer within {:.1f} s: each worker must "
+                                         "reach the others at these addresses",
+                                         names_of(missing), seconds(limit))));
+    }
+    if (now >= began + kLongSilence && !std::exchange(has_warned, true)) {
+      log::warn(
+          "{} has not answered for {:.0f} s: it computes, or a firewall is between this worker and "
+          "that port",
+          names_of(missing), seconds(now - began));
     }
     TAUT_TRY(step(kGreetingWait));
   }
+}
+
+std::string AllReduceGroup::names_of(const std::set<Rank>& ranks) const {
+  std::vector<std::string> names;
+  names.reserve(ranks.size());
+  for (const Rank rank : ranks) names.push_back(name_of(rank));
+  return fmt::format("{}", fmt::join(names, " and "));
 }
 
 void AllReduceGroup::greet(Rank rank) {

@@ -35,7 +35,7 @@ Result<AllReduceGroup::SumId> AllReduceGroup::begin_pair(Rank with, const Buffer
   schedule.back().shift = whole.size();
   const SumId pair = kPair | SumId{options_.rank.value()} << kRankBits | ++pairs_;
   AllReduce& one = sums_.try_emplace(pair, schedule, values, chunk_, whole.size()).first->second;
-  send(pair, one.start(steady_now()));
+  send(pair, one.start(options_.time->now()));
   return pair;
 }
 
@@ -63,7 +63,7 @@ Result<void> AllReduceGroup::receive_pair(SumId pair, Rank from, const Chunk& ch
   add_receive(schedule, Phase::kFinal, from.value(), whole);
   AllReduce& one =
       sums_.try_emplace(pair, schedule, request.values, chunk_, whole.size()).first->second;
-  static_cast<void>(one.start(steady_now()));
+  static_cast<void>(one.start(options_.time->now()));
   return apply(pair, from, chunk);
 }
 
@@ -83,7 +83,7 @@ void AllReduceGroup::answer(const Request& request, const Buffer& values) {
   Schedule schedule;
   add_send(schedule, Phase::kFinal, request.from.value(), whole);
   AllReduce one(schedule, values, chunk_, whole.size());
-  send(request.pair, one.start(steady_now()));
+  send(request.pair, one.start(options_.time->now()));
 }
 
 }  // namespace taut::collective

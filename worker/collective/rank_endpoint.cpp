@@ -29,8 +29,7 @@ class RankAdmission final : public Admission {
 
 }  // namespace
 
-Result<RankEndpoint> listen_as_rank(const std::string& host, bool with_keys,
-                                    const RankBoard& board) {
+Result<RankEndpoint> listen_as_rank(const std::string& at, bool with_keys, const RankBoard& board) {
   RankEndpoint rank;
   Security security = Security::insecure();
   if (with_keys) {
@@ -44,7 +43,7 @@ Result<RankEndpoint> listen_as_rank(const std::string& host, bool with_keys,
   EndpointLimits limits;
   limits.linger = kLinger;
   rank.endpoint = rank.context->make_endpoint(limits);
-  TAUT_TRY(const std::string address, rank.endpoint->bind(host + ":0"));
+  TAUT_TRY(const std::string address, rank.endpoint->bind(at));
   rank.place.set_address(address);
   return rank;
 }

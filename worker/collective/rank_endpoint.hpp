@@ -18,11 +18,12 @@ struct RankEndpoint {
   pb::RankPlace place;
 };
 
-/// Listens at any port of a host's interface.
+/// Listens there; port 0: at any port of that interface.
+/// at         "host:port"
 /// with_keys  otherwise any process that reaches the port may send, and reads every byte
 /// board      of those that get in; outlives the endpoint
 /// Errors     as Endpoint::bind
-[[nodiscard]] Result<RankEndpoint> listen_as_rank(const std::string& host, bool with_keys,
+[[nodiscard]] Result<RankEndpoint> listen_as_rank(const std::string& at, bool with_keys,
                                                   const RankBoard& board);
 
 }  // namespace taut::collective

@@ -48,7 +48,8 @@ ReplicaGroup::ReplicaGroup(ReplicaValues& values, RankBoard& board, Endpoint& en
   } else {
     make_buckets();
   }
-  if (mix_ && options_.asynchronous) answers_ = std::thread([this] { answer_others(); });
+  if (!mix_ || !options_.asynchronous || !options_.has_thread) return;
+  answers_ = std::thread([this] { answer_until_end(); });
 }
 
 ReplicaGroup::~ReplicaGroup() {
@@ -57,21 +58,23 @@ ReplicaGroup::~ReplicaGroup() {
 }
 
 /// In the second thread: other ranks wait for this one's answers, whatever it does meanwhile.
-void ReplicaGroup::answer_others() {
+void ReplicaGroup::answer_until_end() {
   while (!ends_) {
-    {
-      const std::unique_lock lock(mutex_, std::try_to_lock);
-      if (lock && group_ && !is_broken_ && mix_->answers()) {
-        is_broken_ = !group_->poll();
-        if (is_broken_) {
-          // The first thread may wait for a meeting, and the meeting for those that ask.
-          board_.report_broken(number_);
-        } else {
-          mix_->answer(*group_);
-        }
-      }
-    }
+    answer();
     std::this_thread::sleep_for(kAnswerStep);
+  }
+}
+
+void ReplicaGroup::answer() {
+  if (is_used_) return;
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock || !group_ || is_broken_ || !mix_ || !mix_->answers()) return;
+  is_broken_ = !group_->poll();
+  if (is_broken_) {
+    // The rank may wait for a meeting, and the meeting for those that ask.
+    board_.report_broken(number_);
+  } else {
+    mix_->answer(*group_);
   }
 }
 
@@ -163,7 +166,7 @@ void ReplicaGroup::publish(std::size_t table) {
 }
 
 Result<void> ReplicaGroup::finish_sums(bool adds) {
-  waits_since_ = steady_now();
+  waits_since_ = options_.time->now();
   for (; begun_ < buckets_.size(); ++begun_) {
     TAUT_TRY(begin(buckets_[begun_], adds));
   }
@@ -174,7 +177,7 @@ Result<void> ReplicaGroup::finish_sums(bool adds) {
 }
 
 Result<void> ReplicaGroup::finish_mix() {
-  waits_since_ = steady_now();
+  waits_since_ = options_.time->now();
   if (!mix_->has_begun()) {
     TAUT_TRY(mix_->begin(*group_));
   }
@@ -199,7 +202,7 @@ void ReplicaGroup::take_mean() {
 }
 
 Result<bool> ReplicaGroup::exchange(Standing& own) {
-  const std::scoped_lock lock(mutex_);
+  const Use use(*this);
   const Clock clock = own.next;
   const bool adds = computes(clock);
   while (true) {
@@ -229,18 +232,18 @@ Result<bool> ReplicaGroup::exchange(Standing& own) {
 }
 
 void ReplicaGroup::leave() {
-  const std::scoped_lock lock(mutex_);
+  const Use use(*this);
   if (!group_ || is_broken_) return;
-  const TimePoint deadline = steady_now() + kLeaveLimit;
+  const TimePoint deadline = options_.time->now() + kLeaveLimit;
   const auto is_lent = [this] {
     if (mix_) return mix_->is_lent();
     return std::ranges::any_of(buckets_, [](const Bucket& bucket) {
       return bucket.values.size() > 0 && !bucket.values.unshared();
     });
   };
-  while (is_lent() && steady_now() < deadline) {
+  while (is_lent() && options_.time->now() < deadline) {
     if (!group_->poll()) return;
-    std::this_thread::sleep_for(kStep);
+    options_.time->sleep(kStep);
   }
 }
 

@@ -14,6 +14,7 @@
 #include "common/net/shared_arena.hpp"
 #include "common/result.hpp"
 #include "common/time.hpp"
+#include "common/time_source.hpp"
 #include "common/types.hpp"
 #include "worker/collective/algorithms.hpp"
 #include "worker/collective/all_reduce_group.hpp"
@@ -52,7 +53,8 @@ struct Standing {
 /// With Options::asynchronous there is no clock that all have in common: each average is of two
 /// ranks (AD-PSGD), and each rank has a standing of its own, between two meetings as far apart as
 /// their speeds let them. What changes its parameters otherwise is said by set_values().
-/// Thread    one; with Options::asynchronous a second one of the group's own answers others
+/// Thread    one; with Options::asynchronous and has_thread a second one of the group's own answers
+///           others
 class ReplicaGroup {
  public:
   struct Options {
@@ -67,7 +69,11 @@ class ReplicaGroup {
     Duration limit{60'000'000};                  // of each wait for other ranks
     /// A sum that does not move for so long is given up, where the ranks have changed.
     Duration patience{300'000};
-    std::function<bool()> stops;  // ends all waits; may be empty
+    std::function<bool()> stops;         // ends all waits; may be empty
+    TimeSource* time = &machine_time();  // outlives the group
+    /// With `asynchronous`: others are answered by a thread of the group. Otherwise answer() is to
+    /// be called whenever the endpoint has messages or this rank has begun to compute.
+    bool has_thread = true;
   };
 
   /// All must outlive the group.
@@ -117,6 +123,9 @@ class ReplicaGroup {
   /// Waits until others have what this rank has sent, for a moment: they may be gone.
   void leave();
 
+  /// Answers those that have asked, unless another call is under way. Waits for nothing.
+  void answer();
+
   struct Traffic {
     std::uint64_t sent = 0;  // bytes of values
   };
@@ -134,6 +143,21 @@ class ReplicaGroup {
     Clock first;
   };
 
+  /// The lock of a call that may wait for others.
+  class Use {
+   public:
+    explicit Use(ReplicaGroup& group) : lock_(group.mutex_), is_used_(group.is_used_) {
+      is_used_ = true;
+    }
+    ~Use() { is_used_ = false; }
+    Use(const Use&) = delete;
+    Use& operator=(const Use&) = delete;
+
+   private:
+    const std::scoped_lock<std::mutex> lock_;
+    std::atomic<bool>& is_used_;
+  };
+
   void make_buckets();
   [[nodiscard]] Result<void> begin(Bucket& bucket, bool adds);
   [[nodiscard]] Result<void> begin_published();
@@ -145,7 +169,7 @@ class ReplicaGroup {
   [[nodiscard]] bool has_begun() const { return mix_ ? mix_->has_begun() : begun_ > 0; }
   [[nodiscard]] bool is_behind(const Standing& one, const Standing& target) const;
   [[nodiscard]] Standing target_of(const Standing& own, Standing furthest) const;
-  void answer_others();
+  void answer_until_end();
   [[nodiscard]] Result<Standing> regroup(Standing own);
   [[nodiscard]] Result<void> wait_for_news();
   [[nodiscard]] Result<Standing> form(Standing own);
@@ -184,7 +208,8 @@ class ReplicaGroup {
   TimePoint waits_since_;      // for the sums of a clock
   std::uint64_t sent_before_ = 0;
   std::vector<float> scratch_;
-  mutable std::mutex mutex_;  // held while either thread uses any of these
+  mutable std::mutex mutex_;           // held while either thread uses any of these
+  std::atomic<bool> is_used_ = false;  // by the first thread, which may answer() while it waits
   std::atomic<bool> ends_ = false;
   std::thread answers_;  // with Options::asynchronous
 };

@@ -41,12 +41,12 @@ Result<void> ReplicaGroup::wait_for_news() {
     if (stops()) return stopped();
     const auto ranks = board_.newest();
     if (ranks->number > number_ && ranks->own) return ok();
-    std::this_thread::sleep_for(kLookStep);
+    options_.time->sleep(kLookStep);
   }
 }
 
 Result<Standing> ReplicaGroup::join(Standing own) {
-  const std::scoped_lock lock(mutex_);
+  const Use use(*this);
   return regroup(own);
 }
 
@@ -59,11 +59,13 @@ Result<Standing> ReplicaGroup::regroup(Standing own) {
     if (standing) return standing;
     if (stops()) return stopped();
     const ErrorCode code = standing.error().code;
+    // The coordinator counts the silent rank among them, and this one cannot reach it.
+    if (code == ErrorCode::kTimeout && !has_news()) is_final_ = true;
     if (is_final_ || code == ErrorCode::kMismatch || code == ErrorCode::kInvalid) {
       return standing.error();
     }
     log::info("{}: {}; forming a group again", what(), standing.error().message);
-    std::this_thread::sleep_for(pause);
+    options_.time->sleep(pause);
     pause = std::min<Duration>(2 * pause, kLongestPause);
   }
 }
@@ -107,7 +109,7 @@ Result<Standing> ReplicaGroup::form(Standing own) {
     if (!has_news()) return false;
     // Where all are still there, what has begun ends in this group.
     const TimePoint moved = std::max(group_->heard(), waits_since_);
-    return is_broken_ || steady_now() >= moved + options_.patience;
+    return is_broken_ || options_.time->now() >= moved + options_.patience;
   };
   group_ = std::make_unique<AllReduceGroup>(endpoint_, std::move(options));
   TAUT_TRY(group_->connect(options_.limit));
@@ -216,7 +218,7 @@ Result<void> ReplicaGroup::spread(std::uint32_t holder, bool needs) {
 }
 
 Result<void> ReplicaGroup::spread_meeting(Standing& own, Clock clock) {
-  const std::scoped_lock lock(mutex_);
+  const Use use(*this);
   // Without a common clock a rank that was not in it is brought nearer by averages.
   if (options_.asynchronous) own.has_met = true;
   const auto is_outside = [clock](Clock first) { return first > clock; };
@@ -229,7 +231,7 @@ Result<void> ReplicaGroup::spread_meeting(Standing& own, Clock clock) {
     const auto holder = std::ranges::find_if_not(firsts_, is_outside);
     // All who were in it are gone: the values of those that are left are from before it.
     if (holder == firsts_.end()) break;
-    waits_since_ = steady_now();
+    waits_since_ = options_.time->now();
     const auto rank = static_cast<std::uint32_t>(holder - firsts_.begin());
     own.has_met = spread(rank, !computes(clock)).has_value();
     if (own.has_met) break;

@@ -6,7 +6,9 @@
 #include <utility>
 
 #include "common/ssp/slice_layout.hpp"
+#include "lab/training/costs/closed_exchange.hpp"
 #include "lab/training/costs/compute_times.hpp"
+#include "proto/config/exchange/settle_exchange.hpp"
 
 namespace taut::lab {
 namespace {
@@ -70,6 +72,53 @@ Result<Network> network_of(const pb::LabCluster& cluster, const std::vector<Shar
   return network;
 }
 
+/// The slowest host decides: its speed, and how many of its threads share its cores or devices.
+double compute_ms(const Topology& topology, double alone_ms, std::uint32_t workers) {
+  std::map<std::size_t, std::uint32_t> on_host;
+  for (std::uint32_t i = 0; i < workers; ++i) ++on_host[topology.host_of(topology.worker_node(i))];
+  double slowest = 0;
+  for (const auto& [number, count] : on_host) {
+    const Topology::Host& host = topology.hosts()[number];
+    const auto own = static_cast<double>(host.devices > 0 ? host.devices : host.cores);
+    const double share = std::max(1.0, host.devices > 0 ? std::ceil(count / own) : count / own);
+    slowest = std::max(slowest, alone_ms * share / host.speed);
+  }
+  return slowest;
+}
+
+/// Adds what servers and the way to them take.
+Result<void> add_servers(const pb::LabCluster& cluster, const model::Graph& graph,
+                         std::uint32_t servers, std::uint32_t workers, ClosedEstimate& estimate) {
+  const std::vector<ShardLoad> loads = loads_of(graph, servers);
+  const double first_bytes = graph.parameters.empty()
+                                 ? 0
+                                 : sizeof(float) * static_cast<double>(graph.parameters[0].count());
+  TAUT_TRY(const Network network, network_of(cluster, loads, first_bytes, workers));
+  estimate.network_ms = network.busiest_us / kUsPerMs;
+  const pb::LabCosts& costs = cluster.costs();
+  for (const ShardLoad& load : loads) {
+    const double of_worker_us =
+        load.messages * costs.shard_message_us() + 2 * load.bytes / kMib * costs.shard_us_per_mib();
+    estimate.server_ms = std::max(estimate.server_ms, workers * of_worker_us / kUsPerMs);
+  }
+  const double own_us =
+      costs.shard_message_us() + 2 * costs.client_message_us() +
+      first_bytes / kMib * (2 * costs.shard_us_per_mib() + costs.client_us_per_mib());
+  estimate.exposed_ms = (network.first_us + own_us) / kUsPerMs;
+  return ok();
+}
+
+/// Decides what a clock takes, and by what.
+void decide(ClosedEstimate& estimate) {
+  const double of_workers = estimate.compute_ms + estimate.spread_ms + estimate.exposed_ms;
+  estimate.clock_ms = std::max({of_workers, estimate.network_ms, estimate.server_ms});
+  if (estimate.clock_ms == of_workers) {
+    estimate.limit = estimate.spread_ms > estimate.compute_ms / 4 ? "stragglers" : "compute";
+  } else {
+    estimate.limit = estimate.clock_ms == estimate.network_ms ? "network" : "server";
+  }
+}
+
 }  // namespace
 
 double mean_of_largest(const pb::LabCompute& compute, std::uint32_t count, std::int64_t clocks) {
@@ -94,18 +143,16 @@ double mean_of_largest(const pb::LabCompute& compute, std::uint32_t count, std::
 
 Result<ClosedEstimate> closed_estimate(const pb::LabCluster& cluster, const Topology& topology,
                                        const model::Graph& graph, std::int64_t batch,
-                                       std::uint32_t servers, std::uint32_t workers, Slack slack) {
+                                       std::uint32_t servers, std::uint32_t workers, Slack slack,
+                                       const pb::Job& job) {
   ClosedEstimate estimate;
   TAUT_TRY(const ComputeTimes times, ComputeTimes::make(cluster.compute(), graph, batch, 1));
-  const double alone_ms = times.whole_clock() / kUsPerMs;
-  // The slowest host decides: its speed, and how many of its threads share its cores or devices.
-  std::map<std::size_t, std::uint32_t> on_host;
-  for (std::uint32_t i = 0; i < workers; ++i) ++on_host[topology.host_of(topology.worker_node(i))];
-  for (const auto& [number, count] : on_host) {
-    const Topology::Host& host = topology.hosts()[number];
-    const auto own = static_cast<double>(host.devices > 0 ? host.devices : host.cores);
-    const double share = std::max(1.0, host.devices > 0 ? std::ceil(count / own) : count / own);
-    estimate.compute_ms = std::max(estimate.compute_ms, alone_ms * share / host.speed);
+  estimate.compute_ms = compute_ms(topology, times.whole_clock() / kUsPerMs, workers);
+  const bool exchanges = exchanges_at_workers(job);
+  ExchangeEstimate exchange;
+  if (exchanges) {
+    TAUT_TRY(exchange, closed_exchange(cluster, graph, servers, workers, job));
+    slack = exchange.waits ? Slack(0) : Slack::unbounded();
   }
   constexpr std::int64_t kMaxClocks = 64;
   if (!slack.is_unbounded()) {
@@ -113,28 +160,18 @@ Result<ClosedEstimate> closed_estimate(const pb::LabCluster& cluster, const Topo
     estimate.spread_ms =
         estimate.compute_ms * (mean_of_largest(cluster.compute(), workers, clocks) - 1);
   }
-  const std::vector<ShardLoad> loads = loads_of(graph, servers);
-  const double first_bytes = graph.parameters.empty()
-                                 ? 0
-                                 : sizeof(float) * static_cast<double>(graph.parameters[0].count());
-  TAUT_TRY(const Network network, network_of(cluster, loads, first_bytes, workers));
-  estimate.network_ms = network.busiest_us / kUsPerMs;
-  const pb::LabCosts& costs = cluster.costs();
-  for (const ShardLoad& load : loads) {
-    const double of_worker_us =
-        load.messages * costs.shard_message_us() + 2 * load.bytes / kMib * costs.shard_us_per_mib();
-    estimate.server_ms = std::max(estimate.server_ms, workers * of_worker_us / kUsPerMs);
+  if (!exchanges) {
+    TAUT_TRY(add_servers(cluster, graph, servers, workers, estimate));
+    decide(estimate);
+    return estimate;
   }
-  const double own_us =
-      costs.shard_message_us() + 2 * costs.client_message_us() +
-      first_bytes / kMib * (2 * costs.shard_us_per_mib() + costs.client_us_per_mib());
-  estimate.exposed_ms = (network.first_us + own_us) / kUsPerMs;
-  const double of_workers = estimate.compute_ms + estimate.spread_ms + estimate.exposed_ms;
-  estimate.clock_ms = std::max({of_workers, estimate.network_ms, estimate.server_ms});
-  if (estimate.clock_ms == of_workers) {
-    estimate.limit = estimate.spread_ms > estimate.compute_ms / 4 ? "stragglers" : "compute";
-  } else {
-    estimate.limit = estimate.clock_ms == estimate.network_ms ? "network" : "server";
+  estimate.network_ms = exchange.busiest_us / kUsPerMs;
+  const double chain_ms = exchange.chain_us / kUsPerMs;
+  const double computing_ms = estimate.compute_ms + estimate.spread_ms;
+  estimate.exposed_ms = exchange.overlaps ? std::max(0.0, chain_ms - computing_ms) : chain_ms;
+  decide(estimate);
+  if (estimate.limit != "network" && estimate.exposed_ms > computing_ms) {
+    estimate.limit = "messages";
   }
   return estimate;
 }

@@ -7,6 +7,7 @@
 #include "common/result.hpp"
 #include "common/types.hpp"
 #include "lab/training/topology.hpp"
+#include "proto/job.pb.h"
 #include "proto/lab.pb.h"
 #include "worker/model/graph.hpp"
 
@@ -20,7 +21,9 @@ struct ClosedEstimate {
   double server_ms = 0;   // of a shard's thread
   double exposed_ms = 0;  // until the first layer's parameters are there, which nothing hides
   double clock_ms = 0;    // of a worker
-  std::string limit;      // what decides it: "compute", "stragglers", "network" or "server"
+  /// What decides it: "compute", "stragglers", "network", "server", or "messages" that follow from
+  /// each other, where workers exchange among themselves.
+  std::string limit;
 };
 
 /// A job on a cluster, as a formula: computing, its spread over the workers that wait for each
@@ -29,11 +32,13 @@ struct ClosedEstimate {
 /// overlaps counts as the larger one.
 /// Errors  as ComputeTimes::make
 /// slack   unbounded: no worker waits for another
+/// job     of whose workers closed_exchange() says what they take where they exchange among
+///         themselves
 [[nodiscard]] Result<ClosedEstimate> closed_estimate(const pb::LabCluster& cluster,
                                                      const Topology& topology,
                                                      const model::Graph& graph, std::int64_t batch,
                                                      std::uint32_t servers, std::uint32_t workers,
-                                                     Slack slack);
+                                                     Slack slack, const pb::Job& job);
 
 /// The mean of the largest of `count` draws of a clock's time over its mean, each the mean over so
 /// many clocks.

@@ -1,6 +1,7 @@
 #include "lab/training/costs/scaling.hpp"
 
 #include "lab/training/training_run.hpp"
+#include "proto/config/exchange/settle_exchange.hpp"
 #include "worker/replica.hpp"
 
 namespace taut::lab {
@@ -56,6 +57,9 @@ Result<double> clock_in_lab(const ScalingOptions& options, std::uint32_t workers
 }  // namespace
 
 Result<std::vector<ScalingPoint>> plan_scaling(const ScalingOptions& options) {
+  if (exchanges_at_workers(options.job) && !options.slacks.empty()) {
+    return invalid("--slack: the job's workers exchange among themselves, without slack; omit it");
+  }
   TAUT_TRY(const worker::JobAssets assets, worker::JobAssets::open(options.job, 1));
   const std::int64_t batch = assets.train_batch();
   std::vector<Slack> slacks = options.slacks;
@@ -69,8 +73,9 @@ Result<std::vector<ScalingPoint>> plan_scaling(const ScalingOptions& options) {
       point.workers = workers;
       point.slack = slack;
       point.price_per_hour = topology->price_per_hour();
-      TAUT_TRY(point.estimate, closed_estimate(options.cluster, *topology, assets.train_graph(),
-                                               batch, options.servers, workers, slack));
+      TAUT_TRY(point.estimate,
+               closed_estimate(options.cluster, *topology, assets.train_graph(), batch,
+                               options.servers, workers, slack, options.job));
       point.records_per_s =
           kMsPerS * workers * static_cast<double>(batch) / point.estimate.clock_ms;
       if (!options.checks) continue;

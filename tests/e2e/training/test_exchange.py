@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+import socket
 import unittest
 
 from cluster import *
@@ -54,6 +55,30 @@ class Exchange(ExchangeTest):
         meetings = 4 * 3 * values
         sent = sum(int(worker["progress"]["pushed_bytes"]) for worker in workers)
         self.assertEqual(sent, sums + meetings)
+
+    def test_a_worker_listens_for_others_where_its_configuration_says(self):
+        self.start_server()
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        self.start_daemon("worker", "worker0", f'rank_listen: "127.0.0.1:{port}"')
+        self.start_daemon("worker", "worker1")
+        job = self.job(iterations=200, workers=2, extra=exchange() + "clock_time_ms: 10\n")
+        self.assertEqual(self.ask("submit", job).returncode, 0)
+        self.wait_for_clock(5)
+        with socket.create_connection(("127.0.0.1", port), timeout=5) as stream:
+            self.assertEqual(stream.recv(1), b"\xff")  # a ZeroMQ socket greets
+        self.wait_for_job(1, "DONE")
+
+    def test_an_address_that_a_worker_cannot_listen_at_is_named(self):
+        self.start_server()
+        self.start_daemon("worker", "worker0", 'rank_listen: "192.0.2.1:0"')
+        self.start_daemon("worker", "worker1")
+        job = self.job(iterations=20, workers=2, extra=exchange())
+        self.assertEqual(self.ask("submit", job).returncode, 0)
+        log = self.folder / "worker0.log"
+        wait_until(lambda: "worker.rank_listen: " in log.read_text(), 20, "the error")
+        self.assertIn("192.0.2.1:0", log.read_text())
 
     def test_a_killed_worker_is_replaced_where_workers_sum(self):
         self.start_server(settings="heartbeat_limit_s: 2")
@@ -276,8 +301,6 @@ class Gossip(ExchangeTest):
             answer = self.tautline("train", self.job(workers=3, extra=extra))
             self.assert_fails(answer, words)
             self.assertRegex(answer.stderr, r"job.textproto:\d+:\d+: ", extra)
-        answer = self.tautline("lab", self.job(workers=3, extra=gossip(interval=10)))
-        self.assert_fails(answer, "no GOSSIP")
 
 
 if __name__ == "__main__":

@@ -210,9 +210,11 @@ TEST_CASE("ranks with keys sum, and a process under another rank's name is not h
   }
   for (std::thread& rank : ranks) rank.join();
   CHECK(errors[0] ==
-        "rank 1 (worker-0 at " + threads.members[1].address + ") did not answer within 0.5 s");
+        "rank 1 (worker-0 at " + threads.members[1].address +
+            ") did not answer within 0.5 s: each worker must reach the others at these addresses");
   CHECK(errors[1] ==
-        "rank 0 (worker-1 at " + threads.members[0].address + ") did not answer within 0.5 s");
+        "rank 0 (worker-1 at " + threads.members[0].address +
+            ") did not answer within 0.5 s: each worker must reach the others at these addresses");
 }
 
 TEST_CASE("a rank that does not answer is named by all, with what is waited for",
@@ -251,7 +253,9 @@ TEST_CASE("a rank that does not exist is named when a group connects", "[collect
   const auto done = group.connect(std::chrono::milliseconds(200));
   REQUIRE(!done.has_value());
   CHECK(done.error().code == ErrorCode::kTimeout);
-  CHECK(done.error().message == "rank 1 (worker-1 at 127.0.0.1:1) did not answer within 0.2 s");
+  CHECK(done.error().message ==
+        "rank 1 (worker-1 at 127.0.0.1:1) did not answer within 0.2 s: each worker must reach the "
+        "others at these addresses");
   // What failed stays so.
   CHECK(group.poll().error().message == done.error().message);
   CHECK(group.begin(Buffer()).error().message == done.error().message);

@@ -97,7 +97,7 @@ class ToyWorker final : public ReplicaValues {
       arrays_.emplace_back(size, 0.0F);
       arrays_.emplace_back(size, 0.0F);
     }
-    rank_ = listen_as_rank("127.0.0.1", with_keys, board).value();
+    rank_ = listen_as_rank("127.0.0.1:0", with_keys, board).value();
     if (shares_memory) arena_ = SharedArena::create().value();
   }
   ~ToyWorker() override {
@@ -106,7 +106,9 @@ class ToyWorker final : public ReplicaValues {
   ToyWorker(const ToyWorker&) = delete;
   ToyWorker& operator=(const ToyWorker&) = delete;
 
-  void start(Algorithm algorithm, std::optional<Graph> graph, bool asynchronous) {
+  void start(Algorithm algorithm, std::optional<Graph> graph, bool asynchronous,
+             Duration limit = std::chrono::seconds(20)) {
+    limit_ = limit;
     graph_ = graph;
     asynchronous_ = asynchronous;
     thread_ = std::thread([this, algorithm] {
@@ -171,7 +173,7 @@ class ToyWorker final : public ReplicaValues {
     options.asynchronous = asynchronous_;
     options.shared_memory = arena_;
     options.bucket = Bytes(2000);
-    options.limit = std::chrono::seconds(20);
+    options.limit = limit_;
     options.patience = std::chrono::milliseconds(40);
     options.stops = [this] { return dies_.load(); };
     ReplicaGroup group(*this, board, *rank_.endpoint, options);
@@ -276,6 +278,7 @@ class ToyWorker final : public ReplicaValues {
   const Clock first_;
   std::optional<Graph> graph_;
   bool asynchronous_ = false;
+  Duration limit_{0};
   ToyMeetings& meetings_;
   std::vector<std::vector<float>> gradients_;
   std::vector<std::vector<float>> arrays_;  // values and velocity of each table
@@ -462,6 +465,28 @@ TEST_CASE("a clock that no rank computes, as all that would are gone, changes no
   for (const auto& [clock, values] : workers.front()->values) {
     REQUIRE(std::ranges::all_of(values, [](float value) { return std::isfinite(value); }));
   }
+}
+
+TEST_CASE("a rank that cannot be reached ends the exchange, and is named",
+          "[collective][replicas]") {
+  ToyMeetings meetings;
+  ToyWorker worker(0, Clock(0), false, false, meetings);
+  pb::WorkerJob job;
+  job.mutable_group()->set_number(1);
+  pb::RankGroup::Rank& own = *job.mutable_group()->add_ranks();
+  own.set_name("worker0");
+  *own.mutable_place() = worker.place();
+  pb::RankGroup::Rank& other = *job.mutable_group()->add_ranks();
+  other.set_worker(1);
+  other.set_name("worker1");
+  other.mutable_place()->set_address("127.0.0.1:1");
+  worker.board.set_place(worker.place());
+  worker.board.post(job);
+  worker.start(Algorithm::kRing, std::nullopt, false, std::chrono::milliseconds(300));
+  worker.join();
+  CHECK(worker.error ==
+        "rank 1 (worker1 at 127.0.0.1:1) did not answer within 0.3 s: each worker must reach the "
+        "others at these addresses");
 }
 
 TEST_CASE("workers that average with neighbours end in the same bits each time",

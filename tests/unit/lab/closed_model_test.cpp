@@ -18,7 +18,8 @@ model::Graph one_layer(std::int64_t parameters) {
 }
 
 ClosedEstimate estimate(const std::string& compute, std::uint32_t workers, Slack slack,
-                        std::int64_t parameters = 10, const std::string& of_host = "") {
+                        std::int64_t parameters = 10, const std::string& of_host = "",
+                        const pb::Job& job = {}) {
   const auto cluster = parse_lab_cluster(
       "host { name: \"s\" cores: 4 workers: 0 servers: 1 link: \"card\" }"
       "host { name: \"w\" count: 8 cores: 2 workers: 4 link: \"card\"" +
@@ -34,7 +35,7 @@ ClosedEstimate estimate(const std::string& compute, std::uint32_t workers, Slack
   const auto topology = Topology::make(cluster.value(), 1, workers, 1);
   REQUIRE(topology.has_value());
   const auto estimated = closed_estimate(cluster.value(), *topology.value(), one_layer(parameters),
-                                         64, 1, workers, slack);
+                                         64, 1, workers, slack, job);
   REQUIRE(estimated.has_value());
   return estimated.value();
 }
@@ -90,6 +91,31 @@ TEST_CASE("a server's card is the limit where all bytes pass it", "[lab]") {
   CHECK(one.network_ms == Approx(32).epsilon(0.01));
   CHECK(one.clock_ms == Approx(32).epsilon(0.01));
   CHECK(one.limit == "network");
+}
+
+TEST_CASE("a ring's clock is its bytes over each card, however many workers there are", "[lab]") {
+  pb::Job job;
+  job.mutable_exchange()->set_type(pb::WorkerExchange::ALLREDUCE);
+  // 8 Gbit/s are 1,000 bytes a microsecond, and a rank sends 2 (n - 1) / n times 4 MB.
+  for (const std::uint32_t workers : {2U, 4U, 8U}) {
+    const auto one = estimate("clock_ms: 1", workers, Slack(0), 1'000'000, "", job);
+    CHECK(one.network_ms == Approx(8.0 * (workers - 1) / workers).epsilon(0.01));
+    CHECK(one.server_ms == 0);
+  }
+}
+
+TEST_CASE("averages of two wait for no straggler, and those with neighbours pass while it computes",
+          "[lab]") {
+  pb::Job job;
+  job.mutable_exchange()->set_type(pb::WorkerExchange::GOSSIP);
+  const std::string spread = "clock_ms: 20 spread: LOGNORMAL deviation: 0.5";
+  const auto together = estimate(spread, 8, Slack(0), 1000, "", job);
+  CHECK(together.spread_ms > 5);
+  CHECK(together.exposed_ms == 0);
+  job.mutable_exchange()->set_asynchronous(true);
+  const auto apart = estimate(spread, 8, Slack(0), 1000, "", job);
+  CHECK(apart.spread_ms == 0);
+  CHECK(apart.clock_ms == Approx(20));
 }
 
 }  // namespace taut::lab
