@@ -57,9 +57,7 @@ Result<std::unique_ptr<ParameterCache>> open_group_cache(Client& client, Backend
   TAUT_TRY(collective::RankEndpoint rank, place.listen_as_rank(orders.ranks));
   TAUT_TRY(auto cache, GroupCache::open(client, backend, tables, std::move(options),
                                         std::move(rank), orders.ranks));
-  if (gossips(job.definition()) && job.definition().exchange().asynchronous()) {
-    place.answer_with([cache = cache.get()] { cache->answer(); });
-  }
+  place.work_with([cache = cache.get()] { cache->work(); });
   return std::unique_ptr<ParameterCache>(std::move(cache));
 }
 

@@ -129,7 +129,7 @@ void TrainingWorker::arrive(sim::SocketId socket, PeerId from, Message message) 
     if (waits_ == Waits::kRanks) {
       resume();
     } else {
-      answer_soon();
+      exchange_soon();
     }
     return;
   }
@@ -166,11 +166,11 @@ void TrainingWorker::share_header(Message& message) {
   }
 }
 
-void TrainingWorker::answer_soon() {
-  if (!answer_ || std::exchange(answer_is_due_, true)) return;
+void TrainingWorker::exchange_soon() {
+  if (!exchange_ || std::exchange(exchange_is_due_, true)) return;
   at(world_.now(), [this] {
-    answer_is_due_ = false;
-    if (answer_) answer_();
+    exchange_is_due_ = false;
+    if (exchange_) exchange_();
   });
 }
 
@@ -229,7 +229,7 @@ Result<collective::RankEndpoint> TrainingWorker::listen_as_rank(
           .closed =
               [this] {
                 ranks_ = nullptr;
-                answer_ = nullptr;
+                exchange_ = nullptr;
               }});
   ranks_ = endpoint.get();
   collective::RankEndpoint rank;
@@ -339,8 +339,8 @@ void TrainingWorker::note_layer(worker::Pace::Pass pass, std::size_t layer) {
 
 void TrainingWorker::leave() {
   busy_us_ += entered_.microseconds();
-  // What others have asked for may be there by now.
-  answer_soon();
+  // What others wait for may be there by now.
+  exchange_soon();
   run_->fiber->leave();
 }
 

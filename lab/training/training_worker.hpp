@@ -57,7 +57,7 @@ class TrainingWorker final : public sim::ControlNode, private worker::RunPlace {
   // The run's surroundings, called on its fiber.
   std::unique_ptr<Endpoint> make_endpoint() override;
   Result<collective::RankEndpoint> listen_as_rank(const collective::RankBoard& board) override;
-  void answer_with(std::function<void()> answer) override { answer_ = std::move(answer); }
+  void work_with(std::function<void()> work) override { exchange_ = std::move(work); }
   worker::Pace& pace() override;
   bool has_threads() const override { return false; }
   std::shared_ptr<Net> shared_net() override { return world_.net; }
@@ -90,8 +90,8 @@ class TrainingWorker final : public sim::ControlNode, private worker::RunPlace {
   void arrive(sim::SocketId socket, PeerId from, Message message);
   void wake_client();
   void let_client_work();
-  /// Answers workers that average with this one, once what happens now is over.
-  void answer_soon();
+  /// Goes on with the exchange among workers, once what happens now is over.
+  void exchange_soon();
   void keep_client_working(std::uint64_t use);
 
   World& world_;
@@ -107,11 +107,11 @@ class TrainingWorker final : public sim::ControlNode, private worker::RunPlace {
   NodeEndpoint* endpoint_ = nullptr;       // the run's, to shards
   NodeEndpoint* ranks_ = nullptr;          // the run's, to other workers
   std::uint64_t listened_ = 0;             // as a rank
-  std::function<void()> answer_;           // workers that average with this one; may be empty
+  std::function<void()> exchange_;         // what goes on with the exchange; may be empty
   Client* client_ = nullptr;               // the run's
   Waits waits_ = Waits::kNot;
   bool work_is_due_ = false;
-  bool answer_is_due_ = false;
+  bool exchange_is_due_ = false;
   std::uint64_t waits_so_far_ = 0;
   Stopwatch entered_;          // of the fiber, by the machine's time
   double busy_us_ = 0;         // of the fiber, since a layer was last noted

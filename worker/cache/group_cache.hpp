@@ -61,8 +61,8 @@ class GroupCache final : public ParameterCache, private collective::ReplicaValue
   bool restore(std::vector<std::vector<float>> own) override;
   Client::Traffic traffic() const override;
   Disagreement disagreement() const override;
-  /// As collective::ReplicaGroup::answer().
-  void answer() { group_->answer(); }
+  /// As collective::ReplicaGroup::work().
+  void work() { group_->work(); }
   const StalenessHistogram& staleness() const override { return local_.staleness(); }
 
  private:

@@ -16,8 +16,8 @@ namespace {
 
 constexpr Duration kStep = std::chrono::milliseconds(5);
 constexpr Duration kLeaveLimit = std::chrono::seconds(2);
-// Others wait for answers, and less than for a layer of most nets.
-constexpr Duration kAnswerStep = std::chrono::microseconds(500);
+// Others wait for it, and less than for a layer of most nets.
+constexpr Duration kWorkStep = std::chrono::microseconds(500);
 
 std::shared_ptr<BufferAllocator> allocator_of(const std::shared_ptr<SharedArena>& arena) {
   if (!arena) return host_allocator();
@@ -48,33 +48,34 @@ ReplicaGroup::ReplicaGroup(ReplicaValues& values, RankBoard& board, Endpoint& en
   } else {
     make_buckets();
   }
-  if (!mix_ || !options_.asynchronous || !options_.has_thread) return;
-  answers_ = std::thread([this] { answer_until_end(); });
+  if (options_.has_thread) works_ = std::thread([this] { work_until_end(); });
 }
 
 ReplicaGroup::~ReplicaGroup() {
   ends_ = true;
-  if (answers_.joinable()) answers_.join();
+  if (works_.joinable()) works_.join();
 }
 
-/// In the second thread: other ranks wait for this one's answers, whatever it does meanwhile.
-void ReplicaGroup::answer_until_end() {
+/// In the second thread: other ranks wait for this one's part, whatever it computes meanwhile.
+void ReplicaGroup::work_until_end() {
   while (!ends_) {
-    answer();
-    std::this_thread::sleep_for(kAnswerStep);
+    work();
+    std::this_thread::sleep_for(kWorkStep);
   }
 }
 
-void ReplicaGroup::answer() {
+void ReplicaGroup::work() {
   if (is_used_) return;
   const std::unique_lock lock(mutex_, std::try_to_lock);
-  if (!lock || !group_ || is_broken_ || !mix_ || !mix_->answers()) return;
+  if (!lock || !group_ || is_broken_) return;
+  // Whether what has begun still ends in this group is for the call that waits for it to say.
+  if (!options_.asynchronous && has_news()) return;
   is_broken_ = !group_->poll();
-  if (is_broken_) {
+  if (!is_broken_) {
+    if (mix_) mix_->answer(*group_);
+  } else if (options_.asynchronous) {
     // The rank may wait for a meeting, and the meeting for those that ask.
     board_.report_broken(number_);
-  } else {
-    mix_->answer(*group_);
   }
 }
 

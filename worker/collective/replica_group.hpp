@@ -53,8 +53,7 @@ struct Standing {
 /// With Options::asynchronous there is no clock that all have in common: each average is of two
 /// ranks (AD-PSGD), and each rank has a standing of its own, between two meetings as far apart as
 /// their speeds let them. What changes its parameters otherwise is said by set_values().
-/// Thread    one; with Options::asynchronous and has_thread a second one of the group's own answers
-///           others
+/// Thread    one, but for work(); with Options::has_thread a second one of the group's own calls that
 class ReplicaGroup {
  public:
   struct Options {
@@ -71,8 +70,8 @@ class ReplicaGroup {
     Duration patience{300'000};
     std::function<bool()> stops;         // ends all waits; may be empty
     TimeSource* time = &machine_time();  // outlives the group
-    /// With `asynchronous`: others are answered by a thread of the group. Otherwise answer() is to
-    /// be called whenever the endpoint has messages or this rank has begun to compute.
+    /// Sums go on and others are answered while this rank computes, by a thread of the group.
+    /// Otherwise work() is to be called whenever the endpoint has messages or this rank computes.
     bool has_thread = true;
   };
 
@@ -123,8 +122,9 @@ class ReplicaGroup {
   /// Waits until others have what this rank has sent, for a moment: they may be gone.
   void leave();
 
-  /// Answers those that have asked, unless another call is under way. Waits for nothing.
-  void answer();
+  /// Goes on with sums and answers those that have asked, unless another call is under way. Waits
+  /// for nothing. Thread: any.
+  void work();
 
   struct Traffic {
     std::uint64_t sent = 0;  // bytes of values
@@ -169,7 +169,7 @@ class ReplicaGroup {
   [[nodiscard]] bool has_begun() const { return mix_ ? mix_->has_begun() : begun_ > 0; }
   [[nodiscard]] bool is_behind(const Standing& one, const Standing& target) const;
   [[nodiscard]] Standing target_of(const Standing& own, Standing furthest) const;
-  void answer_until_end();
+  void work_until_end();
   [[nodiscard]] Result<Standing> regroup(Standing own);
   [[nodiscard]] Result<void> wait_for_news();
   [[nodiscard]] Result<Standing> form(Standing own);
@@ -209,9 +209,9 @@ class ReplicaGroup {
   std::uint64_t sent_before_ = 0;
   std::vector<float> scratch_;
   mutable std::mutex mutex_;           // held while either thread uses any of these
-  std::atomic<bool> is_used_ = false;  // by the first thread, which may answer() while it waits
+  std::atomic<bool> is_used_ = false;  // by a call that may wait, in which work() may be called
   std::atomic<bool> ends_ = false;
-  std::thread answers_;  // with Options::asynchronous
+  std::thread works_;  // with Options::has_thread
 };
 
 }  // namespace taut::collective

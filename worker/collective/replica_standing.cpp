@@ -13,6 +13,8 @@ namespace {
 
 constexpr Duration kLookStep = std::chrono::milliseconds(5);
 constexpr Duration kLongestPause = std::chrono::seconds(1);
+// Of values: a tree's levels pass them on message by message, so that its depth costs little.
+constexpr Bytes kTreeMessage{128UL << 10U};
 // Of what ranks tell each other: numbers that float32 represents.
 constexpr std::size_t kFields = 6;
 constexpr std::int64_t kHalf = 1 << 20;
@@ -93,6 +95,7 @@ Result<Standing> ReplicaGroup::form(Standing own) {
   options.rank = *ranks->own;
   options.members = ranks->members;
   options.algorithm = options_.algorithm;
+  if (options_.algorithm == Algorithm::kDoubleTree) options.message = kTreeMessage;
   if (mix_) {
     mix_->enter(*ranks->own, static_cast<std::uint32_t>(ranks_));
     options.exchange = mix_->links();

@@ -11,6 +11,7 @@
 #include "cli/commands/training/lab.hpp"
 #include "cli/job_options.hpp"
 #include "cli/views/draw.hpp"
+#include "common/log.hpp"
 #include "lab/training/costs/scaling.hpp"
 #include "proto/config/lab/lab_cluster.hpp"
 
@@ -155,6 +156,11 @@ Result<void> plan(const PlanOptions& options) {
   TrainOptions train = options.train;
   train.job.workers = scaling.workers.front();
   TAUT_TRY(scaling.job, training_job(train));
+  // What the lab's processes have to say is not the formula's.
+  log::Options quiet;
+  quiet.role = quiet.name = "lab";
+  quiet.level = "error";
+  TAUT_TRY(log::start(quiet));
   TAUT_TRY(const auto points, lab::plan_scaling(scaling));
   print(points, options.records);
   return ok();

@@ -1,9 +1,11 @@
 #include "lab/training/costs/closed_exchange.hpp"
 
 #include <algorithm>
-#include <memory>
 #include <optional>
+#include <utility>
+#include <vector>
 
+#include "lab/training/world.hpp"
 #include "worker/collective/job_exchange.hpp"
 
 namespace taut::lab {
@@ -12,7 +14,6 @@ namespace {
 // As collective::ReplicaGroup has them.
 constexpr std::uint64_t kBucket = (1UL << 20U) / sizeof(float);
 constexpr std::uint64_t kChunk = (1UL << 20U) / sizeof(float);
-constexpr double kMib = 1UL << 20U;
 
 std::uint64_t values_of(const model::Graph& graph) {
   std::uint64_t values = 0;
@@ -22,15 +23,33 @@ std::uint64_t values_of(const model::Graph& graph) {
   return values;
 }
 
-/// Elements of the bucket that backward completes last.
-std::uint64_t last_bucket(const model::Graph& graph) {
-  std::uint64_t count = 0;
-  for (auto table = graph.parameters.rbegin(); table != graph.parameters.rend(); ++table) {
-    if (table->kind == TableKind::kFrozen) continue;
-    if (count >= kBucket) count = 0;
-    count += table->count();
+/// Gradients that are summed together.
+struct Bucket {
+  std::uint64_t count = 0;  // elements
+  double left_us = 0;       // of backward, once they are there
+};
+
+/// In the order in which backward completes them.
+/// scale  of what computing takes
+std::vector<Bucket> buckets_of(const model::Graph& graph, const ComputeTimes& times, double scale) {
+  std::vector<Bucket> buckets;
+  double left_us = 0;
+  // From the first layer on, and the buckets from the last one.
+  std::vector<std::pair<std::uint64_t, double>> tables;
+  for (std::size_t layer = 0; layer < graph.nodes.size(); ++layer) {
+    for (const std::size_t number : graph.nodes[layer].parameters) {
+      const TableSpec& table = graph.parameters[number];
+      if (table.kind != TableKind::kFrozen) tables.emplace_back(table.count(), left_us);
+    }
+    left_us += scale * times.layer(worker::Pace::Pass::kBackward, layer, 0, Clock(0)) /
+               times.factor(0, Clock(0));
   }
-  return count;
+  for (auto table = tables.rbegin(); table != tables.rend(); ++table) {
+    if (buckets.empty() || buckets.back().count >= kBucket) buckets.emplace_back();
+    buckets.back().count += table->first;
+    buckets.back().left_us = table->second;
+  }
+  return buckets;
 }
 
 class Exchange {
@@ -44,26 +63,30 @@ class Exchange {
         graph_(collective::graph_of(job)),
         is_asynchronous_(graph_ && job.exchange().asynchronous()) {}
 
-  Result<ExchangeEstimate> estimate(const model::Graph& graph) const {
+  Result<ExchangeEstimate> estimate(const model::Graph& graph, const ComputeTimes& times,
+                                    double scale) const {
     ExchangeEstimate result;
     if (workers_ < 2) return result;
     result.overlaps = graph_.has_value();
     result.waits = !is_asynchronous_;
-    TAUT_TRY(const auto used, Topology::make(cluster_, servers_, workers_, 1));
-    TAUT_TRY(const auto empty, Topology::make(cluster_, servers_, workers_, 1));
-    collective::Cost chain;
+    TAUT_TRY(const auto topology, Topology::make(cluster_, servers_, workers_, 1));
     for (std::uint32_t i = 0; i < workers_; ++i) {
-      const collective::RankPlace place = place_of(*used, i);
-      send_all(*used, i, schedule_of(place, values_of(graph)));
-      const collective::Cost cost = cost_of(place, graph_ ? values_of(graph) : last_bucket(graph));
-      chain.steps = std::max(chain.steps, cost.steps);
-      chain.bytes = std::max(chain.bytes, cost.bytes);
-      chain.messages = std::max(chain.messages, cost.messages);
+      send_all(*topology, i, schedule_of(place_of(*topology, i), values_of(graph)));
     }
-    for (const Pipe& pipe : used->pipes()) {
+    for (const Pipe& pipe : topology->pipes()) {
       result.busiest_us = std::max(result.busiest_us, pipe.busy_us);
     }
-    result.chain_us = chain_us(*empty, chain);
+    if (graph_) {
+      TAUT_TRY(result.chain_us, chain_us(values_of(graph)));
+      return result;
+    }
+    // Each bucket's sum begins when its gradients are there and the one before is over.
+    std::optional<double> end_us;  // after backward
+    for (const Bucket& bucket : buckets_of(graph, times, scale)) {
+      TAUT_TRY(const double takes_us, chain_us(bucket.count));
+      end_us = std::max(end_us.value_or(-bucket.left_us), -bucket.left_us) + takes_us;
+    }
+    result.chain_us = std::max(0.0, end_us.value_or(0));
     return result;
   }
 
@@ -118,16 +141,24 @@ class Exchange {
     }
   }
 
-  double chain_us(Topology& topology, const collective::Cost& chain) const {
-    if (chain.steps == 0) return 0;
+  /// Of messages that follow from each other in an exchange of so many elements.
+  Result<double> chain_us(std::uint64_t count) const {
+    TAUT_TRY(const auto topology, Topology::make(cluster_, servers_, workers_, 1));
+    collective::Cost chain;
+    for (std::uint32_t i = 0; i < workers_; ++i) {
+      const collective::Cost cost = cost_of(place_of(*topology, i), count);
+      chain.steps = std::max(chain.steps, cost.steps);
+      chain.bytes = std::max(chain.bytes, cost.bytes);
+    }
+    if (chain.steps == 0) return 0.0;
     const pb::LabCosts& costs = cluster_.costs();
     const std::uint64_t bytes = chain.bytes / chain.steps;
-    const TimePoint there = topology.arrival(
-        topology.worker_node(0), topology.worker_node(workers_ - 1), bytes, TimePoint());
+    const TimePoint there = topology->arrival(
+        topology->worker_node(0), topology->worker_node(workers_ - 1), bytes, TimePoint());
     const double messages = std::max(1.0, static_cast<double>(bytes) / (kChunk * sizeof(float)));
-    const double of_step = static_cast<double>(there.since_origin().count()) +
-                           2 * messages * costs.client_message_us() +
-                           static_cast<double>(bytes) / kMib * costs.client_us_per_mib();
+    const double of_step =
+        static_cast<double>(there.since_origin().count()) +
+        message_us(2 * messages * costs.client_message_us(), costs.client_us_per_mib(), bytes);
     return static_cast<double>(chain.steps) * of_step;
   }
 
@@ -143,8 +174,9 @@ class Exchange {
 
 Result<ExchangeEstimate> closed_exchange(const pb::LabCluster& cluster, const model::Graph& graph,
                                          std::uint32_t servers, std::uint32_t workers,
-                                         const pb::Job& job) {
-  return Exchange(cluster, servers, workers, job).estimate(graph);
+                                         const pb::Job& job, const ComputeTimes& times,
+                                         double scale) {
+  return Exchange(cluster, servers, workers, job).estimate(graph, times, scale);
 }
 
 }  // namespace taut::lab

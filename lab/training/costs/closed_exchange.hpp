@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "common/result.hpp"
+#include "lab/training/costs/compute_times.hpp"
 #include "lab/training/topology.hpp"
 #include "proto/job.pb.h"
 #include "proto/lab.pb.h"
@@ -13,21 +14,23 @@ namespace taut::lab {
 /// What a clock of workers takes that sum or average among themselves, in microseconds.
 struct ExchangeEstimate {
   double busiest_us = 0;  // of the busiest link, for a clock of all workers
-  double chain_us = 0;    // of the messages that follow from each other
-  /// Whether the messages pass while the clock is computed; else they begin when the gradients of
-  /// the first layers are there.
+  /// Of the messages that follow from each other; of sums what is left of them after backward.
+  double chain_us = 0;
+  /// Whether the messages pass while the clock is computed, from its start on.
   bool overlaps = false;
   bool waits = true;  // for others' clocks
 };
 
-/// By the formulas of collective::cost_of() and exchange_cost(): steps in a row, each with the
-/// latency between the first and the last worker, and the bytes of a rank. Of sums the chain is the
-/// last bucket's, as the others pass during backward.
+/// By the formulas of collective::cost_of() and exchange_cost(): steps in a row, each with the way
+/// between the first and the last worker, and a rank's bytes divided by the steps. Sums begin
+/// bucket by bucket while backward is computed.
+/// scale     what a worker's computing takes over what `times` has
 /// Errors    as Topology::make
 /// REQUIRES: the job has an exchange at the workers.
 [[nodiscard]] Result<ExchangeEstimate> closed_exchange(const pb::LabCluster& cluster,
                                                        const model::Graph& graph,
                                                        std::uint32_t servers, std::uint32_t workers,
-                                                       const pb::Job& job);
+                                                       const pb::Job& job,
+                                                       const ComputeTimes& times, double scale);
 
 }  // namespace taut::lab

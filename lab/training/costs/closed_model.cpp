@@ -151,7 +151,8 @@ Result<ClosedEstimate> closed_estimate(const pb::LabCluster& cluster, const Topo
   const bool exchanges = exchanges_at_workers(job);
   ExchangeEstimate exchange;
   if (exchanges) {
-    TAUT_TRY(exchange, closed_exchange(cluster, graph, servers, workers, job));
+    TAUT_TRY(exchange, closed_exchange(cluster, graph, servers, workers, job, times,
+                                       estimate.compute_ms * kUsPerMs / times.whole_clock()));
     slack = exchange.waits ? Slack(0) : Slack::unbounded();
   }
   constexpr std::int64_t kMaxClocks = 64;

@@ -1,6 +1,7 @@
 """`tautline lab` where workers exchange among themselves: sums (ALLREDUCE) and averages (GOSSIP)."""
 
 import json
+import re
 import unittest
 
 from cluster import *
@@ -58,13 +59,27 @@ class LabExchange(ClusterTest):
         self.assertNotEqual(one["parameters_sha256"], other["parameters_sha256"])
 
     def test_a_slow_worker_in_the_lab_delays_those_without_a_common_clock_less(self):
-        slow = ONE_EACH.replace('count: 8', 'count: 3') + (
+        slow = ONE_EACH.replace("count: 8", "count: 3").replace("clock_ms: 2 ", "clock_ms: 20 ") + (
             'host { name: "slow" workers: 1 link: "card" speed: 0.2 }\n')
-        def seconds(more):
-            job = self.job(workers=4, iterations=100, extra=gossip(interval=100, more=more))
-            first = self.lab(job, cluster=slow)["workers"][0]
-            return first["clock"] / first["images_per_second"]
-        self.assertLess(seconds("asynchronous: true"), 0.6 * seconds(""))
+        def waiting(more):
+            job = self.job(workers=4, iterations=100, extra=gossip(interval=1000, more=more))
+            return self.lab(job, cluster=slow)["workers"][0]["waiting_share"]
+        self.assertLess(waiting("asynchronous: true"), 0.5 * waiting(""))
+
+    def test_the_formula_of_an_exchange_is_near_what_the_lab_has(self):
+        path = self.folder / "cluster.textproto"
+        path.write_text(ONE_EACH.replace("clock_ms: 2 ", "clock_ms: 20 "))
+        for extra in (exchange("RING"), exchange("HALVING"), exchange("DOUBLE_TREE"), gossip()):
+            answer = self.tautline("lab", "plan", self.job(workers=4, extra=extra), "--cluster",
+                                   path, "--workers", "2,4,8", "--check")
+            self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
+            self.assertEqual(answer.stderr, "")
+            errors = [float(of) for of in re.findall(r"([+-][\d.]+) %$", answer.stdout, re.M)]
+            self.assertEqual(len(errors), 3, answer.stdout)
+            self.assertLess(max(map(abs, errors)), 40, answer.stdout)
+        refused = self.tautline("lab", "plan", self.job(workers=4, extra=gossip()), "--cluster",
+                                path, "--slack", "0,2")
+        self.assert_fails(refused, "exchange among themselves, without slack; omit it")
 
     def test_a_ring_in_the_lab_carries_the_bytes_of_its_formula(self):
         summary = self.lab(self.job(workers=3, iterations=20, extra=exchange(interval=20)))
