@@ -1,8 +1,10 @@
 #include "worker/collective/replica_group.hpp"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -465,6 +467,55 @@ TEST_CASE("a clock that no rank computes, as all that would are gone, changes no
   for (const auto& [clock, values] : workers.front()->values) {
     REQUIRE(std::ranges::all_of(values, [](float value) { return std::isfinite(value); }));
   }
+}
+
+TEST_CASE("a sum goes on while a rank that has added its part computes", "[collective][replicas]") {
+  struct Values final : ReplicaValues {
+    std::vector<std::size_t> gradient_sizes() const override { return {1000}; }
+    void read_gradient(std::size_t, std::span<float> into) override {
+      std::ranges::fill(into, 3.0F);
+    }
+    void write_gradient(std::size_t, std::span<const float> mean) override { first = mean[0]; }
+    void read_values(std::size_t, std::span<float>) override {}
+    void write_mixed(std::size_t, std::span<const float>, std::span<const float>) override {}
+    std::vector<std::size_t> array_sizes() const override { return {}; }
+    void read_array(std::size_t, std::span<float>) override {}
+    void write_array(std::size_t, std::span<const float>) override {}
+    Result<void> begin() override { return ok(); }
+    std::atomic<float> first = 0;
+  };
+  std::array<Values, 2> values;
+  std::array<RankBoard, 2> boards;
+  std::array<RankEndpoint, 2> ranks;
+  pb::WorkerJob job;
+  job.mutable_group()->set_number(1);
+  for (std::uint32_t i = 0; i < 2; ++i) {
+    ranks[i] = listen_as_rank("127.0.0.1:0", false, boards[i]).value();
+    pb::RankGroup::Rank& rank = *job.mutable_group()->add_ranks();
+    rank.set_worker(i);
+    *rank.mutable_place() = ranks[i].place;
+  }
+  for (std::uint32_t i = 0; i < 2; ++i) {
+    job.set_worker(i);
+    boards[i].post(job);
+  }
+  const auto train = [&](std::uint32_t i, const std::function<void()>& compute) {
+    ReplicaGroup group(values[i], boards[i], *ranks[i].endpoint, ReplicaGroup::Options());
+    auto standing = group.join({.next = Clock(0)});
+    if (!standing) return;
+    group.publish(0);
+    compute();
+    if (group.exchange(standing.value())) group.leave();
+  };
+  std::thread fast([&] { train(0, [] {}); });
+  train(1, [&] {
+    for (int i = 0; i < 500 && values[0].first == 0; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    CHECK(values[0].first == 3);
+  });
+  fast.join();
+  CHECK(values[1].first == 3);
 }
 
 TEST_CASE("a rank that cannot be reached ends the exchange, and is named",
