@@ -128,17 +128,14 @@ class ClientUse {
 };
 
 /// Errors    invalid: the batch of a balanced job cannot change here
-Result<void> check_balanced(const pb::WorkerJob& job, const pb::WorkerConfig& settings,
-                            RunPlace& place) {
+Result<void> check_balanced(const pb::WorkerJob& job, const pb::WorkerConfig& settings) {
   if (!job.definition().balance()) return ok();
   if (settings.device_memory_budget() > 0) {
     return invalid(
         "balance: memory is planned for one size of batches, and balance changes it; omit "
         "worker.device_memory_budget or the job's balance");
   }
-  if (place.has_threads()) return ok();
-  return invalid(
-      "balance: the workers of the lab share one net, whose batch cannot change; omit balance");
+  return ok();
 }
 
 /// The part of a batch with which a run of a balanced job starts; its first clock may be held.
@@ -151,13 +148,24 @@ Result<BatchShares::Part> first_part(const pb::WorkerJob& job) {
   return shares.part(Clock(job.start_clock()), job.slot());
 }
 
+/// Of a place, but for the part of a balanced job.
+ReplicaOptions replica_options(RunPlace& place) {
+  ReplicaOptions options;
+  options.loading = place.has_threads() ? data::Loading::kAhead : data::Loading::kOnRequest;
+  options.has_data = place.learns();
+  options.net = place.shared_net();
+  return options;
+}
+
+/// Of an equal share.
+double share_of(const BatchShares::Part& part, const JobAssets& assets) {
+  return static_cast<double>(part.records) / static_cast<double>(assets.train_batch());
+}
+
 /// A replica of the training net on each device.
 Result<std::vector<Replica>> make_replicas(const pb::WorkerJob& job, const JobAssets& assets,
                                            std::span<Backend* const> devices, RunPlace& place) {
-  ReplicaOptions sharing;
-  sharing.loading = place.has_threads() ? data::Loading::kAhead : data::Loading::kOnRequest;
-  sharing.has_data = place.learns();
-  sharing.net = place.shared_net();
+  ReplicaOptions sharing = replica_options(place);
   const Clock start(job.start_clock());
   if (job.definition().balance()) {
     TAUT_TRY(sharing.part, first_part(job));
@@ -190,11 +198,13 @@ Trainer::Options member_options(const pb::WorkerJob& job, const pb::WorkerConfig
 /// Changes the batches of a balanced job's run where its shares change. All arguments outlive the
 /// run.
 Result<void> balance(Trainer::Options& options, const pb::WorkerJob& job, const JobAssets& assets,
-                     std::vector<Replica>& replicas, RunState& state, RunOrders& orders) {
+                     std::vector<Replica>& replicas, RunState& state, RunOrders& orders,
+                     RunPlace& place) {
   if (!job.definition().balance()) return ok();
   TAUT_TRY(const BatchShares::Part first, first_part(job));
   const auto part = std::make_shared<BatchShares::Part>(first);  // of which the replicas are
   Pace& pace = *options.pace;
+  pace.set_share(share_of(first, assets));
   options.changes_batch = [part, &orders, &pace](Clock clock) -> Result<bool> {
     while (true) {
       TAUT_TRY(const auto begun, orders.shares.begin(clock));
@@ -205,10 +215,12 @@ Result<void> balance(Trainer::Options& options, const pb::WorkerJob& job, const 
       pace.sleep(kHeldStep);
     }
   };
-  options.change_batch = [part, &job, &assets, &replicas, &state](Clock clock) -> Result<void> {
+  options.change_batch = [part, &job, &assets, &replicas, &state, &place,
+                          &pace](Clock clock) -> Result<void> {
     log::info("{} of {} records of a batch from clock {} on", part->records, part->total,
               clock.value());
-    TAUT_TRY(assets.change_part(replicas[0], job.slot(), clock, *part));
+    TAUT_TRY(assets.change_part(replicas[0], job.slot(), clock, *part, replica_options(place)));
+    pace.set_share(share_of(*part, assets));
     state.use(replicas);
     return ok();
   };
@@ -382,7 +394,7 @@ Result<JobOutcome> run_member(const pb::WorkerJob& job, const JobAssets& assets,
   const BudgetedBackend budgeted(*devices[0], Bytes(settings.device_memory_budget()));
   std::vector<Backend*> backends(devices.begin(), devices.end());
   backends[0] = &budgeted.backend();
-  TAUT_TRY(check_balanced(job, settings, place));
+  TAUT_TRY(check_balanced(job, settings));
   TAUT_TRY(std::vector<Replica> replicas, make_replicas(job, assets, backends, place));
   TAUT_TRY(const ClientOptions options_of_client,
            client_options(job, settings, *devices[0], board, place, orders));
@@ -407,7 +419,7 @@ Result<JobOutcome> run_member(const pb::WorkerJob& job, const JobAssets& assets,
   options.leaves = leaving_rule(orders, client, start, policies.schedule());
   options.may_train = [&orders](Clock clock) { return orders.last_clocks.begin(clock); };
   state.attach_to(options);
-  TAUT_TRY(balance(options, job, assets, replicas, state, orders));
+  TAUT_TRY(balance(options, job, assets, replicas, state, orders, place));
   const Clock end = options.end;
   Trainer trainer(replicas, *cache, tests.get(), std::move(options), board);
   TAUT_TRY(const Clock reached, trainer.run(orders.stop));

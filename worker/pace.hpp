@@ -18,6 +18,8 @@ class Pace : public TimeSource {
   /// A layer of the training net was computed at a clock. What it reads does not change, and what
   /// it writes is not read, until this returns.
   virtual void computed(Pass /*pass*/, std::size_t /*layer*/, Clock /*clock*/) {}
+  /// The batches that are computed from now on have so many times the records of an equal share.
+  virtual void set_share(double /*share*/) {}
   /// A test net was computed over a batch of so many records.
   virtual void tested(std::int64_t /*records*/) {}
 };

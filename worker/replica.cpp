@@ -220,7 +220,7 @@ Result<Replica> JobAssets::make_replica(Backend& backend, std::uint32_t slot, st
   Replica replica;
   replica.backend = &backend;
   if (sharing.part) {
-    TAUT_TRY(change_part(replica, slot, start, *sharing.part));
+    TAUT_TRY(change_part(replica, slot, start, *sharing.part, sharing));
     return replica;
   }
   replica.batch = train_.batch();
@@ -253,14 +253,15 @@ Result<void> JobAssets::start_data(Replica& replica, const FedGraph& fed, const 
 }
 
 Result<void> JobAssets::change_part(Replica& replica, std::uint32_t slot, Clock start,
-                                    const BatchShares::Part& part) const {
+                                    const BatchShares::Part& part,
+                                    const ReplicaOptions& sharing) const {
   // First, so that never both nets and both loaders need memory.
   replica.loader.reset();
   replica.net.reset();
   TAUT_TRY(const FedGraph fed, train_of(part.records));
   replica.batch = part.records;
   replica.net = std::make_shared<Net>(fed.graph, *replica.backend, Net::Options{job_.seed(), slot});
-  return start_data(replica, fed, {.total = part.total, .first = part.first}, start, {});
+  return start_data(replica, fed, {.total = part.total, .first = part.first}, start, sharing);
 }
 
 Result<std::unique_ptr<data::DataLoader>> JobAssets::test_loader(

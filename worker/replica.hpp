@@ -84,9 +84,11 @@ class JobAssets {
                                              const ReplicaOptions& sharing = {}) const;
   /// Gives a replica another part of the batches that all members share, from a clock on: another
   /// net and another loader. REQUIRES: the device computes nothing of it. Throws DeviceError.
+  /// sharing   of the loader alone: its net and its part do not matter
   /// Errors    as build_graph: a batch of so many records is none of this net
   [[nodiscard]] Result<void> change_part(Replica& replica, std::uint32_t slot, Clock start,
-                                         const BatchShares::Part& part) const;
+                                         const BatchShares::Part& part,
+                                         const ReplicaOptions& sharing) const;
   /// The training net with the draws of one share of the data. Throws DeviceError.
   [[nodiscard]] std::shared_ptr<Net> make_net(Backend& backend, std::uint32_t draws) const;
 

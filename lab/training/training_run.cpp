@@ -102,9 +102,11 @@ class Training {
     if (!options_.learns) {
       world_.memory = std::make_unique<CostMemory>(assets_->train_graph().parameters);
     }
-    // Each layer is measured where it is computed.
+    // Each layer is measured where it is computed, and a batch that is balanced changes its net.
     const bool shares = may_share_net() && options_.meter == nullptr;
-    if (!options_.learns || shares) world_.net = assets_->make_net(*backend_, 0);
+    if ((!options_.learns || shares) && !job.balance()) {
+      world_.net = assets_->make_net(*backend_, 0);
+    }
     settle_worker_config();
     TAUT_TRY(ProcessOptions processes, process_options(job));
     processes_.emplace(world_, std::move(processes));

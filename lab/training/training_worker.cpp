@@ -70,13 +70,14 @@ class TrainingWorker::VirtualPace final : public worker::Pace {
     const TimePoint begin = now();
     if (worker_.world_.meter != nullptr) worker_.note_layer(pass, layer);
     if (pass == Pass::kForward) worker_.play_forward(layer, clock);
-    const double feed = worker_.world_.times->feed();
+    const double feed = share_ * worker_.world_.times->feed();
     if (feed > 0 && pass == Pass::kForward && layer == 0) {
       worker_.world_.machine_of(worker_.node_).run(feed, [] {});
     }
-    worker_.compute(worker_.world_.times->layer(pass, layer, worker_.number_, clock));
+    worker_.compute(share_ * worker_.world_.times->layer(pass, layer, worker_.number_, clock));
     worker_.show_layer(pass, layer, clock, begin);
   }
+  void set_share(double share) override { share_ = share; }
   void tested(std::int64_t records) override {
     const TimePoint begin = now();
     worker_.compute(worker_.world_.times->test(records));
@@ -86,6 +87,7 @@ class TrainingWorker::VirtualPace final : public worker::Pace {
 
  private:
   TrainingWorker& worker_;
+  double share_ = 1;
 };
 
 TrainingWorker::TrainingWorker(World& world, std::uint32_t number, std::uint64_t start,
@@ -384,6 +386,7 @@ void TrainingWorker::take_job(const pb::WorkerJob& job) {
   const bool same =
       run_ && run_->job.job() == job.job() && run_->job.incarnation() == job.incarnation();
   if (same) {
+    run_->orders.shares.take(job);
     run_->orders.last_clocks.take(job);
     run_->orders.ranks.post(job);
     run_->job.set_revision(job.revision());
@@ -402,6 +405,7 @@ void TrainingWorker::take_job(const pb::WorkerJob& job) {
   if (job.stop()) return;
   run_ = std::make_unique<Run>();
   run_->job = job;
+  run_->orders.shares.take(job);
   run_->orders.last_clocks.take(job);
   run_->orders.ranks.post(job);
   run_->orders.evaluates = job.evaluates();
@@ -445,6 +449,7 @@ void TrainingWorker::report_progress() {
   pb::Heartbeat content;
   *content.mutable_progress() =
       worker::progress_of(run_->job, run_->begun, run_->board, run_->end, run_->rate, world_.now());
+  run_->orders.shares.report(*content.mutable_progress());
   run_->orders.last_clocks.report(*content.mutable_progress());
   run_->orders.ranks.report(*content.mutable_progress());
   if (auto part = run_->saver.part(); part.number() > 0) {

@@ -191,6 +191,28 @@ compute { clock_ms: 5 }
         self.assertLess(costs["lab"]["virtual_s"], learns["lab"]["virtual_s"])
         self.assertGreater(costs["lab"]["virtual_s"], 0.4 * learns["lab"]["virtual_s"])
 
+    def test_a_balanced_job_in_the_lab_has_fast_workers_wait_little_for_slow_ones(self):
+        cluster = """
+host { name: "server" cores: 2 workers: 0 servers: 1 link: "card" }
+host { name: "fast" workers: 1 link: "card" }
+host { name: "slow" workers: 1 link: "card" speed: 0.333 }
+link { name: "card" gbit_per_s: 10 latency_us: 50 }
+compute { clock_ms: 40 }
+"""
+        (self.folder / "cluster.textproto").write_text(cluster)
+        def lab(extra):
+            job = self.job(iterations=200, workers=2, extra=extra)
+            answer = self.tautline("lab", job, "--cluster", self.folder / "cluster.textproto",
+                                   "--output", self.folder / "run", "--force", "--mode", "bsp")
+            self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
+            return json.loads((self.folder / "run/summary.json").read_text())
+        equal, balanced, again = lab(""), lab("balance: true\n"), lab("balance: true\n")
+        self.assertEqual(balanced, again)
+        self.assertGreater(equal["workers"][0]["waiting_share"], 0.6)
+        self.assertLess(balanced["workers"][0]["waiting_share"], 0.3)
+        self.assertGreater(balanced["workers"][0]["share"], 2 * balanced["workers"][1]["share"])
+        self.assertLess(balanced["lab"]["virtual_s"], 0.75 * equal["lab"]["virtual_s"])
+
     def test_hosts_that_go_away_are_lost_and_return_the_same_each_time(self):
         losses = """
 outage { host: "node1" at_s: 0.3 back_s: 0.5 }

@@ -88,7 +88,7 @@ Seen train(Backend& backend, const JobAssets& assets) {
   };
   options.change_batch = [&](Clock clock) {
     seen.batches[clock.value()] = part.records;
-    return assets.change_part(replicas[0], 1, clock, part);
+    return assets.change_part(replicas[0], 1, clock, part, {});
   };
   Trainer trainer(replicas, cache, nullptr, options, board);
   const std::atomic<bool> stop = false;
