@@ -106,6 +106,7 @@ Result<Standing> ReplicaGroup::form(Standing own) {
     options.acquire = [this](std::size_t bytes) { return pool_.acquire(bytes); };
   }
   options.silence_limit = options_.limit;
+  options.time = options_.time;
   options.shared_memory = options_.shared_memory;
   options.is_over = [this] {
     if (stops()) return true;

@@ -50,6 +50,13 @@ class LabExchange(ClusterTest):
         for graph in ("RING", "EXPONENTIAL"):
             self.assert_bits_of_processes(self.job(workers=4, extra=gossip(graph)))
 
+    def test_a_large_exchange_in_the_lab_takes_the_same_virtual_time_each_time(self):
+        # Many enough for the machine to need longer than the times of the group's own.
+        job = self.job(workers=150, iterations=4, extra=exchange("RING"))
+        cluster = ONE_EACH.replace("count: 8", "count: 150")
+        one, two = (self.lab(job, "--no-learning", cluster=cluster) for _ in range(2))
+        self.assertEqual(one, two)
+
     def test_averages_without_a_common_clock_repeat_in_the_lab(self):
         job = self.job(workers=4, extra=gossip(more="asynchronous: true"))
         one, two = self.lab(job), self.lab(job)
