@@ -87,7 +87,10 @@ std::string pod_monitor(const ManifestOptions& options) {
 std::string heading(const ManifestOptions& options, bool has_keys) {
   std::string text = fmt::format(
       "# Written by tautline manifest: {} trains on {} servers and {} workers as a JobSet.\n"
-      "#   kubectl apply -f FILE; kubectl logs -f job/{}-submit-0\n",
+      "#   kubectl apply -f FILE; kubectl logs -f job/{}-submit-0\n"
+      "# Kubernetes' own objects were checked against its published schemas. JobSet publishes "
+      "none\n"
+      "# for other programs: kubectl apply --dry-run=server -f FILE has the cluster check it.\n",
       options.name, options.servers, options.workers, options.name);
   if (has_keys) {
     return text + "# The Secrets below are the cluster's keys: who reads them can join it.\n";

@@ -81,8 +81,14 @@ if(TARGET tautline_cuda)
   set(CPACK_COMPONENT_CUDA_DESCRIPTION "Parameter server for training neural networks: CUDA
  The backend that lets workers of Tautline compute on NVIDIA GPUs.")
   set(CPACK_DEBIAN_CUDA_PACKAGE_NAME tautline-cuda)
-  # CUDA's libraries are those of NVIDIA's packages or of its installer, which dpkg may not know.
+  # CUDA's libraries are those of NVIDIA's packages or of its installer, which dpkg may not know:
+  # the packages are recommended. All else that the module needs is what tautline depends on.
   set(CPACK_DEBIAN_CUDA_PACKAGE_DEPENDS "tautline (= ${PROJECT_VERSION})")
+  set(cuda ${CUDAToolkit_VERSION_MAJOR})
+  set(CPACK_DEBIAN_CUDA_PACKAGE_RECOMMENDS
+      "libcudnn9-cuda-${cuda}, libcublas-${cuda}-${CUDAToolkit_VERSION_MINOR} | \
+cuda-toolkit-${cuda}")
+  set(CPACK_DEBIAN_CUDA_PACKAGE_SUGGESTS libnccl2)
   set(CPACK_DEBIAN_CUDA_PACKAGE_SECTION contrib/science)
 endif()
 

@@ -230,6 +230,16 @@ class Kubernetes(ClusterTest):
         pod["terminationGracePeriodSeconds"] = 90
         pod["containers"][0]["livenessProb"] = pod["containers"][0].pop("livenessProbe")
         self.assertIn("livenessProb", self.complaints(list(manifests.values())))
+        policy = manifests["JobSet", "tiny"]["spec"]["successPolicy"]
+        policy["operater"] = policy.pop("operator")
+        self.assertIn("JobSet tiny: spec.successPolicy.operater is no field",
+                      self.complaints(list(manifests.values())))
+
+    def test_the_manifest_says_what_was_not_checked(self):
+        answer = self.tautline("manifest", self.job())
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+        self.assertIn("JobSet publishes none", answer.stdout)
+        self.assertIn("kubectl apply --dry-run=server -f FILE", answer.stdout)
 
     def test_wrong_names_are_refused_with_a_right_one(self):
         job = self.job()

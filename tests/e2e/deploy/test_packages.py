@@ -76,6 +76,39 @@ class Packages(ClusterTest):
                      "./usr/lib/cmake/tautline/tautline-config.cmake", "./usr/lib/libtautline.so "):
             self.assertIn(path, listed)
         self.assertNotIn("/bin/", listed)
+        if "tautline-cuda" in packages:
+            self.check_cuda(packages["tautline-cuda"], depends)
+
+    def check_cuda(self, package, depends):
+        """The modules need what `tautline` depends on or NVIDIA's packages have, and no more."""
+        listed = subprocess.run(["dpkg-deb", "--contents", package], check=True,
+                                capture_output=True, text=True).stdout
+        files = {line.split()[-1] for line in listed.splitlines() if not line.endswith("/")}
+        self.assertEqual(files, {"./usr/lib/libtautline_cuda.so",
+                                 "./usr/lib/libtautline_cuda_copies.so",
+                                 "./usr/share/doc/tautline-cuda/copyright"})
+        self.assertRegex(field(package, "Depends"), r"^tautline \(= [\d.]+\)$")
+        inside = self.folder / "cuda"
+        subprocess.run(["dpkg-deb", "--extract", package, inside], check=True)
+        of_nvidia = set()
+        for module in (inside / "usr/lib").iterdir():
+            needed = subprocess.run(["readelf", "-d", module], check=True, capture_output=True,
+                                    text=True).stdout
+            for library in re.findall(r"NEEDED.*\[([^]]+)\]", needed):
+                if library.startswith(("libcu", "libnv")):
+                    of_nvidia.add(re.sub(r"\.so\.", "", library))
+                    continue
+                # Several may have one of that name, for other machines.
+                owners = re.findall(r"^([^:]+):", subprocess.run(
+                    ["dpkg", "-S", f"*/{library}"], capture_output=True, text=True).stdout, re.M)
+                # libspdlog1.10 is depended on by what it provides, libspdlog1.10-fmt9.
+                self.assertTrue(any(word.startswith(owner) for owner in owners
+                                    for word in depends.split(", ")),
+                                f"{module.name} needs {library} of {owners}: {depends}")
+        recommended = field(package, "Recommends")
+        for library in of_nvidia:  # such as libcudnn9, libcublasLt13
+            name, version = re.match(r"(libcudnn|libcublas)\D*(\d+)$", library).groups()
+            self.assertRegex(recommended, rf"{name}-?{version}\b")
 
     def check_installed(self, root):
         self.assertIn("tautline:x:", root.run("getent", "passwd", "tautline"))
