@@ -41,6 +41,9 @@ Result<void> LocalCluster::start_servers(const LocalClusterOptions& options) {
     pb::ClusterConfig config = common_config(is_first ? "127.0.0.1:0" : coordinator_, options);
     config.mutable_server()->set_name(name);
     config.mutable_server()->set_shards(shards);
+    if (options.transport != pb::ServerConfig::ZEROMQ) {
+      config.mutable_server()->set_transport(options.transport);
+    }
     if (is_first) {
       pb::CoordinatorConfig& coordinator = *config.mutable_server()->mutable_coordinator();
       if (survives) {

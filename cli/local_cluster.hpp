@@ -33,6 +33,7 @@ struct LocalClusterOptions {
   bool insecure = false;         // without keys; to measure what they cost
   pb::ClusterConfig::DataSecurity data_security = pb::ClusterConfig::CURVE;
   std::uint32_t io_threads = 0;  // as ClusterConfig's
+  pb::ServerConfig::Transport transport = pb::ServerConfig::ZEROMQ;
 };
 
 /// Servers and workers on this machine's loopback, each a process on ports that the system

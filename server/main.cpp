@@ -9,6 +9,7 @@
 #include "common/command_line/program.hpp"
 #include "common/files/file.hpp"
 #include "common/log.hpp"
+#include "common/net/ucx/ucx_endpoint.hpp"
 #include "common/system/descriptor_limit.hpp"
 #include "common/system/memory.hpp"
 #include "common/system/stop_signal.hpp"
@@ -47,6 +48,7 @@ taut::Result<void> serve(const Arguments& arguments, bool& log_is_file) {
   }
   TAUT_TRY(limit_files(config, arguments.ready_file));
   switch_timeline(config.records().timeline(), config.records(), config.server().name());
+  if (config.server().transport() == pb::ServerConfig::UCX) prepare_to_listen_on_ucx();
   TAUT_TRY(auto daemon, server::ServerDaemon::start(config));
   const std::size_t shards = daemon->shard_addresses().size();
   log::info("{}: {} shard{}", build_name(), shards, shards == 1 ? "" : "s");

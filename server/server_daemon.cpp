@@ -13,6 +13,7 @@
 #include "common/log.hpp"
 #include "common/metrics/metrics.hpp"
 #include "common/metrics/serve_metrics.hpp"
+#include "common/net/ucx/ucx_endpoint.hpp"
 #include "common/system/memory.hpp"
 #include "common/system/stop_signal.hpp"
 #include "common/timeline.hpp"
@@ -187,7 +188,10 @@ Result<void> ServerDaemon::start_shards() {
         shard.reply(from, std::move(answer));
       });
     };
-    auto shard = ShardThread::start(context_, join_address(settings.listen(), port), options,
+    const bool is_ucx = settings.transport() == pb::ServerConfig::UCX;
+    const std::string address =
+        (is_ucx ? std::string(kUcxScheme) : "") + join_address(settings.listen(), port);
+    auto shard = ShardThread::start(context_, address, options,
                                     [this](std::size_t index, ShardReport report) {
                                       {
                                         std::scoped_lock lock(mutex_);

@@ -18,6 +18,7 @@
 #include "common/check.hpp"
 #include "common/log.hpp"
 #include "common/net/handshake_watch.hpp"
+#include "common/net/ucx/two_wires.hpp"
 #include "common/net/zap_handler.hpp"
 #include "common/thread_sanitizer.hpp"
 
@@ -124,7 +125,7 @@ int to_milliseconds(Duration wait) {
 }
 
 /// Everything received from one socket: a listening ROUTER, or one DEALER for each connection.
-class ZmqEndpoint final : public Endpoint {
+class ZmqEndpoint final : public WaitingEndpoint {
  public:
   /// tokens  of a plain data plane, of a process that listens; outlives this
   ZmqEndpoint(zmq::context_t& context, const Security& security,
@@ -140,6 +141,7 @@ class ZmqEndpoint final : public Endpoint {
   ZmqEndpoint(const ZmqEndpoint&) = delete;
   ZmqEndpoint& operator=(const ZmqEndpoint&) = delete;
 
+  void also_wait_for(int descriptor) override { other_ = descriptor; }
   void use_token(const std::optional<DataToken>& own) override { token_ = own; }
   void expect_key(const std::string& public_key) override { expected_key_ = public_key; }
   Result<std::string> bind(const std::string& address) override;
@@ -208,6 +210,7 @@ class ZmqEndpoint final : public Endpoint {
       std::make_shared<Identity>(Identity{"the cluster", KeyRole::kServer});
   const EndpointLimits limits_;
   const int wake_;
+  int other_ = -1;  // a descriptor that is waited for too; -1: none
   zmq::socket_t router_;
   std::vector<std::unique_ptr<Dealer>> dealers_;
   std::uint64_t next_peer_ = 1;
@@ -589,6 +592,7 @@ std::optional<Incoming> ZmqEndpoint::receive(Duration wait) {
       items.push_back({dealer->socket.handle(), 0, ZMQ_POLLIN, 0});
       items.push_back({dealer->handshakes.handle(), 0, ZMQ_POLLIN, 0});
     }
+    if (other_ >= 0) items.push_back({nullptr, other_, ZMQ_POLLIN, 0});
     const Duration left = deadline - steady_now();
     const int ready = zmq_poll(items.data(), static_cast<int>(items.size()), to_milliseconds(left));
     if (ready < 0 && errno == EINTR) return std::nullopt;
@@ -600,7 +604,8 @@ std::optional<Incoming> ZmqEndpoint::receive(Duration wait) {
     if (auto incoming = try_receive()) return incoming;
     bool is_refused = false;
     for (const auto& dealer : dealers_) is_refused |= dealer->handshakes.read();
-    if (is_refused || steady_now() >= deadline) return std::nullopt;
+    const bool is_others = other_ >= 0 && (items.back().revents & ZMQ_POLLIN) != 0;
+    if (is_refused || is_others || steady_now() >= deadline) return std::nullopt;
   }
 }
 
@@ -626,7 +631,17 @@ ZmqContext::ZmqContext(Security security, int io_threads)
 ZmqContext::~ZmqContext() = default;
 
 std::unique_ptr<Endpoint> ZmqContext::make_endpoint(EndpointLimits limits) {
-  return std::make_unique<ZmqEndpoint>(state_->context, state_->security, state_->tokens, limits);
+  auto zmq =
+      std::make_unique<ZmqEndpoint>(state_->context, state_->security, state_->tokens, limits);
+  return std::make_unique<TwoWires>(
+      std::move(zmq), [state = state_.get(), limits]() -> Result<std::unique_ptr<WatchedEndpoint>> {
+        if (state->security.is_insecure()) {
+          return make_error(ErrorCode::kUnavailable,
+                            "UCX is used under data_security: TOKEN alone, and insecure: true has "
+                            "no secrets");
+        }
+        return make_ucx_endpoint(state->security, state->tokens, limits);
+      });
 }
 
 std::unique_ptr<Endpoint> ZmqContext::make_data_endpoint(EndpointLimits limits) {

@@ -85,6 +85,13 @@ Result<void> check_security(const PlacedText& text, const pb::ClusterConfig& con
                       "data_security: TOKEN has secrets, which insecure: true does without; remove "
                       "one of the two");
   }
+  const bool is_plain = config.data_security() == pb::ClusterConfig::TOKEN;
+  if (config.server().transport() == pb::ServerConfig::UCX && !is_plain) {
+    return text.error({{"server"}, {"transport"}},
+                      "transport: UCX does not encrypt, so it is taken only with data_security: "
+                      "TOKEN, in a trusted network; set that for every daemon of the cluster, or "
+                      "remove transport: UCX");
+  }
   if (config.io_threads() <= kMaxIoThreads) return ok();
   return text.error({{"io_threads"}}, fmt::format("io_threads must be from 0 to {}, is {}",
                                                   kMaxIoThreads, config.io_threads()));

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/net/reach.hpp"
+#include "common/net/ucx/ucx_endpoint.hpp"
 #include "proto/data_message.hpp"
 #include "proto/wire_version.hpp"
 
@@ -105,7 +106,9 @@ Result<void> transfer(Greeter& greeter, std::uint64_t bytes, pb::LinkFacts& fact
 Result<void> examine(ZmqContext& context, const std::optional<DataToken>& secret,
                      const HelloSender& sender, std::uint64_t bytes,
                      const std::atomic<bool>& given_up, pb::LinkFacts& facts) {
-  TAUT_TRY(try_to_reach(facts.address(), kConnectWithin));
+  const bool is_ucx = facts.address().starts_with(kUcxScheme);
+  TAUT_TRY(try_to_reach(is_ucx ? facts.address().substr(kUcxScheme.size()) : facts.address(),
+                        kConnectWithin));
   facts.set_connects(true);
   Greeter greeter(context, secret, sender, given_up);
   TAUT_TRY(greeter.connect(facts.address()));

@@ -34,6 +34,11 @@ unset(__pkg_config_checked_ZMQ CACHE)
 pkg_check_modules(ZMQ REQUIRED IMPORTED_TARGET libzmq)
 pkg_check_modules(LMDB REQUIRED IMPORTED_TARGET lmdb)
 pkg_check_modules(ISAL REQUIRED IMPORTED_TARGET libisal)
+# Optional: without its headers `transport: UCX` is refused.
+pkg_check_modules(UCX QUIET "ucx>=1.13")
+if(NOT UCX_FOUND)
+  message(STATUS "UCX: not built in, libucx-dev is missing")
+endif()
 # The serial flavour. It brings dozens of further libraries, so programs that do not call it are not
 # bound to it.
 pkg_search_module(HDF5 REQUIRED IMPORTED_TARGET hdf5-serial hdf5)

@@ -61,7 +61,7 @@ set(CPACK_COMPONENT_TAUTLINE_DESCRIPTION "Parameter server for training neural n
 set(CPACK_DEBIAN_TAUTLINE_PACKAGE_NAME tautline)
 set(CPACK_DEBIAN_TAUTLINE_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_TAUTLINE_PACKAGE_DEPENDS passwd)
-set(CPACK_DEBIAN_TAUTLINE_PACKAGE_SUGGESTS "tautline-cuda, dataset-fashion-mnist")
+set(CPACK_DEBIAN_TAUTLINE_PACKAGE_SUGGESTS "tautline-cuda, dataset-fashion-mnist, libucx0")
 set(packages ${CMAKE_SOURCE_DIR}/scripts/packages)
 set(CPACK_DEBIAN_TAUTLINE_PACKAGE_CONTROL_EXTRA
     ${packages}/postinst ${packages}/prerm ${packages}/postrm ${packages}/conffiles

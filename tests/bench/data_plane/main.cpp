@@ -54,19 +54,13 @@ class Bench {
   Result<void> run() {
     TAUT_TRY(measure_limits());
     for (const std::string& cluster : options_.clusters) {
-      for (const std::string& transport : options_.transports) {
-        transport_ = transport;
-        for (int i = 0; i < options_.rounds; ++i) {
-          for (const std::string& security : options_.security) {
-            security_ = security;
-            TAUT_TRY(measure_cluster(cluster[0] - '0', cluster[2] - '0'));
-          }
-        }
-      }
+      for (int i = 0; i < options_.rounds; ++i) TAUT_TRY(measure_in_turns(cluster));
     }
     security_ = options_.security.front();
     for (const std::string& transport : options_.transports) {
       transport_ = transport;
+      if (is_ucx() && security_ != "token") continue;
+      choose_ucx_transports();
       fmt::print("memory in training, 32 MiB of parameters, payloads {}\n", transport_name());
       for (const int workers : options_.memory_workers) {
         if (workers <= 0) continue;
@@ -82,6 +76,28 @@ class Bench {
   }
 
  private:
+  /// Each transport with each security that it takes, once.
+  Result<void> measure_in_turns(const std::string& cluster) {
+    for (const std::string& transport : options_.transports) {
+      for (const std::string& security : options_.security) {
+        transport_ = transport;
+        security_ = security;
+        if (is_ucx() && security != "token") continue;
+        choose_ucx_transports();
+        TAUT_TRY(measure_cluster(cluster[0] - '0', cluster[2] - '0'));
+      }
+    }
+    return ok();
+  }
+
+  [[nodiscard]] bool is_ucx() const { return transport_.starts_with("ucx"); }
+
+  /// For the processes that are started from now on.
+  void choose_ucx_transports() const {
+    if (transport_ == "ucx-tcp") setenv("UCX_TLS", "tcp", 1);
+    if (transport_ == "ucx-shm") setenv("UCX_TLS", "tcp,posix,cma", 1);
+  }
+
   Result<void> measure_limits() {
     const fs::path log = options_.folder / "raw.log";
     TAUT_TRY(auto echo, start_role({"--raw-server"}, log));
@@ -190,6 +206,7 @@ class Bench {
     cluster.insecure = security_ == "insecure";
     if (security_ == "token") cluster.data_security = pb::ClusterConfig::TOKEN;
     cluster.io_threads = static_cast<std::uint32_t>(options_.io_threads);
+    if (is_ucx()) cluster.transport = pb::ServerConfig::UCX;
   }
 
   /// server, worker  in sizes of the tables
@@ -231,7 +248,7 @@ class Bench {
         std::to_string(options_.window),
         "--io-threads",
         std::to_string(options_.io_threads),
-        transport_ == "tcp" ? "--no-shared-memory" : "--shared-memory"};
+        transport_ == "shared" ? "--shared-memory" : "--no-shared-memory"};
     if (security_ != "insecure") {
       arguments.insert(arguments.end(), {"--keys", cluster.keys().string()});
     }
@@ -285,6 +302,9 @@ class Bench {
   }
 
   [[nodiscard]] const char* transport_name() const {
+    if (transport_ == "ucx-tcp") return "through UCX over TCP";
+    if (transport_ == "ucx-shm") return "through UCX over shared memory";
+    if (is_ucx()) return "through UCX";
     return transport_ == "tcp" ? "through TCP" : "in shared memory";
   }
 
@@ -293,7 +313,7 @@ class Bench {
     if (workers != 1 || pattern == "pull") return "";
     const Sample& raw = raw_[size][pattern == "push" ? 0 : 1];
     std::string text = fmt::format("{:.0f} % of raw", 100 * rate / raw.rate());
-    if (pattern == "push" && transport_ != "tcp") {
+    if (pattern == "push" && transport_ == "shared") {
       text += fmt::format(", {:.0f} % of memory", 100 * rate / memory_model_);
     }
     return " (" + text + ")";
@@ -342,7 +362,10 @@ int main(int argc, char** argv) {
   app.add_option("--sizes", options.sizes, "Table sizes in bytes")->delimiter(',');
   app.add_option("--clusters", options.clusters, "Servers x workers, such as 1x1,2x2")
       ->delimiter(',');
-  app.add_option("--transports", options.transports, "tcp, shared")->delimiter(',');
+  app.add_option("--transports", options.transports,
+                 "tcp, shared; with --security token also ucx (as UCX_TLS says), ucx-tcp, ucx-shm")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"tcp", "shared", "ucx", "ucx-tcp", "ucx-shm"}));
   app.add_flag("--shared-memory,!--no-shared-memory", worker.shared_memory, "")->group("");
   app.add_option("--window", options.window, "Bytes of updates under way to a shard");
   app.add_option("--seconds", options.seconds, "Of each measurement");

@@ -1,10 +1,11 @@
-// One suite for both transports: what holds in memory must hold over ZeroMQ.
+// One suite for all transports: what holds in memory must hold over ZeroMQ and over UCX.
 #include "common/net/endpoint.hpp"
 
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <optional>
@@ -12,6 +13,7 @@
 #include <thread>
 
 #include "common/net/memory_network.hpp"
+#include "common/net/ucx/ucx_endpoint.hpp"
 #include "common/net/zmq_endpoint.hpp"
 #include "tests/support/catch.hpp"
 
@@ -46,8 +48,43 @@ Transport memory_transport() {
           network};
 }
 
+/// chosen  UCX's transports, as a user's environment names them
+Transport ucx_transport(const std::string& chosen) {
+  struct Settings {
+    const Security security = Security::insecure();
+    const std::optional<TokenKey> tokens;
+  };
+  auto settings = std::make_shared<Settings>();
+  const auto make = [settings, chosen](EndpointLimits limits) -> std::unique_ptr<Endpoint> {
+    setenv("UCX_TLS", chosen.c_str(), 1);
+    auto made = make_ucx_endpoint(settings->security, settings->tokens, limits);
+    unsetenv("UCX_TLS");
+    REQUIRE(made);
+    return std::move(made.value());
+  };
+  return {"UCX over " + chosen, make, settings};
+}
+
+bool has_ucx() {
+  const Security security = Security::insecure();
+  const std::optional<TokenKey> tokens;
+  return make_ucx_endpoint(security, tokens, {}).has_value();
+}
+
+/// Those between processes.
+std::vector<Transport> real_transports() {
+  std::vector<Transport> all{zmq_transport()};
+  if (has_ucx()) {
+    all.push_back(ucx_transport("tcp"));
+    all.push_back(ucx_transport("tcp,posix,cma"));
+  }
+  return all;
+}
+
 std::vector<Transport> transports() {
-  return {zmq_transport(), memory_transport()};
+  std::vector<Transport> all = real_transports();
+  all.push_back(memory_transport());
+  return all;
 }
 
 /// A port on which nothing listens, and none did just now: closing a plain socket is immediate.
@@ -114,21 +151,24 @@ TEST_CASE("one connection preserves the order of its messages", "[endpoint]") {
 }
 
 TEST_CASE("messages sent before the listener exists arrive when it starts", "[endpoint]") {
-  const Transport zmq = zmq_transport();
-  // Another process may take the port before us: then the next one is tried.
-  for (int round = 0; round < 10; ++round) {
-    const std::string address = "127.0.0.1:" + std::to_string(free_port());
-    auto client = zmq.make({});
-    const PeerId server = client->connect(address).value();
-    REQUIRE(client->send(server, message({"early"})));
-    auto late = zmq.make({});
-    if (!late->bind(address)) continue;
-    const auto got = late->receive(kWait);
-    REQUIRE(got);
-    CHECK(got->message.frames[0].text() == "early");
-    return;
+  for (const Transport& transport : real_transports()) {
+    INFO(transport.name);
+    // Another process may take the port before us: then the next one is tried.
+    bool has_arrived = false;
+    for (int round = 0; round < 10 && !has_arrived; ++round) {
+      const std::string address = "127.0.0.1:" + std::to_string(free_port());
+      auto client = transport.make({});
+      const PeerId server = client->connect(address).value();
+      REQUIRE(client->send(server, message({"early"})));
+      auto late = transport.make({});
+      if (!late->bind(address)) continue;
+      const auto got = late->receive(kWait);
+      REQUIRE(got);
+      CHECK(got->message.frames[0].text() == "early");
+      has_arrived = true;
+    }
+    CHECK(has_arrived);
   }
-  FAIL("no port stayed free");
 }
 
 TEST_CASE("a taken port is reported as taken", "[endpoint]") {
@@ -207,108 +247,161 @@ TEST_CASE("a message of too many frames is dropped, and the endpoint continues",
 }
 
 TEST_CASE("a large payload is shared, not copied, and lives until it was sent", "[endpoint]") {
-  const Transport zmq = zmq_transport();
-  Pair pair = connected(zmq);
-  BufferPool pool;
-  Buffer buffer = pool.acquire(1 << 20);
-  std::memset(buffer.data(), 7, buffer.size());
-  Message payload;
-  payload.frames.emplace_back(buffer);
-  const auto sent = pair.client->send(pair.to_server, std::move(payload));
-  REQUIRE(sent);
-  const auto got = pair.server->receive(kWait);
-  REQUIRE(got);
-  CHECK(got->message.frames[0].size() == buffer.size());
-  CHECK(std::memcmp(got->message.frames[0].bytes().data(), buffer.data(), buffer.size()) == 0);
-  // The transport lets go of it in the end.
-  const TimePoint deadline = steady_now() + kWait;
-  while (!buffer.unshared() && steady_now() < deadline) std::this_thread::yield();
-  CHECK(buffer.unshared());
+  for (const Transport& transport : real_transports()) {
+    INFO(transport.name);
+    Pair pair = connected(transport);
+    BufferPool pool;
+    Buffer buffer = pool.acquire(1 << 20);
+    std::memset(buffer.data(), 7, buffer.size());
+    Message payload;
+    payload.frames.emplace_back(buffer);
+    const auto sent = pair.client->send(pair.to_server, std::move(payload));
+    REQUIRE(sent);
+    const auto got = pair.server->receive(kWait);
+    REQUIRE(got);
+    CHECK(got->message.frames[0].size() == buffer.size());
+    CHECK(std::memcmp(got->message.frames[0].bytes().data(), buffer.data(), buffer.size()) == 0);
+    // The transport lets go of it in the end.
+    const TimePoint deadline = steady_now() + kWait;
+    while (!buffer.unshared() && steady_now() < deadline) std::this_thread::yield();
+    CHECK(buffer.unshared());
+  }
 }
 
 TEST_CASE("a process that opens many connections displaces no peer that speaks", "[endpoint]") {
-  const Transport transport = zmq_transport();
-  EndpointLimits limits;
-  limits.peers = 4;
-  const auto server = transport.make(limits);
-  const std::string address = server->bind("127.0.0.1:0").value();
-  const auto speaker = transport.make({});
-  const PeerId to_server = speaker->connect(address).value();
-  std::set<std::uint64_t> seen;
-  std::optional<PeerId> known;
-  for (int i = 0; i < 12; ++i) {
-    REQUIRE(speaker->send(to_server, message({"I speak"})));
-    const auto heard = server->receive(kWait);
-    REQUIRE(heard);
-    if (!known) known = heard->from;
-    CHECK(heard->from == *known);
-    REQUIRE(server->send(*known, message({"heard"})));
-    REQUIRE(speaker->receive(kWait));
-    const auto other = transport.make({});
-    REQUIRE(other->send(other->connect(address).value(), message({"me too"})));
-    const auto one = server->receive(kWait);
-    REQUIRE(one);
-    seen.insert(one->from.value());
+  for (const Transport& transport : real_transports()) {
+    INFO(transport.name);
+    EndpointLimits limits;
+    limits.peers = 4;
+    const auto server = transport.make(limits);
+    const std::string address = server->bind("127.0.0.1:0").value();
+    const auto speaker = transport.make({});
+    const PeerId to_server = speaker->connect(address).value();
+    std::set<std::uint64_t> seen;
+    std::optional<PeerId> known;
+    for (int i = 0; i < 12; ++i) {
+      REQUIRE(speaker->send(to_server, message({"I speak"})));
+      const auto heard = server->receive(kWait);
+      REQUIRE(heard);
+      if (!known) known = heard->from;
+      CHECK(heard->from == *known);
+      REQUIRE(server->send(*known, message({"heard"})));
+      REQUIRE(speaker->receive(kWait));
+      const auto other = transport.make({});
+      REQUIRE(other->send(other->connect(address).value(), message({"me too"})));
+      const auto one = server->receive(kWait);
+      REQUIRE(one);
+      seen.insert(one->from.value());
+    }
+    CHECK(seen.size() == 12);
   }
-  CHECK(seen.size() == 12);
 }
 
 TEST_CASE("what a peer sends faster than it is received waits at its own end", "[endpoint]") {
-  const Transport transport = zmq_transport();
-  EndpointLimits limits;
-  limits.queued_messages = 4;
-  limits.unread = Bytes(4ULL << 30U);
-  EndpointLimits few;
-  few.arrived_messages = 4;
-  const auto server = transport.make(few);
-  const auto client = transport.make(limits);
-  const PeerId to_server = client->connect(server->bind("127.0.0.1:0").value()).value();
-  REQUIRE(client->send(to_server, message({"hello"})));
-  REQUIRE(server->receive(kWait));
-  const Frame payload = Frame::copy_of(std::string(1U << 20U, 'x'));
-  int sent = 0;
-  // A little later the system's buffers are full too.
-  const TimePoint deadline = steady_now() + Duration(500'000);
-  while (sent < 200 && steady_now() < deadline) {
-    if (client->send(to_server, Message{{payload}})) {
-      ++sent;
-    } else {
-      std::this_thread::sleep_for(Duration(1000));
+  for (const Transport& transport : real_transports()) {
+    INFO(transport.name);
+    EndpointLimits limits;
+    limits.queued_messages = 4;
+    limits.unread = Bytes(4ULL << 30U);
+    EndpointLimits few;
+    few.arrived_messages = 4;
+    const auto server = transport.make(few);
+    const auto client = transport.make(limits);
+    const PeerId to_server = client->connect(server->bind("127.0.0.1:0").value()).value();
+    REQUIRE(client->send(to_server, message({"hello"})));
+    REQUIRE(server->receive(kWait));
+    const Frame payload = Frame::copy_of(std::string(1U << 20U, 'x'));
+    int sent = 0;
+    // A little later the system's buffers are full too.
+    const TimePoint deadline = steady_now() + Duration(500'000);
+    while (sent < 200 && steady_now() < deadline) {
+      if (client->send(to_server, Message{{payload}})) {
+        ++sent;
+      } else {
+        std::this_thread::sleep_for(Duration(1000));
+      }
     }
+    CHECK(sent < 40);
+    for (int i = 0; i < sent; ++i) REQUIRE(server->receive(kWait));
+    CHECK(client->send(to_server, Message{{payload}}));
+    CHECK(server->receive(kWait));
   }
-  CHECK(sent < 40);
-  for (int i = 0; i < sent; ++i) REQUIRE(server->receive(kWait));
-  CHECK(client->send(to_server, Message{{payload}}));
-  CHECK(server->receive(kWait));
 }
 
 TEST_CASE("what a peer does not read is limited in bytes", "[endpoint]") {
-  const Transport transport = zmq_transport();
-  EndpointLimits limits;
-  limits.unread = Bytes(8ULL << 20U);
-  const auto server = transport.make(limits);
-  EndpointLimits small;
-  small.queued_messages = 1;  // its I/O thread does not read ahead either
-  const auto client = transport.make(small);
-  const PeerId to_server = client->connect(server->bind("127.0.0.1:0").value()).value();
-  REQUIRE(client->send(to_server, message({"hello"})));
-  const auto hello = server->receive(kWait);
-  REQUIRE(hello);
-  const Frame payload = Frame::copy_of(std::string(1U << 20U, 'x'));
-  int sent = 0;
-  Result<void> last = ok();
-  while (sent < 200 && (last = server->send(hello->from, Message{{payload, payload}}))) ++sent;
-  REQUIRE_FALSE(last.has_value());
-  CHECK(last.error().code == ErrorCode::kUnavailable);
-  CHECK(server->unread(hello->from) <= limits.unread.value());
-  // Once it has read them, it gets more.
-  for (int i = 0; i < sent; ++i) REQUIRE(client->receive(kWait));
-  const TimePoint deadline = steady_now() + kWait;
-  while (server->unread(hello->from) > 0 && steady_now() < deadline) {
-    std::this_thread::sleep_for(Duration(1000));
+  for (const Transport& transport : real_transports()) {
+    INFO(transport.name);
+    EndpointLimits limits;
+    limits.unread = Bytes(8ULL << 20U);
+    const auto server = transport.make(limits);
+    EndpointLimits small;
+    small.queued_messages = 1;  // its I/O thread does not read ahead either
+    const auto client = transport.make(small);
+    const PeerId to_server = client->connect(server->bind("127.0.0.1:0").value()).value();
+    REQUIRE(client->send(to_server, message({"hello"})));
+    const auto hello = server->receive(kWait);
+    REQUIRE(hello);
+    const Frame payload = Frame::copy_of(std::string(1U << 20U, 'x'));
+    int sent = 0;
+    Result<void> last = ok();
+    while (sent < 200 && (last = server->send(hello->from, Message{{payload, payload}}))) ++sent;
+    REQUIRE_FALSE(last.has_value());
+    CHECK(last.error().code == ErrorCode::kUnavailable);
+    CHECK(server->unread(hello->from) <= limits.unread.value());
+    // Once it has read them, it gets more.
+    for (int i = 0; i < sent; ++i) REQUIRE(client->receive(kWait));
+    const TimePoint deadline = steady_now() + kWait;
+    while (server->unread(hello->from) > 0 && steady_now() < deadline) {
+      std::this_thread::sleep_for(Duration(1000));
+    }
+    CHECK(server->unread(hello->from) == 0);
+    CHECK(server->send(hello->from, Message{{payload}}));
   }
-  CHECK(server->unread(hello->from) == 0);
-  CHECK(server->send(hello->from, Message{{payload}}));
+}
+
+TEST_CASE("a peer that has gone cannot be sent to any more", "[endpoint]") {
+  for (const Transport& transport : real_transports()) {
+    INFO(transport.name);
+    Pair pair = connected(transport);
+    REQUIRE(pair.client->send(pair.to_server, message({"hello"})));
+    const auto hello = pair.server->receive(kWait);
+    REQUIRE(hello);
+    pair.client.reset();
+    Result<void> last = ok();
+    const TimePoint deadline = steady_now() + kWait;
+    while ((last = pair.server->send(hello->from, message({"answer"}))) &&
+           steady_now() < deadline) {
+      CHECK_FALSE(pair.server->receive(Duration(10'000)));
+    }
+    REQUIRE_FALSE(last.has_value());
+    CHECK(last.error().code == ErrorCode::kNotFound);
+  }
+}
+
+TEST_CASE("a connection is restored when its listener starts again", "[endpoint]") {
+  prepare_to_listen_on_ucx();
+  for (const Transport& transport : real_transports()) {
+    INFO(transport.name);
+    Pair pair = connected(transport);
+    REQUIRE(pair.client->send(pair.to_server, message({"hello"})));
+    REQUIRE(pair.server->receive(kWait));
+    pair.server.reset();
+    const auto again = transport.make({});
+    // ZeroMQ closes the earlier socket in the background.
+    const TimePoint deadline = steady_now() + kWait;
+    while (!again->bind(pair.address)) REQUIRE(steady_now() < deadline);
+    std::optional<Incoming> got;
+    while (!got && steady_now() < deadline) {
+      (void)pair.client->send(pair.to_server, message({"again"}));
+      got = again->receive(Duration(50'000));
+    }
+    REQUIRE(got);
+    CHECK(got->message.frames[0].text() == "again");
+    REQUIRE(again->send(got->from, message({"welcome"})));
+    const auto welcome = pair.client->receive(kWait);
+    REQUIRE(welcome);
+    CHECK(welcome->from == pair.to_server);
+  }
 }
 
 TEST_CASE("the in-memory network drops, repeats and reorders as determined by its seed",

@@ -51,6 +51,11 @@ TEST_CASE("settings of the data plane that cannot be are reported with their pla
   CHECK_THAT(refusal_of("worker {}\n  data_security: TOKEN\ninsecure: true"),
              Contains(":2:3: data_security: TOKEN") && Contains("insecure: true"));
   CHECK_THAT(refusal_of("data_security: TOKENS"), Contains(":1:16:") && Contains("CURVE, TOKEN"));
+  CHECK(load("data_security: TOKEN server { transport: UCX }").has_value());
+  for (const char* with : {"", "data_security: CURVE", "insecure: true"}) {
+    CHECK_THAT(refusal_of(std::string(with) + "\nserver {\n  transport: UCX\n}"),
+               Contains(":3:3: transport: UCX") && Contains("data_security: TOKEN"));
+  }
   CHECK_THAT(refusal_of("\n io_threads: 65"), Contains(":2:2: io_threads") && Contains("65"));
 }
 
