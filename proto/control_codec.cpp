@@ -33,6 +33,7 @@ Result<pb::ControlMessage> decode_control(const Message& frames) {
                                kMaxControlBytes));
   }
   pb::ControlMessage message;
+  TAUT_TRY(check_parsed_bytes(message, frame.bytes().subspan(kPrefixBytes)));
   if (!message.ParseFromArray(frame.bytes().data() + kPrefixBytes,
                               static_cast<int>(frame.size() - kPrefixBytes))) {
     return invalid(fmt::format("a control message of {} bytes that does not parse", frame.size()));

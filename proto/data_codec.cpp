@@ -512,6 +512,7 @@ Result<void> read_header(const Frame& first, pb::DataHeader& header) {
     return invalid(
         fmt::format("a data header of {} bytes; the limit is {}", first.size(), kMaxHeaderBytes));
   }
+  TAUT_TRY(check_parsed_bytes(header, first.bytes().subspan(kPrefixBytes)));
   if (!header.ParseFromArray(first.bytes().data() + kPrefixBytes,
                              static_cast<int>(first.size() - kPrefixBytes))) {
     return invalid(fmt::format("a data header of {} bytes that does not parse", first.size()));

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 #include <google/protobuf/descriptor.h>
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/wire_format_lite.h>
 
 #include <boost/locale/utf.hpp>
 #include <cstddef>
@@ -10,6 +12,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -22,6 +25,8 @@ namespace {
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using google::protobuf::Reflection;
+using google::protobuf::internal::WireFormatLite;
+using google::protobuf::io::CodedInputStream;
 
 constexpr std::string_view kCut = "...";
 
@@ -167,7 +172,71 @@ void change_texts(Message& message, const Change& change) {
   }
 }
 
+constexpr std::size_t kFewBytes = 64UL << 10U;
+constexpr std::uint64_t kMaxParsedBytes = 48ULL << 20U;
+constexpr int kMaxDepth = 64;
+// A string that is not within its message, and an element of a list, in addition to their bytes.
+constexpr std::uint64_t kStringBytes = 48;
+constexpr std::uint64_t kElementBytes = 16;
+
+/// Counts what the bytes of a message take once they are parsed; never too little by much.
+class ParsedSize {
+ public:
+  /// Returns whether the bytes were read to their end: they are a message, and not over the limit.
+  bool add(const google::protobuf::Descriptor& type, CodedInputStream& stream, int depth) {
+    if (depth > kMaxDepth) total_ = kMaxParsedBytes + 1;
+    total_ += empty_size(type);
+    while (const std::uint32_t tag = stream.ReadTag()) {
+      if (is_over()) return false;
+      const auto* field = type.FindFieldByNumber(WireFormatLite::GetTagFieldNumber(tag));
+      total_ += kElementBytes;
+      if (WireFormatLite::GetTagWireType(tag) != WireFormatLite::WIRETYPE_LENGTH_DELIMITED) {
+        if (!WireFormatLite::SkipField(&stream, tag)) return false;
+        continue;
+      }
+      std::uint32_t length = 0;
+      if (!stream.ReadVarint32(&length)) return false;
+      if (field != nullptr && field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
+        const auto outer = stream.PushLimit(static_cast<int>(length));
+        if (!add(*field->message_type(), stream, depth + 1)) return false;
+        stream.PopLimit(outer);
+        continue;
+      }
+      const bool is_packed = field != nullptr && !is_text(*field);
+      total_ += is_packed ? std::uint64_t{length} * sizeof(std::uint64_t) : length + kStringBytes;
+      if (!stream.Skip(static_cast<int>(length))) return false;
+    }
+    return !is_over();
+  }
+  [[nodiscard]] bool is_over() const { return total_ > kMaxParsedBytes; }
+
+ private:
+  std::uint64_t empty_size(const google::protobuf::Descriptor& type) {
+    auto& known = sizes_[&type];
+    if (known == 0) {
+      const Message* message =
+          google::protobuf::MessageFactory::generated_factory()->GetPrototype(&type);
+      known = message == nullptr ? kElementBytes : message->SpaceUsedLong();
+    }
+    return known;
+  }
+
+  std::uint64_t total_ = 0;
+  std::unordered_map<const google::protobuf::Descriptor*, std::uint64_t> sizes_;
+};
+
 }  // namespace
+
+Result<void> check_parsed_bytes(const Message& prototype, std::span<const std::byte> bytes) {
+  if (bytes.size() <= kFewBytes) return ok();
+  CodedInputStream stream(reinterpret_cast<const std::uint8_t*>(bytes.data()),
+                          static_cast<int>(bytes.size()));
+  ParsedSize size;
+  // Where it ends early for another reason, the parser does too.
+  if (size.add(*prototype.GetDescriptor(), stream, 0) || !size.is_over()) return ok();
+  return invalid(fmt::format("a message of {} bytes whose fields would take more than {} bytes",
+                             bytes.size(), kMaxParsedBytes));
+}
 
 Result<void> check_limits(const Message& message) {
   return Check(Check::Of::kSizes).message(message);

@@ -2,6 +2,9 @@
 
 #include <google/protobuf/message.h>
 
+#include <cstddef>
+#include <span>
+
 #include "common/result.hpp"
 
 namespace taut {
@@ -10,6 +13,14 @@ namespace taut {
 /// (proto/limits.proto); a field without a limit is bounded by the size of the whole message alone.
 /// Errors    invalid: the first one that is not, with its path, size and limit
 [[nodiscard]] Result<void> check_limits(const google::protobuf::Message& message);
+
+/// Whether the bytes of a message, once they are parsed, take no more memory than a message may. A
+/// list of empty elements takes a hundred times its bytes, so this is checked before parsing; a
+/// message of few bytes is not looked at.
+/// prototype  any message of the type
+/// Errors     invalid: it would take more
+[[nodiscard]] Result<void> check_parsed_bytes(const google::protobuf::Message& prototype,
+                                              std::span<const std::byte> bytes);
 
 /// Whether every string of a message is UTF-8. Messages of proto2, such as a job's definition, may
 /// hold others, and a message of proto3 into which one of these is copied is read by no peer.

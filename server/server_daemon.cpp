@@ -132,7 +132,7 @@ Result<void> ServerDaemon::start_coordinator() {
   // Whoever has a key may make it keep this much, and no more, of what it has not looked at yet.
   EndpointLimits limits;
   limits.frame = Bytes(kMaxControlBytes);
-  limits.arrived_messages = 4;
+  limits.arrived_messages = 2;
   auto started = CoordinatorThread::start(context_.make_endpoint(limits), std::move(store), thread);
   if (!started && started.error().code == ErrorCode::kExists) {
     return with_setting(started.error(), "coordinator_address");

@@ -16,6 +16,9 @@ namespace {
 
 // Peers are remembered up to this number; then the oldest that is no worker must greet again.
 constexpr std::size_t kMaxGreeted = 65536;
+// Clocks of updates that a slice holds beyond the slack: what is pushed before the read that waits,
+// and one more.
+constexpr std::uint64_t kHeldClocks = 2;
 
 DataItem reply_to(const DataItem& item, DataItem::Kind kind) {
   DataItem reply;
@@ -35,6 +38,18 @@ DataItem refuse(const DataItem& item, DataItem::Refusal why, std::string reason)
 
 bool is_push(const DataItem& item) {
   return item.kind == pb::DataItem::PUSH || item.kind == pb::DataItem::PUSH_READ;
+}
+
+/// Whether a slice holds more updates than its members' reads let them make, and this one need not
+/// be here for V to rise: a member that pushes and never reads, as a client of ours does not.
+bool is_beyond_reads(WorkerId worker, const DataItem& item, const JobView& view,
+                     const ReadSlack& slack, const SliceState& slice) {
+  if (view.slack.is_unbounded() || slack.moving()) return false;
+  const std::uint64_t members = view.membership.members().size();
+  const auto clocks =
+      static_cast<std::uint64_t>(std::min<std::int64_t>(view.slack.clocks(), 1 << 20));
+  return item.clock > slice.version() && item.clock >= slice.done(worker) &&
+         slice.held() >= members * (clocks + kHeldClocks);
 }
 
 /// The answer to a message that is not its sender's to send.
@@ -333,6 +348,10 @@ std::optional<DataItem> Shard::push(WorkerId worker, const DataItem& item, JobSt
     failpoint("update postponed");
     ++queues_.postponed_updates;
     return refuse(item, pb::DataItem::HELD, "the job's epoch is being changed");
+  }
+  if (!is_logged && is_beyond_reads(worker, item, view, *job.slack, slice)) {
+    ++queues_.postponed_updates;
+    return refuse(item, pb::DataItem::HELD, "the updates of other members are missing");
   }
   std::vector<Answer> released;
   const std::uint64_t dropped_before = slice.dropped();

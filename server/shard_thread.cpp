@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <exception>
 #include <limits>
@@ -12,6 +13,8 @@
 #include "common/log.hpp"
 #include "common/timeline.hpp"
 #include "proto/rights.hpp"
+#include "proto/wire_version.hpp"
+#include "server/ungreeted.hpp"
 
 namespace taut::server {
 namespace {
@@ -21,6 +24,13 @@ constexpr Bytes kKeptBytes{1ULL << 30U};
 // What a peer may leave unread, beyond all values of the shard: a worker that is stopped for a
 // while has asked for each of them once.
 constexpr std::uint64_t kUnreadBytes = 64ULL << 20U;
+// What has arrived of a peer and was not looked at: two messages, and of one that does not end as
+// much as one may have. Clients and backups send 5 MiB in one at most, so that a shard that is busy
+// closes no connection of theirs. Frames of no bytes take four times their bytes on the wire.
+constexpr Bytes kMessageBytes{12ULL << 20U};
+constexpr std::size_t kArrivedMessages = 2;
+// Connections that are known to have said hello; of more, each is told to say it again.
+constexpr std::size_t kMaxGreeted = 65536;
 
 /// Writes a number that only this thread writes.
 template <class Number>
@@ -61,6 +71,8 @@ Result<std::unique_ptr<ShardThread>> ShardThread::start(ZmqContext& context,
                                                         OnReport on_report) {
   EndpointLimits limits;
   limits.unread = Bytes(std::numeric_limits<std::uint64_t>::max());  // may_send() limits it
+  limits.frame = kMessageBytes;
+  limits.arrived_messages = kArrivedMessages;
   auto endpoint = context.make_data_endpoint(limits);
   TAUT_TRY(std::string bound, endpoint->bind(address));
   std::shared_ptr<SharedArena> arena;
@@ -235,8 +247,38 @@ bool ShardThread::is_misuse(const Incoming& incoming, const DataMessage& message
   return true;
 }
 
+bool ShardThread::may_decode(const Incoming& incoming) {
+  // On a plain plane the secret in the message says more than a hello.
+  if (incoming.scope || greeted_.contains(incoming.from)) return true;
+  const auto envelope = envelope_of(incoming.message);
+  // What has no header is refused as such.
+  if (!envelope || may_decode_ungreeted(*envelope, incoming.sender.get())) return true;
+  // Most likely a client whose connection was made anew, which it does not know.
+  pb::DataHelloReply reply;
+  reply.set_wire_version(kWireVersion);
+  reply.set_build(build_name());
+  reply.set_reason("say hello first");
+  reply.set_greet_again(true);
+  send({{incoming.from, DataMessage{envelope->job, WorkerId(), Incarnation(), std::move(reply)}}});
+  return false;
+}
+
+/// What a peer of this machine offers is opened once its hello was accepted.
+void ShardThread::hear_offer(const Incoming& incoming, const DataMessage& hello,
+                             const std::vector<Outgoing>& answers) {
+  const bool is_accepted = std::ranges::any_of(answers, [](const Outgoing& one) {
+    const auto* reply = std::get_if<pb::DataHelloReply>(&one.message.body);
+    return reply != nullptr && reply->accepted();
+  });
+  if (!is_accepted) return;
+  if (greeted_.size() >= kMaxGreeted) greeted_.clear();
+  greeted_.insert(incoming.from);
+  shared_.hear(incoming.from, hello);
+}
+
 void ShardThread::receive(const Incoming& incoming) {
   shared_.collect();
+  if (!may_decode(incoming)) return;
   auto message = [&] {
     const timeline::Span span(timeline::Row::kPush, "receive");
     return decode_data(incoming.message, shared_.link(incoming.from));
@@ -252,13 +294,19 @@ void ShardThread::receive(const Incoming& incoming) {
   if (is_misuse(incoming, message.value())) return;
   if (take_part_request(incoming, message.value())) return;
   count(load_.bytes_in, payload_bytes(message.value()));
-  shared_.hear(incoming.from, message.value());
+  std::optional<DataMessage> hello;
+  if (std::holds_alternative<pb::DataHello>(message.value().body)) {
+    hello = message.value();
+  } else {
+    shared_.hear(incoming.from, message.value());
+  }
   std::vector<Outgoing> answers;
   {
     const timeline::Span span(timeline::Row::kUpdate, "update");
     answers = shard_.handle(incoming.from, std::move(message.value()), steady_now(),
                             incoming.sender.get());
   }
+  if (hello) hear_offer(incoming, *hello, answers);
   note_state();
   for (const OpenedTables& opened : shard_.take_opened()) log_opened(opened);
   // Here what was applied of the message has been let go: a worker that has its answer has its

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <unordered_set>
 
 #include "common/bounded_queue.hpp"
 #include "common/net/buffer_pool.hpp"
@@ -77,6 +78,10 @@ class ShardThread {
   void obey(const Command& command);
   void hand_captures_out();
   void receive(const Incoming& incoming);
+  /// Whether a message is decoded: its connection has said hello, or is to say it with this one.
+  [[nodiscard]] bool may_decode(const Incoming& incoming);
+  void hear_offer(const Incoming& incoming, const DataMessage& hello,
+                  const std::vector<Outgoing>& answers);
   /// Whether a message came with a secret that is not for it; says so in the log.
   [[nodiscard]] bool is_misuse(const Incoming& incoming, const DataMessage& message);
   /// Passes a request about parts to its handler. Returns whether the message was one.
@@ -118,6 +123,7 @@ class ShardThread {
   mutable std::mutex positions_mutex_;  // guards the next one
   std::optional<JobPositions> positions_;
   std::atomic<bool> stopping_ = false;
+  std::unordered_set<PeerId> greeted_;  // connections whose hello was accepted
   std::uint64_t undecodable_ = 0;
   std::uint64_t misused_ = 0;  // messages whose secret was not for them
   std::uint64_t unread_ = 0;   // answers that were dropped, as the peer does not read

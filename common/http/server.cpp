@@ -1,8 +1,12 @@
 #include "common/http/server.hpp"
 
 #include <fmt/format.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
 
 #include <algorithm>
+#include <atomic>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
@@ -20,7 +24,9 @@
 #include <thread>
 #include <utility>
 
+#include "common/check.hpp"
 #include "common/http/login.hpp"
+#include "common/http/slow_answers.hpp"
 #include "common/http/wire.hpp"
 #include "common/log.hpp"
 #include "common/unix_time.hpp"
@@ -41,17 +47,24 @@ constexpr std::string_view kStreamBegin = "retry: 1000\n\n";
 class Host {
  public:
   virtual ~Host() = default;
-  [[nodiscard]] virtual Response answer(const Request& request) = 0;
-  [[nodiscard]] virtual bool may_stream() const = 0;
+  /// Calls `done` once, now or later, on the server's thread.
+  virtual void answer(const Request& request, SlowAnswers::Done done) = 0;
+  [[nodiscard]] virtual bool may_stream(const asio::ip::address& address) const = 0;
   [[nodiscard]] virtual const Limits& limits() const = 0;
 };
 
 /// One peer: sequential requests, until it requests a stream.
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
-  Connection(tcp::socket socket, Host& host) : stream_(std::move(socket)), host_(host) {
+  Connection(tcp::socket socket, Host& host)
+      : stream_(std::move(socket)), host_(host), stream_end_(stream_.get_executor()) {
     beast::error_code gone;
     address_ = stream_.socket().remote_endpoint(gone).address();
+    // A host that is gone without a word accepts no bytes, and no timer of ours runs between them.
+    const auto wait = std::chrono::duration_cast<std::chrono::milliseconds>(host.limits().send);
+    const auto ms = static_cast<unsigned>(wait.count());
+    (void)setsockopt(stream_.socket().native_handle(), IPPROTO_TCP, TCP_USER_TIMEOUT, &ms,
+                     sizeof ms);
   }
 
   void read() {
@@ -76,6 +89,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   [[nodiscard]] TimePoint idle_since() const { return idle_since_; }
   [[nodiscard]] const asio::ip::address& address() const { return address_; }
   void close() {
+    stream_end_.cancel();
     beast::error_code ignored;
     stream_.socket().shutdown(tcp::socket::shutdown_both, ignored);
     stream_.socket().close(ignored);
@@ -87,13 +101,16 @@ class Connection : public std::enable_shared_from_this<Connection> {
     Arrival arrival = arrival_of(*parser_, error, host_.limits());
     if (arrival.refusal) return respond(*std::move(arrival.refusal), arrival.version, false);
     if (!arrival.request) return close();
-    Response response = host_.answer(*arrival.request);
-    if (arrival.head_only) response.streams = false;
-    respond(std::move(response), arrival.version, arrival.stays, arrival.head_only);
+    host_.answer(*arrival.request,
+                 [self = shared_from_this(), version = arrival.version, stays = arrival.stays,
+                  head_only = arrival.head_only](Response response) {
+                   if (head_only) response.streams = false;
+                   self->respond(std::move(response), version, stays, head_only);
+                 });
   }
 
   void respond(Response&& response, unsigned version, bool stays, bool head_only = false) {
-    if (response.streams && !host_.may_stream()) {
+    if (response.streams && !host_.may_stream(address_)) {
       response = text_response(503, "too many pages are open; close some of them");
     }
     if (response.streams) return begin_stream(std::move(response));
@@ -111,6 +128,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   void begin_stream(Response&& response) {
     streams_ = true;
+    stream_end_.expires_after(host_.limits().stream);
+    stream_end_.async_wait([weak = weak_from_this()](beast::error_code error) {
+      if (const auto self = weak.lock(); self && !error) self->close();
+    });
     await_end();
     pieces_.push_back(std::make_shared<const std::string>(
         "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-store\r\n"
@@ -147,6 +168,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::optional<RequestParser> parser_;
   bhttp::response<bhttp::string_body> out_;
   bool streams_ = false;
+  asio::steady_timer stream_end_;
   char unasked_ = 0;
   std::deque<std::shared_ptr<const std::string>> pieces_;
 };
@@ -168,7 +190,12 @@ class Server::Impl final : public Host {
         handler_(std::move(handler)),
         acceptor_(context_),
         ticker_(context_),
-        pause_(context_) {}
+        pause_(context_) {
+    if (!options_.waits) return;
+    TAUT_CHECK(options_.late != nullptr, "an answer to who waits too long");
+    slow_ = std::make_unique<SlowAnswers>(context_, handler_, options_.late,
+                                          options_.limits.patience, options_.limits.waiting);
+  }
 
   Result<void> listen() {
     const auto [host, port] = split(options_.address);
@@ -220,6 +247,7 @@ class Server::Impl final : public Host {
       context_.stop();
     });
     if (thread_.joinable()) thread_.join();
+    slow_.reset();
   }
   void publish(const std::string& piece) {
     auto shared = std::make_shared<const std::string>(piece);
@@ -231,22 +259,35 @@ class Server::Impl final : public Host {
   }
   [[nodiscard]] const std::string& address() const { return address_; }
 
-  Response answer(const Request& request) override {
+  void answer(const Request& request, SlowAnswers::Done done) override {
+    Response response;
     try {
-      if (auto refused = refuse(request, policy_)) return *std::move(refused);
-      if (login_ && !std::ranges::count(options_.open_paths, request.path)) {
-        if (auto instead = login_->admit(request, unix_time_s())) return *std::move(instead);
+      if (auto refused = refuse_or_login(request)) {
+        response = *std::move(refused);
+      } else if (slow_ && options_.waits(request)) {
+        return slow_->answer(request, std::move(done));
+      } else {
+        response = handler_(request);
       }
-      return handler_(request);
     } catch (const std::exception& failure) {
       log::warn("http: {} {}: {}", request.method, request.path.substr(0, 100), failure.what());
-      return text_response(500, "internal error; the log has the details");
+      response = text_response(500, "internal error; the log has the details");
     }
+    done(std::move(response));
   }
-  bool may_stream() const override { return count_streams() < options_.limits.streams; }
+  bool may_stream(const asio::ip::address& address) const override {
+    return count_streams() < options_.limits.streams &&
+           count_streams(address) < options_.limits.streams_of_address;
+  }
   const Limits& limits() const override { return options_.limits; }
 
  private:
+  std::optional<Response> refuse_or_login(const Request& request) {
+    if (auto refused = refuse(request, policy_)) return refused;
+    if (!login_ || std::ranges::count(options_.open_paths, request.path) > 0) return std::nullopt;
+    return login_->admit(request, unix_time_s());
+  }
+
   void accept() {
     acceptor_.async_accept([this](beast::error_code error, tcp::socket socket) {
       std::erase_if(connections_, [](const auto& weak) { return weak.expired(); });
@@ -285,17 +326,28 @@ class Server::Impl final : public Host {
     found->close();
     std::erase_if(connections_, [&](const auto& weak) { return weak.lock() == found; });
   }
-  [[nodiscard]] std::size_t count_streams() const {
-    return static_cast<std::size_t>(std::ranges::count_if(connections_, [](const auto& weak) {
+  /// Of this address; nullopt: of all.
+  [[nodiscard]] std::size_t count_streams(
+      const std::optional<asio::ip::address>& address = {}) const {
+    return static_cast<std::size_t>(std::ranges::count_if(connections_, [&](const auto& weak) {
       const auto connection = weak.lock();
-      return connection && connection->streams();
+      return connection && connection->streams() && (!address || connection->address() == *address);
     }));
   }
   void tick() {
     ticker_.expires_after(options_.tick);
     ticker_.async_wait([this](beast::error_code error) {
       if (error) return;
-      options_.timer(count_streams());
+      const std::size_t streams = count_streams();
+      if (!slow_) {
+        options_.timer(streams);
+      } else if (!ticks_.exchange(true)) {
+        const bool will_tick = slow_->run([this, streams] {
+          ticks_ = false;
+          options_.timer(streams);
+        });
+        if (!will_tick) ticks_ = false;
+      }
       tick();
     });
   }
@@ -310,6 +362,8 @@ class Server::Impl final : public Host {
   asio::steady_timer ticker_;
   asio::steady_timer pause_;
   std::deque<std::weak_ptr<Connection>> connections_;
+  std::atomic<bool> ticks_ = false;  // the timer's function waits or runs on the second thread
+  std::unique_ptr<SlowAnswers> slow_;
   std::thread thread_;
 };
 

@@ -17,7 +17,11 @@ struct Limits {
   std::size_t body_bytes = 16 << 10;
   // A further one takes the place of one that is idle, of the address that has most.
   std::size_t connections = 128;
-  std::size_t streams = 64;       // of these; a further one is answered 503
+  std::size_t streams = 64;  // of these; a further one is answered 503
+  std::size_t streams_of_address = 32;
+  Duration stream{600'000'000};   // a stream ends then, and a browser opens it again
+  std::size_t waiting = 16;       // requests that Options::waits() is true for; see late
+  Duration patience{2'000'000};   // for the answer to one of these
   Duration request{5'000'000};    // from a connection's first byte to its complete request
   Duration send{10'000'000};      // a peer that takes longer to accept a piece is disconnected
   std::size_t queued_events = 4;  // per stream; a slow one misses events
@@ -25,7 +29,8 @@ struct Limits {
 
 /// Answers HTTP/1.1 on one address, on a dedicated thread. Whatever a peer sends costs no
 /// more than the limits, and affects only its own connection.
-/// Thread    any; the handler and the timer are called on the server's thread
+/// Thread    any; the handler and the timer are called on the server's thread, which answers all
+///           peers. What may wait is done on a second one: see Options::waits.
 class Server {
  public:
   using Handler = std::function<Response(const Request&)>;
@@ -39,6 +44,12 @@ class Server {
     Limits limits;
     Duration tick{500'000};
     Timer timer;  // empty: none
+    /// Which requests are answered by something that may take long to answer. The handler is called
+    /// for them on a second thread, one after the other, and so is the timer. Empty: none.
+    std::function<bool(const Request&)> waits;
+    /// The answer, on the first thread, to such a request that the second one has no answer for in
+    /// time. REQUIRES: not empty where `waits` is not.
+    Handler late;
   };
 
   /// Listens and starts.

@@ -21,6 +21,21 @@ constexpr int kEarlyEnds = 3;
 
 }  // namespace
 
+/// A monitor sends a number with a value, and then an address.
+std::optional<SocketEvent> next_event(zmq::socket_t& events) {
+  zmq::message_t part;
+  if (!events.recv(part, zmq::recv_flags::dontwait)) return std::nullopt;
+  SocketEvent event;
+  if (part.size() >= sizeof event.number + sizeof event.value) {
+    const auto* const bytes = static_cast<const char*>(part.data());
+    std::memcpy(&event.number, bytes, sizeof event.number);
+    std::memcpy(&event.value, bytes + sizeof event.number, sizeof event.value);
+  }
+  while (part.more() && events.recv(part, zmq::recv_flags::none)) {
+  }
+  return event;
+}
+
 HandshakeEvents::HandshakeEvents(zmq::context_t& context, zmq::socket_t& socket)
     : socket_(socket), events_(context, zmq::socket_type::pair) {
   static std::atomic<std::uint64_t> count = 0;
@@ -34,21 +49,6 @@ HandshakeEvents::~HandshakeEvents() {
   zmq_socket_monitor(socket_.handle(), nullptr, 0);
 }
 
-/// A monitor sends a number with a value, and then an address.
-std::optional<HandshakeEvents::Event> HandshakeEvents::next() {
-  zmq::message_t part;
-  if (!events_.recv(part, zmq::recv_flags::dontwait)) return std::nullopt;
-  Event event;
-  if (part.size() >= sizeof event.number + sizeof event.value) {
-    const auto* const bytes = static_cast<const char*>(part.data());
-    std::memcpy(&event.number, bytes, sizeof event.number);
-    std::memcpy(&event.value, bytes + sizeof event.number, sizeof event.value);
-  }
-  while (part.more() && events_.recv(part, zmq::recv_flags::none)) {
-  }
-  return event;
-}
-
 bool HandshakeWatch::read() {
   bool has_failed = false;
   while (const auto event = events_.next()) {
@@ -58,7 +58,7 @@ bool HandshakeWatch::read() {
   return has_failed;
 }
 
-void HandshakeWatch::note(const HandshakeEvents::Event& event) {
+void HandshakeWatch::note(const SocketEvent& event) {
   switch (event.number) {
     case ZMQ_EVENT_HANDSHAKE_SUCCEEDED:
       ended_early_ = 0;

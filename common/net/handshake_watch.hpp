@@ -8,16 +8,21 @@
 
 namespace taut {
 
+/// What ZeroMQ reports of a socket's connections.
+struct SocketEvent {
+  std::uint16_t number = 0;  // ZMQ_EVENT_...
+  std::uint32_t value = 0;
+};
+
+/// The next event that a socket's monitor has sent; nullopt: none is there.
+/// events  the other end of the monitor
+[[nodiscard]] std::optional<SocketEvent> next_event(zmq::socket_t& events);
+
 /// The events of one socket's handshakes. Ends before the socket: ZeroMQ's own thread would wait
 /// forever to hand over an event that no thread can receive.
 /// Thread    the socket's
 class HandshakeEvents {
  public:
-  struct Event {
-    std::uint16_t number = 0;  // ZMQ_EVENT_...
-    std::uint32_t value = 0;
-  };
-
   HandshakeEvents(zmq::context_t& context, zmq::socket_t& socket);
   ~HandshakeEvents();
   HandshakeEvents(const HandshakeEvents&) = delete;
@@ -25,7 +30,7 @@ class HandshakeEvents {
 
   /// To be polled for input.
   [[nodiscard]] void* handle() { return events_.handle(); }
-  [[nodiscard]] std::optional<Event> next();
+  [[nodiscard]] std::optional<SocketEvent> next() { return next_event(events_); }
 
  private:
   zmq::socket_t& socket_;
@@ -50,7 +55,7 @@ class HandshakeWatch {
   [[nodiscard]] const std::optional<Refusal>& refusal() const { return refusal_; }
 
  private:
-  void note(const HandshakeEvents::Event& event);
+  void note(const SocketEvent& event);
 
   HandshakeEvents events_;
   Proof proof_ = Proof::kNone;

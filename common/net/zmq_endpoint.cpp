@@ -9,6 +9,8 @@
 #include <atomic>
 #include <bit>
 #include <cerrno>
+#include <charconv>
+#include <limits>
 #include <list>
 #include <stdexcept>
 #include <string>
@@ -17,6 +19,7 @@
 
 #include "common/check.hpp"
 #include "common/log.hpp"
+#include "common/net/connection_watch.hpp"
 #include "common/net/handshake_watch.hpp"
 #include "common/net/ucx/two_wires.hpp"
 #include "common/net/zap_handler.hpp"
@@ -106,6 +109,14 @@ TAUT_UNSEEN_BY_THREAD_SANITIZER std::string property_of(zmq::message_t& message,
   return copy;
 }
 
+/// The descriptor of the connection that a message came over; -1: unknown.
+int descriptor_of(zmq::message_t& message) {
+  const std::string text = property_of(message, "__fd");  // what ZMQ_SRCFD reads
+  int descriptor = -1;
+  std::from_chars(text.data(), text.data() + text.size(), descriptor);
+  return descriptor;
+}
+
 Frame from_zmq(zmq::message_t&& message) {
   auto owner = std::make_shared<zmq::message_t>(std::move(message));
   const std::span<const std::byte> bytes(static_cast<const std::byte*>(owner->data()),
@@ -124,20 +135,29 @@ int to_milliseconds(Duration wait) {
   return static_cast<int>(std::min<std::int64_t>(rounded, 1'000'000'000));
 }
 
+/// Messages of one peer that may have arrived and wait.
+std::size_t waiting_messages(const EndpointLimits& limits) {
+  return std::min(limits.queued_messages, limits.arrived_messages);
+}
+
 /// Everything received from one socket: a listening ROUTER, or one DEALER for each connection.
 class ZmqEndpoint final : public WaitingEndpoint {
  public:
-  /// tokens  of a plain data plane, of a process that listens; outlives this
-  ZmqEndpoint(zmq::context_t& context, const Security& security,
+  /// tokens  of a plain data plane, of a process that listens; outlives this, as the watch does
+  ZmqEndpoint(zmq::context_t& context, ConnectionWatch& watch, const Security& security,
               const std::optional<TokenKey>& tokens, EndpointLimits limits)
       : context_(context),
+        watch_(watch),
         security_(security),
         tokens_(tokens),
         limits_(limits),
         wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
     if (wake_ < 0) throw std::runtime_error("eventfd: no file descriptors left");
   }
-  ~ZmqEndpoint() override { close(wake_); }
+  ~ZmqEndpoint() override {
+    close_router();
+    close(wake_);
+  }
   ZmqEndpoint(const ZmqEndpoint&) = delete;
   ZmqEndpoint& operator=(const ZmqEndpoint&) = delete;
 
@@ -187,6 +207,8 @@ class ZmqEndpoint final : public WaitingEndpoint {
 
   void set_limits(zmq::socket_t& socket) const;
   [[nodiscard]] Result<void> open_router();
+  void close_router();
+  [[nodiscard]] bool has_byte_limit() const;
   [[nodiscard]] Result<void> probe(const std::string& place) const;
   PeerId peer_of(const std::string& routing_id, const std::string& key,
                  std::optional<Proved> proved);
@@ -200,6 +222,7 @@ class ZmqEndpoint final : public WaitingEndpoint {
   void note_unadmitted();
 
   zmq::context_t& context_;
+  ConnectionWatch& watch_;
   const Security& security_;
   const std::optional<TokenKey>& tokens_;
   std::optional<DataToken> token_;  // of connections that are made from now on
@@ -229,8 +252,7 @@ class ZmqEndpoint final : public WaitingEndpoint {
 void ZmqEndpoint::set_limits(zmq::socket_t& socket) const {
   socket.set(zmq::sockopt::linger, to_milliseconds(limits_.linger));
   socket.set(zmq::sockopt::sndhwm, static_cast<int>(limits_.queued_messages));
-  socket.set(zmq::sockopt::rcvhwm,
-             static_cast<int>(std::min(limits_.queued_messages, limits_.arrived_messages)));
+  socket.set(zmq::sockopt::rcvhwm, static_cast<int>(limits_.queued_messages));
   socket.set(zmq::sockopt::maxmsgsize, static_cast<std::int64_t>(limits_.frame.value()));
   socket.set(zmq::sockopt::handshake_ivl, to_milliseconds(kHandshakeLimit));
   // A host that is gone without a word leaves connections that no side would close.
@@ -246,6 +268,8 @@ Result<void> ZmqEndpoint::open_router() {
   if (router_) return ok();
   zmq::socket_t router(context_, zmq::socket_type::router);
   set_limits(router);
+  // Of those that this side connects to, no limit is needed: they have the cluster's secret.
+  router.set(zmq::sockopt::rcvhwm, static_cast<int>(waiting_messages(limits_)));
   router.set(zmq::sockopt::router_mandatory, 1);
   if (!security_.is_insecure()) {
     is_plain_ = token_.has_value();
@@ -268,8 +292,23 @@ Result<void> ZmqEndpoint::open_router() {
       throw zmq::error_t();
     }
   }
+  // Nor is more taken of a message that has not ended.
+  watch_.add(router,
+             has_byte_limit() ? limits_.frame.value() : std::numeric_limits<std::uint64_t>::max());
   router_ = std::move(router);
   return ok();
+}
+
+void ZmqEndpoint::close_router() {
+  if (!router_) return;
+  watch_.remove(router_);
+  router_.close();
+}
+
+/// Whether messages that arrive are limited in bytes, where few of them may wait: each to what one
+/// frame may have, in however many it comes.
+bool ZmqEndpoint::has_byte_limit() const {
+  return limits_.arrived_messages < limits_.queued_messages;
 }
 
 /// Tries to get in with a key that was not admitted, or with a secret of another cluster.
@@ -295,7 +334,7 @@ Result<std::string> ZmqEndpoint::bind(const std::string& address) {
     router_.bind("tcp://" + place);
     const auto bound = router_.get(zmq::sockopt::last_endpoint);
     if (auto closed = probe(bound); !closed) {
-      router_.close();
+      close_router();
       return closed.error();
     }
     return bound.substr(std::string("tcp://").size());
@@ -505,6 +544,7 @@ std::optional<Incoming> ZmqEndpoint::receive_from(zmq::socket_t& socket, const D
   Incoming incoming;
   bool is_admitted = true;
   bool has_parts = true;
+  int descriptor = -1;  // of a connection to this side
   /// The secret that is the first frame; what follows it is the message.
   const auto take_secret = [&]() -> Frame {
     has_parts = part.more();
@@ -523,6 +563,7 @@ std::optional<Incoming> ZmqEndpoint::receive_from(zmq::socket_t& socket, const D
     const std::string routing_id = part.to_string();
     if (!part.more()) return std::nullopt;
     if (!socket.recv(part, zmq::recv_flags::none)) return std::nullopt;
+    descriptor = descriptor_of(part);
     std::string key;
     std::optional<Proved> proved;
     if (!security_.is_insecure()) {
@@ -542,8 +583,15 @@ std::optional<Incoming> ZmqEndpoint::receive_from(zmq::socket_t& socket, const D
     if (is_admitted) incoming.from = peer_of(routing_id, key, std::move(proved));
   }
   bool is_dropped = !is_admitted;
+  std::uint64_t bytes = 0;
   while (has_parts) {
     const bool more = part.more();
+    bytes += part.size();
+    if (dealer == nullptr && !is_dropped && has_byte_limit() && bytes > limits_.frame.value()) {
+      incoming.message.frames.clear();
+      is_dropped = true;
+      watch_.close_connection(descriptor);
+    }
     if (incoming.message.frames.size() == limits_.frames) {
       // The rest is read and dropped, so that memory stays bounded.
       incoming.message.frames.clear();
@@ -555,6 +603,7 @@ std::optional<Incoming> ZmqEndpoint::receive_from(zmq::socket_t& socket, const D
     if (!socket.recv(part, zmq::recv_flags::none)) break;
   }
   if (!is_admitted) note_unadmitted();
+  if (is_admitted) watch_.note_received(descriptor);
   if (is_dropped) return std::nullopt;
   return incoming;
 }
@@ -612,7 +661,8 @@ std::optional<Incoming> ZmqEndpoint::receive(Duration wait) {
 }  // namespace
 
 struct ZmqContext::State {
-  State(Security what, int io_threads) : security(std::move(what)), context(io_threads) {
+  State(Security what, int io_threads)
+      : security(std::move(what)), context(io_threads), watch(context) {
     if (security.is_insecure() || !security.admission) return;
     security.admission->refresh();
     if (security.plain_data && !security.cluster_secret.empty()) {
@@ -623,7 +673,8 @@ struct ZmqContext::State {
   const Security security;
   std::optional<TokenKey> tokens;
   zmq::context_t context;
-  std::unique_ptr<ZapHandler> handler;  // its socket closes before the context
+  ConnectionWatch watch;  // its sockets close before the context, as the next one's
+  std::unique_ptr<ZapHandler> handler;
 };
 
 ZmqContext::ZmqContext(Security security, int io_threads)
@@ -632,7 +683,8 @@ ZmqContext::~ZmqContext() = default;
 
 std::unique_ptr<Endpoint> ZmqContext::make_endpoint(EndpointLimits limits) {
   auto zmq =
-      std::make_unique<ZmqEndpoint>(state_->context, state_->security, state_->tokens, limits);
+      std::make_unique<ZmqEndpoint>(state_->context, state_->watch, state_->security,
+                                    state_->tokens, limits);
   return std::make_unique<TwoWires>(
       std::move(zmq), [state = state_.get(), limits]() -> Result<std::unique_ptr<WatchedEndpoint>> {
         if (state->security.is_insecure()) {

@@ -107,6 +107,7 @@ Result<PeerMessage> decode_peer(const Message& frames, SharedLink* link) {
                                kMaxHeaderBytes));
   }
   pb::PeerHeader header;
+  TAUT_TRY(check_parsed_bytes(header, first.bytes().subspan(kPrefixBytes)));
   if (!header.ParseFromArray(first.bytes().data() + kPrefixBytes,
                              static_cast<int>(first.size() - kPrefixBytes))) {
     return invalid(

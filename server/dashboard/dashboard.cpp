@@ -13,15 +13,16 @@ namespace taut::dashboard {
 namespace {
 
 constexpr Duration kTick{500'000};
-constexpr unsigned kQuietTicks = 4;  // ticks between two records while no page is open
+constexpr unsigned kQuietTicks = 4;   // ticks between two records while no page is open
+constexpr Duration kOld{10'000'000};  // what is known of the cluster is not shown any more
 
 }  // namespace
 
 Dashboard::Dashboard(const Options& options, Ask ask, std::function<ServerFigures()> figures)
     : name_(options.server),
-      ask_(ask),
+      ask_(std::move(ask)),
       figures_(std::move(figures)),
-      api_(std::move(ask), unix_time_s) {}
+      api_([this](const pb::ControlMessage& message) { return this->ask(message); }, unix_time_s) {}
 
 Result<std::unique_ptr<Dashboard>> Dashboard::start(const Options& options, Ask ask,
                                                     std::function<ServerFigures()> figures) {
@@ -34,6 +35,12 @@ Result<std::unique_ptr<Dashboard>> Dashboard::start(const Options& options, Ask 
   serve.timer = [self = dashboard.get(), ready](std::size_t streams) {
     if (*ready) self->tick(streams);
   };
+  serve.waits = [](const http::Request& request) {
+    return request.path == metrics::kPath || request.path.starts_with("/api/");
+  };
+  serve.late = [self = dashboard.get()](const http::Request& request) {
+    return self->late(request);
+  };
   TAUT_TRY(
       dashboard->server_,
       http::Server::start(std::move(serve), [self = dashboard.get()](const http::Request& request) {
@@ -43,6 +50,16 @@ Result<std::unique_ptr<Dashboard>> Dashboard::start(const Options& options, Ask 
   return dashboard;
 }
 
+Result<pb::ControlMessage> Dashboard::ask(const pb::ControlMessage& message) {
+  auto reply = ask_(message);
+  if (reply && reply.value().has_status_reply() && message.status_request().job() == 0) {
+    const std::scoped_lock lock(mutex_);
+    status_ = reply.value().status_reply();
+    status_at_ = steady_now();
+  }
+  return reply;
+}
+
 http::Response Dashboard::answer(const http::Request& request) {
   if (request.path != metrics::kPath) return api_.answer(request);
   if (request.method != "GET" && request.method != "HEAD") {
@@ -50,17 +67,32 @@ http::Response Dashboard::answer(const http::Request& request) {
     refused.allow = "GET, HEAD";
     return refused;
   }
-  return scrape();
+  pb::ControlMessage message;
+  message.mutable_status_request();
+  const auto reply = ask(message);
+  return scrape(reply ? &reply.value().status_reply() : nullptr);
 }
 
-http::Response Dashboard::scrape() {
+http::Response Dashboard::late(const http::Request& request) {
+  if (request.path != metrics::kPath) {
+    return http::json_response(503,
+                               "{\"error\":\"the coordinator has not answered; what was requested "
+                               "may still be done\"}\n");
+  }
+  std::optional<pb::StatusReply> known;
+  {
+    const std::scoped_lock lock(mutex_);
+    if (steady_now() - status_at_ < kOld) known = status_;
+  }
+  return scrape(known ? &*known : nullptr);
+}
+
+http::Response Dashboard::scrape(const pb::StatusReply* status) const {
   metrics::Scrape scrape;
   scrape.build_info(build_name(), "server", name_);
   scrape.process();
   add_server(scrape, name_, figures_());
-  pb::ControlMessage message;
-  message.mutable_status_request();
-  if (const auto reply = ask_(message)) add_cluster(scrape, reply.value().status_reply());
+  if (status != nullptr) add_cluster(scrape, *status);
   http::Response scraped;
   scraped.type = metrics::kTextType;
   scraped.body = scrape.text();

@@ -2,11 +2,14 @@
 
 #include <functional>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "common/http/server.hpp"
 #include "common/result.hpp"
+#include "common/time.hpp"
 #include "proto/control.pb.h"
 #include "server/dashboard/api.hpp"
 #include "server/dashboard/server_metrics.hpp"
@@ -15,7 +18,8 @@ namespace taut::dashboard {
 
 /// The HTTP side of the process that hosts the coordinator: the page, its events, /api, /metrics.
 /// While no page is open it records the jobs every few seconds, so that a page that is opened later
-/// can show their history.
+/// can show their history. What the coordinator is asked for is asked on a second thread: while it
+/// does not answer, the page's files are served and /metrics has what is known without it.
 /// Thread    any
 class Dashboard {
  public:
@@ -34,13 +38,20 @@ class Dashboard {
  private:
   Dashboard(const Options& options, Ask ask, std::function<ServerFigures()> figures);
   [[nodiscard]] http::Response answer(const http::Request& request);
-  [[nodiscard]] http::Response scrape();
+  /// The answer to what the coordinator has not answered in time; on the thread of connections.
+  [[nodiscard]] http::Response late(const http::Request& request);
+  /// status  of the cluster; nullptr: it is not known
+  [[nodiscard]] http::Response scrape(const pb::StatusReply* status) const;
+  [[nodiscard]] Result<pb::ControlMessage> ask(const pb::ControlMessage& message);
   void tick(std::size_t streams);
 
   const std::string name_;
   const Ask ask_;
   const std::function<ServerFigures()> figures_;
-  Api api_;
+  std::mutex mutex_;                       // guards the next two
+  std::optional<pb::StatusReply> status_;  // the coordinator's last one
+  TimePoint status_at_;
+  Api api_;  // of the server's second thread, as the next one
   unsigned quiet_ticks_ = 0;
   std::unique_ptr<http::Server> server_;  // last: its thread uses the rest
 };

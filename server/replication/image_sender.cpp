@@ -226,6 +226,29 @@ std::uint64_t bytes_of(const ImageItem& image) {
   return image.values.size() * (1 + image.states.size());
 }
 
+/// A batch as messages that a shard takes in: each has enough bytes, and the last one what is left.
+std::vector<DataImages> in_messages(DataImages batch) {
+  constexpr std::uint64_t kTargetBytes = 2ULL << 20U;
+  std::vector<DataImages> messages;
+  std::uint64_t bytes = kTargetBytes;
+  const auto next = [&](std::uint64_t more) -> DataImages& {
+    if (bytes >= kTargetBytes) {
+      messages.push_back({batch.shard, batch.term, batch.copy, batch.tables, {}, {}});
+      bytes = 0;
+    }
+    bytes += more;
+    return messages.back();
+  };
+  if (batch.images.empty() && batch.logged.empty()) next(0);
+  for (ImageItem& image : batch.images) {
+    next(bytes_of(image)).images.push_back(std::move(image));
+  }
+  for (LoggedUpdate& one : batch.logged) {
+    next(one.update.gradient.size()).logged.push_back(std::move(one));
+  }
+  return messages;
+}
+
 }  // namespace
 
 bool ImageSender::add(Track& track, Target& target, SliceState& slice, DataImages& batch,
@@ -290,7 +313,10 @@ std::vector<Outgoing> ImageSender::take_outgoing(const std::vector<TableSpec>& t
     if (!target.knows_tables) {
       for (const TableSpec& table : tables) batch.tables.push_back(to_wire(table));
     }
-    out.push_back({target.peer, DataMessage{job_, WorkerId(), Incarnation(), std::move(batch)}});
+    for (DataImages& message : in_messages(std::move(batch))) {
+      out.push_back(
+          {target.peer, DataMessage{job_, WorkerId(), Incarnation(), std::move(message)}});
+    }
     failpoint("image made");
   }
   return out;

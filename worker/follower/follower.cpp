@@ -69,6 +69,9 @@ Result<std::unique_ptr<Follower>> Follower::open(const FollowerOptions& options)
   EndpointLimits limits;
   // What another follower has not read is part of two models at most, whose memory it shares.
   limits.unread = Bytes(std::numeric_limits<std::uint64_t>::max());
+  // Values come slice by slice, and what other followers send here is small.
+  limits.frame = Bytes(16ULL << 20U);
+  limits.arrived_messages = 2;
   started.endpoint = started.context->make_endpoint(limits);
   const CoordinatorAddresses coordinators(options.coordinator);
   if (!options.relay.empty()) {

@@ -1,6 +1,7 @@
 #include "common/http/server.hpp"
 
 #include <array>
+#include <atomic>
 #include <boost/asio/connect.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
@@ -8,6 +9,7 @@
 #include <boost/asio/read_until.hpp>
 #include <boost/asio/streambuf.hpp>
 #include <boost/asio/write.hpp>
+#include <future>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -212,6 +214,69 @@ TEST_CASE("streams are limited, and leave room for requests", "[http]") {
   check_alive(*server);
   server->publish("data: second\n\n");
   CHECK(two.until("data: second\n\n").ends_with("data: second\n\n"));
+}
+
+TEST_CASE("the streams of one address are limited", "[http]") {
+  Server::Options options;
+  options.limits.streams_of_address = 1;
+  const auto server = begin(std::move(options));
+  Peer one(*server);
+  CHECK(one.follow(*server).ends_with("data: first\n\n"));
+  CHECK(answer(*server, request(*server, "GET /events")).starts_with("HTTP/1.1 503"));
+}
+
+TEST_CASE("a stream ends after its time, and may be opened again", "[http]") {
+  Server::Options options;
+  options.limits.stream = Duration(200'000);
+  options.limits.streams = 1;
+  const auto server = begin(std::move(options));
+  Peer peer(*server);
+  CHECK(peer.follow(*server).ends_with("data: first\n\n"));
+  CHECK(peer.rest().empty());
+  Peer again(*server);
+  CHECK(again.follow(*server).ends_with("data: first\n\n"));
+}
+
+TEST_CASE("a request is answered while 128 streams were asked for and none is read", "[http]") {
+  const auto server = begin();
+  std::vector<std::unique_ptr<Peer>> idle;
+  for (int i = 0; i < 128; ++i) {
+    idle.push_back(std::make_unique<Peer>(*server));
+    idle.back()->say("GET /events HTTP/1.1\r\nHost: " + server->address() + "\r\n\r\n");
+  }
+  check_alive(*server);
+  check_alive(*server);
+}
+
+TEST_CASE("an answer that waits delays no other, and ends when its time is over", "[http]") {
+  std::promise<void> release;
+  std::atomic<int> asked = 0;
+  Server::Options options;
+  options.address = "127.0.0.1:0";
+  options.limits.patience = Duration(200'000);
+  options.limits.waiting = 1;
+  options.waits = [](const Request& one) { return one.path == "/slow"; };
+  options.late = [](const Request&) { return text_response(503, "not now"); };
+  auto server = Server::start(std::move(options), [&](const Request& one) {
+                  if (one.path != "/slow") return text_response(200, "quick");
+                  if (asked++ == 0) release.get_future().wait();
+                  return text_response(200, "slow");
+                }).value();
+  Peer waiting(*server);
+  waiting.say(request(*server, "GET /slow"));
+  while (asked == 0) std::this_thread::yield();
+  check_alive(*server);
+  CHECK(waiting.rest().starts_with("HTTP/1.1 503"));
+  // One more waits behind it, and a third is refused at once.
+  CHECK(answer(*server, request(*server, "GET /slow")).starts_with("HTTP/1.1 503"));
+  CHECK(answer(*server, request(*server, "GET /slow")).starts_with("HTTP/1.1 503"));
+  check_alive(*server);
+  release.set_value();
+  std::string got;
+  for (int i = 0; i < 1000 && !got.starts_with("HTTP/1.1 200"); ++i) {
+    got = answer(*server, request(*server, "GET /slow"));
+  }
+  CHECK(got.ends_with("slow\n"));
 }
 
 TEST_CASE("where no connection is idle a further one is closed", "[http]") {

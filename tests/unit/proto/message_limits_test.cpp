@@ -3,6 +3,7 @@
 #include <google/protobuf/descriptor.h>
 
 #include <set>
+#include <span>
 #include <string>
 
 #include "proto/checkpoint.pb.h"
@@ -11,7 +12,9 @@
 #include "proto/control_message.hpp"
 #include "proto/coordinator_state.pb.h"
 #include "proto/data.pb.h"
+#include "proto/data_message.hpp"
 #include "proto/limits.pb.h"
+#include "proto/wire_version.hpp"
 #include "tests/support/catch.hpp"
 
 using namespace taut;
@@ -134,6 +137,35 @@ TEST_CASE("a peer's long strings are refused before they are kept", "[limits]") 
   REQUIRE_FALSE(refused.has_value());
   CHECK_THAT(refused.error().message, Contains("hello.name has 15728640 bytes"));
   CHECK(refused.error().message.size() < 200);
+}
+
+TEST_CASE("a list of empty elements is refused before it takes memory", "[limits]") {
+  // Two bytes for each item, which takes a hundred times that.
+  std::string bytes;
+  append_prefix(Plane::kData, bytes);
+  pb::DataHeader header;
+  header.mutable_items();
+  constexpr std::size_t kElements = 4UL << 20U;
+  std::string items;
+  for (std::size_t i = 0; i < kElements; ++i) items += std::string("\x0a\0", 2);
+  bytes += '\x42';  // field 8, items
+  for (std::size_t length = items.size(); length > 0; length >>= 7U) {
+    bytes += static_cast<char>((length & 0x7fU) | (length > 0x7f ? 0x80U : 0U));
+  }
+  bytes += items;
+  const auto refused = decode_data(Message{{Frame::copy_of(bytes)}});
+  REQUIRE_FALSE(refused.has_value());
+  CHECK_THAT(refused.error().message, Contains("would take more than"));
+  // What a message of ours has at most is far from it.
+  pb::OpenTables tables;
+  for (int i = 0; i < 65536; ++i) {
+    pb::TableSpec& table = *tables.add_tables();
+    table.set_name("layer" + std::to_string(i));
+    for (int k = 0; k < 4; ++k) table.add_shape(3);
+    table.mutable_filler()->set_type("xavier");
+  }
+  const std::string named = tables.SerializeAsString();
+  CHECK(check_parsed_bytes(tables, std::as_bytes(std::span(named))));
 }
 
 TEST_CASE("a text of a job's definition that is none is found by its path", "[limits]") {

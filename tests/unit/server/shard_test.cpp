@@ -373,6 +373,21 @@ TEST_CASE("a push that is ahead is refused with the clock that is expected", "[s
   CHECK(refused.clock == Clock(3));
 }
 
+TEST_CASE("what a member pushes ahead of the others without reading is held up to a limit",
+          "[shard]") {
+  Talk talk(JobMaker(2));
+  talk.start();
+  std::int64_t clock = 0;
+  while (clock < 100 && talk.ask(0, Talk::push(0, clock)).kind == pb::DataItem::ACK) ++clock;
+  CHECK(clock == 4);  // two clocks of each member, under BSP
+  CHECK(talk.ask(0, Talk::push(0, clock)).refusal == pb::DataItem::HELD);
+  CHECK(talk.ask(0, Talk::push(0, clock - 1)).kind == pb::DataItem::ACK);  // it was accepted before
+  CHECK(talk.shard.queues().held_updates == 4);
+  // The others are never kept back, and then it continues.
+  CHECK(talk.ask(1, Talk::push(1, 0)).kind == pb::DataItem::ACK);
+  CHECK(talk.ask(0, Talk::push(0, clock)).kind == pb::DataItem::ACK);
+}
+
 TEST_CASE("a push and the read that follows it are answered as one", "[shard]") {
   Talk talk(JobMaker(1));
   talk.start();

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "proto/wire_version.hpp"
+#include "server/ungreeted.hpp"
 #include "tests/unit/server/job_maker.hpp"
 
 namespace taut::server {
@@ -134,6 +135,48 @@ TEST_CASE("a shard serves over ZeroMQ, and requests a hello from each new connec
   // The tables are still there, as they were.
   const auto again = std::get<DataItems>(line.ask(line.snapshot()).body);
   CHECK(test::floats_of(again.items.at(0).payload) == test::floats_of(answer.items[0].payload));
+}
+
+TEST_CASE("what a connection sends before its hello is not decoded", "[shard_thread]") {
+  Line line;
+  line.set_job();
+  DataMessage message = line.envelope();
+  DataItem push;
+  push.kind = pb::DataItem::PUSH;
+  push.count = 4;
+  push.payload = test::frame_of({1, 2, 3, 4});
+  message.body = DataItems{{push}};
+  Message frames = encode(message);
+  frames.frames.push_back(Frame::copy_of(std::string("belongs to no item")));
+  REQUIRE_FALSE(decode_data(frames));
+  const auto again = [&] {
+    REQUIRE(line.endpoint->send(*line.peer, frames));
+    return line.receive();
+  };
+  CHECK(std::get<pb::DataHelloReply>(again().body).greet_again());
+  REQUIRE(line.hello().accepted());
+  // Now it is, and dropped.
+  REQUIRE(line.endpoint->send(*line.peer, frames));
+  const auto next = line.ask(line.snapshot());
+  CHECK(std::holds_alternative<DataItems>(next.body));
+}
+
+TEST_CASE("before a hello, a server's key has images decoded and a worker's has not",
+          "[shard_thread]") {
+  DataMessage message{JobId(7), WorkerId(0), Incarnation(1), DataImages{}};
+  const auto envelope = envelope_of(encode(message));
+  REQUIRE(envelope);
+  CHECK(envelope->job == JobId(7));
+  CHECK(envelope->body == pb::DataHeader::kImages);
+  const Identity server{"server0", KeyRole::kServer};
+  const Identity worker{"worker0", KeyRole::kWorker};
+  CHECK(may_decode_ungreeted(*envelope, &server));
+  CHECK_FALSE(may_decode_ungreeted(*envelope, &worker));
+  message.body = pb::DataHello();
+  CHECK(may_decode_ungreeted(envelope_of(encode(message)).value(), &worker));
+  message.body = pb::OpenTables();
+  CHECK_FALSE(may_decode_ungreeted(envelope_of(encode(message)).value(), &server));
+  CHECK_FALSE(envelope_of(Message()));
 }
 
 TEST_CASE("garbage on a shard's port is dropped, and the shard continues to serve",

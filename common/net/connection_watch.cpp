@@ -1,0 +1,278 @@
+#include "common/net/connection_watch.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <sys/eventfd.h>
+#include <sys/ioctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <optional>
+#include <stdexcept>
+#include <tuple>
+#include <utility>
+
+#include "common/log.hpp"
+#include "common/net/handshake_watch.hpp"
+
+namespace taut {
+namespace {
+
+constexpr Duration kBetweenChecks{20'000};
+// A check that takes long is made less often.
+constexpr int kPauseShare = 4;
+constexpr Duration kLongestWait{1'000'000};
+// Of a handshake: not looked at closer.
+constexpr std::uint64_t kFewBytes = 64ULL << 10U;
+
+/// A number that no other connection of this machine has; nullopt: the descriptor is none of one.
+std::optional<std::uint64_t> cookie_of(int descriptor) {
+  std::uint64_t cookie = 0;
+  socklen_t size = sizeof cookie;
+  if (getsockopt(descriptor, SOL_SOCKET, SO_COOKIE, &cookie, &size) != 0) return std::nullopt;
+  return cookie;
+}
+
+/// Bytes that have arrived from a peer, read or not; nullopt: the descriptor is no connection's.
+std::optional<std::uint64_t> arrived(int descriptor) {
+  tcp_info info{};
+  socklen_t size = sizeof info;
+  if (getsockopt(descriptor, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return std::nullopt;
+  constexpr std::size_t kEnd = offsetof(tcp_info, tcpi_bytes_received) + sizeof(std::uint64_t);
+  return size < kEnd ? std::optional<std::uint64_t>() : info.tcpi_bytes_received;
+}
+
+/// Of these, those that the kernel still has.
+std::uint64_t unread(int descriptor) {
+  int bytes = 0;
+  return ioctl(descriptor, FIONREAD, &bytes) == 0 ? static_cast<std::uint64_t>(bytes) : 0;
+}
+
+std::uint64_t less(std::uint64_t from, std::uint64_t what) {
+  return from - std::min(from, what);
+}
+
+/// Descriptors that connections may take.
+std::size_t max_connections() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return 768;
+  return static_cast<std::size_t>(std::min<rlim_t>(limit.rlim_cur, 1U << 24U)) / 4 * 3;
+}
+
+}  // namespace
+
+ConnectionWatch::~ConnectionWatch() {
+  stopping_ = true;
+  wake();
+  if (thread_.joinable()) thread_.join();
+  if (wake_ >= 0) ::close(wake_);
+  if (spare_ >= 0) ::close(spare_);
+}
+
+void ConnectionWatch::wake() const {
+  const std::uint64_t one = 1;
+  if (wake_ < 0) return;
+  [[maybe_unused]] const ssize_t written = write(wake_, &one, sizeof one);
+}
+
+/// Requires the lock.
+void ConnectionWatch::begin() {
+  if (thread_.joinable()) return;
+  if (wake_ < 0) wake_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (spare_ < 0 && wake_ >= 0) spare_ = fcntl(wake_, F_DUPFD_CLOEXEC, 0);
+  if (spare_ < 0) throw std::runtime_error("eventfd: no file descriptors left");
+  thread_ = std::thread([this] { run(); });
+}
+
+void ConnectionWatch::add(zmq::socket_t& socket, std::uint64_t unreceived) {
+  static std::atomic<std::uint64_t> count = 0;
+  const std::string place = fmt::format("inproc://connections-{}", count++);
+  constexpr int kEvents = ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED;
+  if (zmq_socket_monitor(socket.handle(), place.c_str(), kEvents) != 0) throw zmq::error_t();
+  auto listener = std::make_unique<Listener>();
+  listener->socket = socket.handle();
+  listener->unreceived = unreceived;
+  listener->events = zmq::socket_t(context_, zmq::socket_type::pair);
+  listener->events.set(zmq::sockopt::linger, 0);
+  // ZeroMQ's own thread would wait for a place in a queue that has a limit.
+  listener->events.set(zmq::sockopt::rcvhwm, 0);
+  listener->events.connect(place);
+  const std::scoped_lock lock(mutex_);
+  begin();
+  listeners_.push_back(std::move(listener));
+  wake();
+}
+
+void ConnectionWatch::remove(zmq::socket_t& socket) {
+  const std::scoped_lock lock(mutex_);
+  for (const auto& listener : listeners_) {
+    if (listener->socket != socket.handle() || listener->is_removed) continue;
+    zmq_socket_monitor(socket.handle(), nullptr, 0);
+    listener->is_removed = true;  // the thread closes what it may be waiting for
+    wake();
+  }
+}
+
+void ConnectionWatch::note_received(int descriptor) {
+  if (descriptor < 0) return;
+  const std::scoped_lock lock(mutex_);
+  received_.insert(descriptor);
+}
+
+void ConnectionWatch::close_connection(int descriptor) {
+  if (descriptor < 0) return;
+  const std::scoped_lock lock(mutex_);
+  refused_.push_back(descriptor);
+}
+
+void ConnectionWatch::run() {
+  TimePoint next_check = steady_now();
+  while (!stopping_) {
+    const std::vector<Listener*> listeners = take_listeners();
+    wait(listeners, connections_.empty() ? kLongestWait : next_check - steady_now());
+    for (Listener* listener : listeners) note_events(*listener);
+    const TimePoint begin = steady_now();
+    if (begin < next_check) continue;
+    note_messages();
+    check_bytes();
+    check_descriptors();
+    const TimePoint end = steady_now();
+    next_check = end + std::max(kBetweenChecks, kPauseShare * (end - begin));
+  }
+}
+
+/// The sockets that are watched now; forgets those that are not any more.
+std::vector<ConnectionWatch::Listener*> ConnectionWatch::take_listeners() {
+  const std::scoped_lock lock(mutex_);
+  std::erase_if(listeners_, [this](const auto& listener) {
+    if (!listener->is_removed) return false;
+    std::erase_if(connections_,
+                  [&](const auto& one) { return one.second.listener == listener.get(); });
+    return true;
+  });
+  std::vector<Listener*> listeners;
+  listeners.reserve(listeners_.size());
+  for (const auto& listener : listeners_) listeners.push_back(listener.get());
+  return listeners;
+}
+
+void ConnectionWatch::wait(const std::vector<Listener*>& listeners, Duration longest) const {
+  std::vector<zmq::pollitem_t> items;
+  items.push_back({nullptr, wake_, ZMQ_POLLIN, 0});
+  for (Listener* listener : listeners) {
+    items.push_back({listener->events.handle(), 0, ZMQ_POLLIN, 0});
+  }
+  const auto ms = std::chrono::ceil<std::chrono::milliseconds>(longest).count();
+  zmq_poll(items.data(), static_cast<int>(items.size()), std::max<long>(ms, 0));
+  std::uint64_t wakes = 0;
+  [[maybe_unused]] const ssize_t drained = read(wake_, &wakes, sizeof wakes);
+}
+
+/// A connection's descriptor is closed, and may be used again, after the event of its end is there:
+/// so once all events are taken, each connection that is left had this cookie. Another socket may
+/// have accepted one with the same descriptor meanwhile, and its event may be taken first.
+void ConnectionWatch::note_events(Listener& listener) {
+  try {
+    while (const auto event = next_event(listener.events)) {
+      const int descriptor = static_cast<int>(event->value);
+      const auto known = connections_.find(descriptor);
+      if (event->number == ZMQ_EVENT_ACCEPTED) {
+        const auto cookie = cookie_of(descriptor);
+        if (!cookie || (known != connections_.end() && known->second.cookie == *cookie)) continue;
+        connections_[descriptor] = {&listener, *cookie, 0, false, steady_now(), false};
+      } else if (known != connections_.end() && known->second.listener == &listener) {
+        connections_.erase(known);
+      }
+    }
+  } catch (const zmq::error_t& failure) {
+    log::warn("the events of connections cannot be read: {}", failure.what());
+  }
+}
+
+void ConnectionWatch::note_messages() {
+  std::unordered_set<int> received;
+  std::vector<int> refused;
+  {
+    const std::scoped_lock lock(mutex_);
+    received.swap(received_);
+    refused.swap(refused_);
+  }
+  for (const int descriptor : received) {
+    const auto found = connections_.find(descriptor);
+    if (found == connections_.end()) continue;
+    found->second.has_spoken = true;
+    found->second.heard = steady_now();
+    // What is unread is counted first: what arrives in between is not taken yet.
+    const std::uint64_t waiting = unread(descriptor);
+    found->second.taken = less(arrived(descriptor).value_or(0), waiting);
+  }
+  for (const int descriptor : refused) {
+    const auto found = connections_.find(descriptor);
+    if (found != connections_.end()) close(descriptor, found->second, "a message is too large");
+  }
+}
+
+void ConnectionWatch::check_bytes() {
+  std::uint64_t unspoken = 0;
+  std::vector<std::pair<std::uint64_t, int>> silent;
+  for (auto& [descriptor, one] : connections_) {
+    const auto bytes = one.is_closed ? std::nullopt : arrived(descriptor);
+    if (!bytes || less(*bytes, one.taken) <= kFewBytes) continue;
+    const std::uint64_t held = less(*bytes, one.taken + unread(descriptor));
+    if (held > one.listener->unreceived) {
+      close(descriptor, one, fmt::format("{} bytes are of no message that has ended", held));
+    } else if (!one.has_spoken) {
+      unspoken += held;
+      silent.emplace_back(held, descriptor);
+    }
+  }
+  std::ranges::sort(silent, std::greater<>());
+  for (const auto& [held, descriptor] : silent) {
+    if (unspoken <= kMaxUnspokenBytes) break;
+    unspoken -= held;
+    close(descriptor, connections_.at(descriptor),
+          fmt::format("{} bytes are of no message that has ended, and it has sent none", held));
+  }
+}
+
+void ConnectionWatch::check_descriptors() {
+  const std::size_t limit = max_connections();
+  if (connections_.size() <= limit) return;
+  using Place = std::tuple<bool, TimePoint, int>;  // the first are closed first
+  std::vector<Place> open;
+  for (const auto& [descriptor, one] : connections_) {
+    if (!one.is_closed) open.emplace_back(one.has_spoken, one.heard, descriptor);
+  }
+  if (open.size() <= limit) return;
+  const auto end = open.begin() + static_cast<std::ptrdiff_t>(open.size() - limit);
+  std::ranges::nth_element(open, end);
+  for (auto place = open.begin(); place != end; ++place) {
+    const int descriptor = std::get<int>(*place);
+    close(descriptor, connections_.at(descriptor),
+          fmt::format("{} connections are open, and this process may have {}", open.size(), limit));
+  }
+}
+
+/// The descriptor may be another file's by now: a copy of it is looked at, and that one closed.
+void ConnectionWatch::close(int descriptor, Connection& connection, const std::string& reason) {
+  connection.is_closed = true;
+  if (dup3(descriptor, spare_, O_CLOEXEC) < 0) return;
+  if (cookie_of(spare_) == connection.cookie) {
+    shutdown(spare_, SHUT_RDWR);
+    // The 1st, 2nd, 4th, 8th ...: a peer cannot fill the log.
+    if (std::has_single_bit(++closed_)) {
+      log::warn("closed a connection ({} so far): {}", closed_, reason);
+    }
+  }
+  dup3(wake_, spare_, O_CLOEXEC);
+}
+
+}  // namespace taut

@@ -1,0 +1,98 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+#include <zmq.hpp>
+
+#include "common/time.hpp"
+
+namespace taut {
+
+/// Closes connections to this process's listening sockets that cost more than they may. ZeroMQ
+/// limits how many messages of a connection wait, but not what has arrived of a message that never
+/// ends; it never drops a peer; and its thread takes a whole processor while no file descriptor is
+/// left to accept with. Three limits:
+///
+///   a connection       bytes that were taken from it since a message of it was received last
+///   all that have said nothing  bytes that were taken from them together, kMaxUnspokenBytes
+///   all connections    three quarters of the descriptors that this process may have: those that
+///                      have said nothing are closed first, the oldest first, and then those that
+///                      have been silent for longest
+///
+/// What was taken follows from TCP's own count and what still waits in the kernel, so nothing is
+/// counted for each message. It is looked at every 20 ms, or less often so that it takes at most a
+/// fifth of a processor: a peer can exceed a limit by what the network brings in that time.
+/// Thread    any, but for add() and remove(): that of the socket
+class ConnectionWatch {
+ public:
+  static constexpr std::uint64_t kMaxUnspokenBytes = 24ULL << 20U;
+
+  /// context  outlives this
+  explicit ConnectionWatch(zmq::context_t& context) : context_(context) {}
+  /// Ends and joins its thread. No socket is watched any more.
+  ~ConnectionWatch();
+  ConnectionWatch(const ConnectionWatch&) = delete;
+  ConnectionWatch& operator=(const ConnectionWatch&) = delete;
+
+  /// Watches the connections of a socket that has not bound yet.
+  /// unreceived  what may be taken from a connection while no message of it is received
+  /// Throws      std::runtime_error when the process has no file descriptors left, zmq::error_t
+  void add(zmq::socket_t& socket, std::uint64_t unreceived);
+  /// Ends that; before the socket is closed.
+  void remove(zmq::socket_t& socket);
+
+  /// A message of the connection was received.
+  /// descriptor  ZeroMQ's, of the connection; -1: none is known
+  void note_received(int descriptor);
+  /// Closes a connection for what it has sent.
+  void close_connection(int descriptor);
+
+ private:
+  struct Listener {
+    const void* socket = nullptr;
+    zmq::socket_t events;  // the thread's
+    std::uint64_t unreceived = 0;
+    std::atomic<bool> is_removed = false;
+  };
+  struct Connection {
+    const Listener* listener = nullptr;
+    std::uint64_t cookie = 0;  // the kernel's, of this connection and no other
+    std::uint64_t taken = 0;   // bytes, when a message was received last
+    bool has_spoken = false;   // a message was received
+    TimePoint heard;           // the last message, or the accepting
+    bool is_closed = false;    // by us; ZeroMQ has not noticed yet
+  };
+
+  void begin();
+  void wake() const;
+  void run();
+  [[nodiscard]] std::vector<Listener*> take_listeners();
+  void wait(const std::vector<Listener*>& listeners, Duration longest) const;
+  void note_events(Listener& listener);
+  void note_messages();
+  void check_bytes();
+  void check_descriptors();
+  void close(int descriptor, Connection& connection, const std::string& reason);
+
+  zmq::context_t& context_;
+  std::mutex mutex_;  // guards the next three
+  std::vector<std::unique_ptr<Listener>> listeners_;
+  std::unordered_set<int> received_;  // descriptors of connections whose messages were received
+  std::vector<int> refused_;          // those of connections to be closed
+  int wake_ = -1;                     // an eventfd
+  int spare_ = -1;  // a descriptor that stands for another one while that is looked at
+  std::atomic<bool> stopping_ = false;
+  std::unordered_map<int, Connection> connections_;  // by descriptor; the thread's, as the next
+  std::uint64_t closed_ = 0;
+  std::thread thread_;
+};
+
+}  // namespace taut
