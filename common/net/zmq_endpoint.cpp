@@ -682,9 +682,8 @@ ZmqContext::ZmqContext(Security security, int io_threads)
 ZmqContext::~ZmqContext() = default;
 
 std::unique_ptr<Endpoint> ZmqContext::make_endpoint(EndpointLimits limits) {
-  auto zmq =
-      std::make_unique<ZmqEndpoint>(state_->context, state_->watch, state_->security,
-                                    state_->tokens, limits);
+  auto zmq = std::make_unique<ZmqEndpoint>(state_->context, state_->watch, state_->security,
+                                           state_->tokens, limits);
   return std::make_unique<TwoWires>(
       std::move(zmq), [state = state_.get(), limits]() -> Result<std::unique_ptr<WatchedEndpoint>> {
         if (state->security.is_insecure()) {
