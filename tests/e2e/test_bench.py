@@ -1,9 +1,11 @@
 """scripts/bench: when a measurement ends with 1."""
+import csv
 import pathlib
 import re
 import subprocess
 import tempfile
 import unittest
+import xml.etree.ElementTree
 
 from cluster import BIN, SOURCE
 
@@ -149,3 +151,46 @@ class AgainstReal(Measured):
                          [["1", "ASYNC"], ["2", "BSP"], ["2", "ASYNC"]])
         self.assertEqual(file.read_text().splitlines()[2:], first + rest)
         self.assertEqual(file.read_text().count("verdict"), 1)
+
+
+class Scaling(Measured):
+    def figures(self, *words):
+        done = self.measure("scaling", *words, "--net", "lenet", "--clocks", "2", "--figures",
+                            "figures")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        written = {path.name: path for path in (self.place / "figures").iterdir()}
+        for path in written.values():
+            if path.suffix == ".svg":
+                xml.etree.ElementTree.parse(path)
+        return done.stdout, written
+
+    def test_a_table_is_also_a_figure_with_its_numbers_in_colours_that_all_can_tell(self):
+        printed, written = self.figures("weak", "--workers", "1,2,4", "--mode", "BSP", "--mode",
+                                        "ASYNC")
+        name = "lenet-weak-100-gbit-s-16-servers"
+        self.assertEqual(set(written), {f"{name}.csv", f"{name}.svg"})
+        with written[f"{name}.csv"].open(newline="") as file:
+            rows = list(csv.DictReader(file))
+        self.assertEqual([(row["line"], row["workers"]) for row in rows],
+                         [(mode, workers) for mode in ("BSP", "ASYNC") for workers in "124"])
+        for row in rows:
+            self.assertIn(f"{float(row['efficiency']):.3f}", printed)
+        picture = written[f"{name}.svg"].read_text()
+        # Of Okabe and Ito; the lines have different marks, too.
+        self.assertIn('stroke="#0072B2"', picture)
+        self.assertIn('stroke="#D55E00"', picture)
+        self.assertEqual(picture.count("<circle"), 4)
+        self.assertEqual(picture.count("<polygon"), 4)
+
+    def test_what_the_coordinator_carries_stands_next_to_its_formula(self):
+        printed, written = self.figures("control", "--workers", "1,4", "--servers", "1,2",
+                                        "--mode", "BSP")
+        rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in printed.splitlines()
+                if re.match(r"\| \d", line)]
+        self.assertEqual([row[:3] for row in rows],
+                         [["1", "1", "8"], ["4", "1", "8"], ["1", "2", "16"], ["4", "2", "16"]])
+        # Heartbeats, 0.2 s apart, and the user's questions, 0.02 s apart.
+        self.assertEqual([row[4] for row in rows], ["60", "75", "65", "80"])
+        for row in rows:
+            self.assertLess(abs(float(row[3]) - float(row[4])), 0.5 * float(row[4]), row)
+        self.assertIn("messages-of-the-coordinator.svg", written)
