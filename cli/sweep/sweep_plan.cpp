@@ -15,6 +15,7 @@
 #include "cli/job_records.hpp"
 #include "cli/sweep/job_field.hpp"
 #include "cli/sweep/vary.hpp"
+#include "lab/training/costs/memory_needs.hpp"
 #include "lab/training/topology.hpp"
 #include "proto/config/lab/lab_cluster.hpp"
 #include "proto/config/text.hpp"
@@ -327,16 +328,23 @@ struct NamedCluster {
   std::string text;
 };
 
-/// Reads the sweep's clusters, and checks that each has places for all that runs on it.
+/// Reads the sweep's clusters, and checks that each has places and memory for all that runs on it.
 /// workers  numbers of them
 Result<std::vector<NamedCluster>> read_clusters(const pb::Sweep& sweep,
-                                                const std::vector<std::uint32_t>& workers) {
+                                                const std::vector<std::uint32_t>& workers,
+                                                pb::Job job) {
   std::vector<NamedCluster> clusters;
   for (const std::string& file : sweep.cluster()) {
     TAUT_TRY(const pb::LabCluster read, read_lab_cluster(file));
     for (const std::uint32_t count : workers) {
       const auto placed = lab::Topology::make(read, sweep.servers(), count, 1);
       if (!placed) return invalid(fmt::format("{}: {}", file, placed.error().message));
+      job.set_workers(count);
+      // What is wrong with the job itself is for its runs to say.
+      const auto misfit = lab::host_misfit(job, read, sweep.servers());
+      if (misfit && misfit.value()) {
+        return lab_memory_error(file, misfit.value()->host, misfit.value()->what);
+      }
     }
     clusters.push_back({name_of_cluster(file), to_text(read)});
   }
@@ -362,7 +370,7 @@ Result<Axes> axes_of(const pb::Sweep& sweep, const pb::Job& whole) {
   if (axes.variants.empty()) axes.variants.emplace_back();
   axes.workers.assign(sweep.workers().begin(), sweep.workers().end());
   if (axes.workers.empty()) axes.workers.push_back(whole.workers() > 0 ? whole.workers() : 2);
-  TAUT_TRY(axes.clusters, read_clusters(sweep, axes.workers));
+  TAUT_TRY(axes.clusters, read_clusters(sweep, axes.workers, whole));
   TAUT_TRY(axes.settings, settings_of(sweep, whole));
   axes.bounds = bounds_of(sweep, whole);
   for (const pb::SweepVary& vary : sweep.vary()) axes.fields.push_back(vary.field());

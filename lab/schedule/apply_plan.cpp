@@ -18,7 +18,11 @@ void Simulator::apply(const Plan& plan) {
     grant_of_[grant.job] = &grant;
   }
   stop_what_must(plan);
-  for (const Grant& grant : plan.grants) carry_out(grant);
+  const bool keeps_order = policy_.promise().keeps_order;
+  for (const Grant& grant : plan.grants) {
+    // Where shares leave no device whole, what goes first waits, and all behind it.
+    if (!carry_out(grant) && keeps_order) break;
+  }
   set_speeds(plan);
 }
 
@@ -47,6 +51,7 @@ bool Simulator::must_move(const Grant& grant) {
     if (!fits) return true;
   }
   if (grant.with != kNoJob) return view_.state(grant.with).devices != one.devices;
+  if (has_share(grant.job)) return false;
   // It leaves devices that another job keeps for itself.
   if (users_[one.devices.front()] < 2) return false;
   return std::ranges::any_of(running_, [&](JobIndex other) {
@@ -55,7 +60,7 @@ bool Simulator::must_move(const Grant& grant) {
   });
 }
 
-void Simulator::carry_out(const Grant& grant) {
+bool Simulator::carry_out(const Grant& grant) {
   if (!view_.is_running(grant.job)) {
     start(grant);
   } else if (grant.workers > view_.workers(grant.job)) {
@@ -63,12 +68,17 @@ void Simulator::carry_out(const Grant& grant) {
   } else if (grant.moves) {
     move_nearer(grant.job);
   }
+  if (!view_.is_running(grant.job)) return false;
   JobState& one = state(grant.job);
-  if (one.share == grant.share && one.leader == grant.with) return;
+  const double share = has_share(grant.job)
+                           ? static_cast<double>(jobs_[grant.job].parts()) / kPartsOfDevice
+                           : grant.share;
+  if (one.share == share && one.leader == grant.with) return true;
   settle(grant.job);
-  one.share = grant.share;
+  one.share = share;
   one.leader = grant.with;
   changed_[grant.job] = true;
+  return true;
 }
 
 void Simulator::start(const Grant& grant) {
@@ -77,6 +87,9 @@ void Simulator::start(const Grant& grant) {
   if (grant.with != kNoJob) {
     if (!view_.is_running(grant.with)) return;
     devices = view_.state(grant.with).devices;
+  } else if (has_share(grant.job)) {
+    devices = placement_.take_part(jobs_[grant.job].parts(), one.last_devices);
+    if (devices.empty()) return;
   } else {
     devices = placement_.take({.workers = grant.workers,
                                .type = grant.type,
@@ -85,7 +98,7 @@ void Simulator::start(const Grant& grant) {
     if (devices.empty()) return;
   }
   const bool is_back = devices == one.last_devices;
-  hold(devices);
+  if (!has_share(grant.job)) hold(devices);
   one.phase = Phase::kRunning;
   one.devices = std::move(devices);
   one.settled_s = view_.now_s_;
@@ -154,7 +167,7 @@ void Simulator::move_nearer(JobIndex job) {
 void Simulator::stop(JobIndex job) {
   settle(job);
   JobState& one = state(job);
-  let_go(one.devices);
+  release_all(job);
   one.last_devices = std::move(one.devices);
   one.devices.clear();
   one.phase = Phase::kWaiting;
@@ -250,6 +263,15 @@ void Simulator::pause(JobIndex job, double seconds) {
 
 void Simulator::hold(const std::vector<DeviceIndex>& devices) {
   for (const DeviceIndex device : devices) ++users_[device];
+}
+
+void Simulator::release_all(JobIndex job) {
+  const std::vector<DeviceIndex>& devices = view_.state(job).devices;
+  if (has_share(job)) {
+    placement_.release_part(devices.front(), jobs_[job].parts());
+  } else {
+    let_go(devices);
+  }
 }
 
 void Simulator::let_go(const std::vector<DeviceIndex>& devices) {

@@ -10,7 +10,7 @@
 namespace taut::schedule {
 namespace {
 
-/// Jobs that ask for the same number of devices progress alike: a clock for all of them.
+/// Jobs that ask for the same parts of devices progress alike: a clock for all of them.
 struct Class {
   using End = std::pair<double, JobIndex>;  // on the clock
   double clock_s = 0;
@@ -19,13 +19,14 @@ struct Class {
 };
 
 /// The part of its speed that each class has: the devices are divided until all are used.
-void set_rates(std::map<std::uint32_t, Class>& classes, double devices) {
+void set_rates(std::map<Parts, Class>& classes, double devices) {
   double jobs = 0;
-  for (const auto& [workers, one] : classes) jobs += static_cast<double>(one.ends.size());
-  for (auto& [workers, one] : classes) {
+  for (const auto& [parts, one] : classes) jobs += static_cast<double>(one.ends.size());
+  for (auto& [parts, one] : classes) {
     if (one.ends.empty()) continue;
-    const double each = std::min(static_cast<double>(workers), devices / jobs);
-    one.rate = each / workers;
+    const double asked = static_cast<double>(parts) / kPartsOfDevice;
+    const double each = std::min(asked, devices / jobs);
+    one.rate = each / asked;
     devices -= each * static_cast<double>(one.ends.size());
     jobs -= static_cast<double>(one.ends.size());
   }
@@ -36,14 +37,14 @@ void set_rates(std::map<std::uint32_t, Class>& classes, double devices) {
 std::vector<double> fair_share_s(std::span<const Job> jobs, std::uint32_t devices) {
   constexpr double kNever = std::numeric_limits<double>::infinity();
   std::vector<double> took_s(jobs.size());
-  std::map<std::uint32_t, Class> classes;
+  std::map<Parts, Class> classes;
   double now_s = 0;
   JobIndex next = 0;
   while (true) {
     set_rates(classes, devices);
     double end_s = kNever;
     Class* ending = nullptr;
-    for (auto& [workers, one] : classes) {
+    for (auto& [parts, one] : classes) {
       if (one.ends.empty()) continue;
       const double at_s = now_s + (one.ends.top().first - one.clock_s) / one.rate;
       if (at_s < end_s) {
@@ -54,7 +55,7 @@ std::vector<double> fair_share_s(std::span<const Job> jobs, std::uint32_t device
     const double arrival_s = next < jobs.size() ? jobs[next].submit_s : kNever;
     const double until_s = std::min(end_s, arrival_s);
     if (until_s == kNever) return took_s;
-    for (auto& [workers, one] : classes) {
+    for (auto& [parts, one] : classes) {
       if (!one.ends.empty()) one.clock_s += one.rate * (until_s - now_s);
     }
     now_s = until_s;
@@ -63,7 +64,7 @@ std::vector<double> fair_share_s(std::span<const Job> jobs, std::uint32_t device
       ending->ends.pop();
       took_s[job] = now_s - jobs[job].submit_s;
     } else {
-      Class& one = classes[jobs[next].workers];
+      Class& one = classes[jobs[next].all_parts()];
       one.ends.emplace(one.clock_s + jobs[next].service_s, next);
       ++next;
     }

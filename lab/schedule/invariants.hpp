@@ -17,7 +17,8 @@ namespace taut::schedule {
 ///     policy is elastic), each of them once, on hosts that may be used
 ///   - work is conserved: a job's progress never exceeds its service and never shrinks, and what
 ///     has ended has made all of it; no job that was submitted is lost
-///   - what the policy promises (Promise)
+///   - what the policy promises (Promise). Conserved work and reservations only while no device is
+///     in part use: shares may leave the parts that a job needs, but no device that has them
 class Invariants {
  public:
   Invariants(const View& view, const Policy& policy);
@@ -33,6 +34,7 @@ class Invariants {
   [[nodiscard]] std::optional<std::string> check_gang(const View& view, JobIndex job) const;
   [[nodiscard]] std::optional<std::string> check_work(const View& view);
   [[nodiscard]] std::optional<std::string> check_promise(const View& view);
+  [[nodiscard]] std::optional<std::string> check_reservation(const View& view);
 
   const Promise promise_;
   const bool is_elastic_;
@@ -40,6 +42,9 @@ class Invariants {
   std::vector<double> left_s_;           // of each job, at the last check
   std::vector<std::uint32_t> rounds_;    // that each job has waited for
   std::vector<std::uint32_t> patience_;  // and may wait for
+  JobIndex first_waiting_ = kNoJob;      // by submission
+  double reserved_s_ = 0;                // when enough will be free for it
+  std::vector<bool> known_running_;      // jobs, at the last decision
 };
 
 }  // namespace taut::schedule

@@ -17,7 +17,8 @@ Placement::Placement(const Cluster& cluster)
     : cluster_(cluster),
       free_(cluster.hosts.size()),
       usable_(cluster.hosts.size()),
-      is_free_(cluster.devices(), true) {}
+      is_free_(cluster.devices(), true),
+      room_(cluster.devices()) {}
 
 void Placement::set_usable(HostIndex host, bool usable) {
   if (usable_[host] == usable) return;
@@ -151,6 +152,45 @@ void Placement::release(const std::vector<DeviceIndex>& devices) {
     ++free_[cluster_.host_of[device]];
     ++all_free_;
   }
+}
+
+std::uint32_t Placement::room_of(DeviceIndex device) const {
+  if (is_free_[device]) return usable_[cluster_.host_of[device]] ? kPartsOfDevice : 0;
+  return in_part_use_.contains({room_[device], device}) ? room_[device] : 0;
+}
+
+void Placement::set_room(DeviceIndex device, std::uint32_t room) {
+  if (in_part_use_.erase({room_[device], device}) > 0) loose_ -= room_[device];
+  room_[device] = room;
+  if (room == kPartsOfDevice) return;
+  in_part_use_.emplace(room, device);
+  loose_ += room;
+}
+
+std::vector<DeviceIndex> Placement::take_part(std::uint32_t parts,
+                                              const std::vector<DeviceIndex>& before) {
+  std::vector<DeviceIndex> found;
+  const auto fitting = in_part_use_.lower_bound({parts, 0});
+  if (before.size() == 1 && room_of(before.front()) >= parts) {
+    found = before;
+  } else if (fitting != in_part_use_.end()) {
+    found = {fitting->second};
+  } else {
+    found = take({.workers = 1});
+    if (found.empty()) return {};
+    release(found);
+  }
+  const DeviceIndex device = found.front();
+  const std::uint32_t room = room_of(device);
+  if (is_free_[device]) take_one(device);
+  set_room(device, room - parts);
+  return found;
+}
+
+void Placement::release_part(DeviceIndex device, std::uint32_t parts) {
+  const std::uint32_t room = room_[device] + parts;
+  set_room(device, room);
+  if (room == kPartsOfDevice) release({device});
 }
 
 }  // namespace taut::schedule

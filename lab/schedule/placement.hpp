@@ -2,6 +2,8 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "lab/schedule/cluster.hpp"
@@ -38,17 +40,33 @@ class Placement {
                                                    std::uint32_t more);
   void release(const std::vector<DeviceIndex>& devices);
 
+  /// So many parts of a device: of that in part use which is left with least, or of a free one;
+  /// empty: it is not there.
+  /// before  where the job ran last: again, if it can be
+  /// Source  best fit, as Weng et al. have it to compare with in "Beware of Fragmentation:
+  ///         Scheduling GPU-Sharing Workloads with Fragmentation Gradient Descent", ATC 2023
+  [[nodiscard]] std::vector<DeviceIndex> take_part(std::uint32_t parts,
+                                                   const std::vector<DeviceIndex>& before);
+  void release_part(DeviceIndex device, std::uint32_t parts);
+  /// What is left of the devices in part use.
+  [[nodiscard]] Parts loose_parts() const { return loose_; }
+
  private:
   [[nodiscard]] std::vector<HostIndex> choose(const PlaceRequest& request,
                                               std::optional<DeviceType> type) const;
   std::vector<DeviceIndex> take_from(const std::vector<HostIndex>& hosts, std::uint32_t workers);
   void take_one(DeviceIndex device);
+  [[nodiscard]] std::uint32_t room_of(DeviceIndex device) const;
+  void set_room(DeviceIndex device, std::uint32_t room);
 
   const Cluster& cluster_;
   std::vector<std::uint32_t> free_;  // of each host; 0 where it is not usable
   std::vector<bool> usable_;
   std::vector<bool> is_free_;
   std::uint32_t all_free_ = 0;
+  std::vector<std::uint32_t> room_;                              // of each device in part use
+  std::set<std::pair<std::uint32_t, DeviceIndex>> in_part_use_;  // by their room
+  Parts loose_ = 0;
 };
 
 }  // namespace taut::schedule

@@ -4,16 +4,24 @@
 #include <functional>
 
 namespace taut::schedule {
+namespace {
+
+/// Grants to a job what it asks for, if it is left.
+void grant_from(Parts& left, const View& view, JobIndex job, Plan& plan) {
+  const Parts parts = view.asked_parts(job);
+  if (parts > left) return;
+  left -= parts;
+  plan.grants.push_back({.job = job, .workers = view.job(job).workers});
+}
+
+}  // namespace
 
 Plan fill_in_order(const View& view, const std::vector<JobIndex>& order) {
   Plan plan;
-  std::uint32_t left = view.usable_devices();
+  Parts left = Parts{kPartsOfDevice} * view.usable_devices();
   for (const JobIndex job : order) {
     if (left == 0) break;
-    const std::uint32_t workers = view.job(job).workers;
-    if (workers > left) continue;
-    left -= workers;
-    plan.grants.push_back({.job = job, .workers = workers});
+    grant_from(left, view, job, plan);
   }
   return plan;
 }
@@ -21,16 +29,13 @@ Plan fill_in_order(const View& view, const std::vector<JobIndex>& order) {
 Plan fill_by_key(const View& view, std::vector<std::pair<double, JobIndex>> keyed) {
   // Mostly a few of many have devices: the others need no order.
   Plan plan;
-  std::uint32_t left = view.usable_devices();
+  Parts left = Parts{kPartsOfDevice} * view.usable_devices();
   std::ranges::make_heap(keyed, std::ranges::greater());
   while (left > 0 && !keyed.empty()) {
     std::ranges::pop_heap(keyed, std::ranges::greater());
     const JobIndex job = keyed.back().second;
     keyed.pop_back();
-    const std::uint32_t workers = view.job(job).workers;
-    if (workers > left) continue;
-    left -= workers;
-    plan.grants.push_back({.job = job, .workers = workers});
+    grant_from(left, view, job, plan);
   }
   return plan;
 }

@@ -38,6 +38,10 @@ struct Promise {
   bool keeps_order = false;
   /// A job that waits is given devices within as many rounds as there are jobs.
   bool takes_turns = false;
+  /// The first job that waits, by submission, is never delayed by later ones: the time at which
+  /// enough devices will be free for it, by what running jobs have left, does not grow. But for
+  /// jobs that start on slower devices, or on more distant ones, than they are expected to.
+  bool keeps_reservation = false;
 };
 
 /// Which jobs have which devices. The same view gives the same plan; what a policy remembers of
@@ -54,13 +58,16 @@ class Policy {
   [[nodiscard]] virtual double round_s() const { return 0; }
   /// Whether it may use hosts on loan.
   [[nodiscard]] virtual bool uses_loans() const { return false; }
+  /// Whether a job that asks for a share of a device (Job::share) has that share, next to others;
+  /// with a policy that does not count shares it has a whole one.
+  [[nodiscard]] virtual bool counts_shares() const { return false; }
   /// Whether it gives a job other numbers of devices than the job asks for.
   [[nodiscard]] virtual bool is_elastic() const { return false; }
   [[nodiscard]] virtual Plan decide(const View& view) = 0;
 };
 
-/// Grants to the jobs in that order, each if the devices that are left suffice: the first ones are
-/// never delayed by later ones.
+/// Grants to the jobs in that order, each if the devices that are left suffice, shares of devices
+/// counted: the first ones are never delayed by later ones.
 [[nodiscard]] Plan fill_in_order(const View& view, const std::vector<JobIndex>& order);
 
 /// The same in ascending order of keys, then of jobs.

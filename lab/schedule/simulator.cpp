@@ -33,13 +33,19 @@ Simulator::Simulator(std::span<const Job> jobs, const Cluster& cluster, Policy& 
       changed_(jobs.size()),
       shared_(jobs.size()),
       interleaved_(jobs.size()) {
+  view_.counts_shares_ = policy.counts_shares();
   view_.usable_hosts_.resize(cluster.hosts.size());
   for (HostIndex host = 0; host < cluster.hosts.size(); ++host) {
     const bool usable = !cluster.hosts[host].on_loan;
     view_.usable_hosts_[host] = usable;
     placement_.set_usable(host, usable);
   }
+  count_idle();
+}
+
+void Simulator::count_idle() {
   view_.idle_ = placement_.free_devices();
+  view_.idle_parts_ = Parts{kPartsOfDevice} * view_.idle_ + placement_.loose_parts();
 }
 
 Result<SimulationResult> Simulator::run() {
@@ -85,7 +91,8 @@ void Simulator::advance(double to_s) {
   if (seconds > 0) {
     const std::uint32_t idle = placement_.free_devices();
     result_.usable_s += seconds * view_.usable_;
-    result_.held_s += seconds * (view_.usable_ - idle);
+    const double loose = static_cast<double>(placement_.loose_parts()) / kPartsOfDevice;
+    result_.held_s += seconds * (view_.usable_ - idle - loose);
     if (running_.size() < view_.active_.size()) result_.idle_wait_s += seconds * idle;
     for (HostIndex host = 0; host < cluster_.hosts.size(); ++host) {
       if (!view_.usable_hosts_[host]) continue;
@@ -117,7 +124,7 @@ bool Simulator::handle_events() {
     lend(cluster_.loans[next_loan_++].hosts);
     happened = true;
   }
-  view_.idle_ = placement_.free_devices();
+  count_idle();
   return happened;
 }
 
@@ -134,7 +141,7 @@ void Simulator::end(JobIndex job) {
   const double service = jobs_[job].service_s;
   TAUT_CHECK(std::abs(one.progress_s - service) < 1e-6 * service + 1e-6, "a job ends too soon");
   one.progress_s = service;
-  let_go(one.devices);
+  release_all(job);
   one.last_devices.clear();
   one.devices.clear();
   one.phase = Phase::kEnded;
@@ -205,7 +212,7 @@ void Simulator::take_back(HostIndex host) {
 void Simulator::decide() {
   wake_s_ = kNever;
   if (view_.active_.empty()) return;
-  view_.idle_ = placement_.free_devices();
+  count_idle();
   const auto began = std::chrono::steady_clock::now();
   const Plan plan = policy_.decide(view_);
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
@@ -213,7 +220,7 @@ void Simulator::decide() {
   result_.decide_s += took.count();
   result_.decide_max_s = std::max(result_.decide_max_s, took.count());
   apply(plan);
-  view_.idle_ = placement_.free_devices();
+  count_idle();
   idle_decisions_ = running_.empty() ? idle_decisions_ + 1 : 0;
   if (plan.wake_s > view_.now_s_ + kAtOnce) wake_s_ = plan.wake_s;
   const double round_s = policy_.round_s();

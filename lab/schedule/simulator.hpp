@@ -77,7 +77,8 @@ class Simulator {
   void apply(const Plan& plan);
   void stop_what_must(const Plan& plan);
   [[nodiscard]] bool must_move(const Grant& grant);
-  void carry_out(const Grant& grant);
+  /// Whether the job has its devices.
+  bool carry_out(const Grant& grant);
   void start(const Grant& grant);
   void grow(JobIndex job, std::uint32_t more);
   void shrink(JobIndex job, std::uint32_t less);
@@ -93,6 +94,13 @@ class Simulator {
   void pause(JobIndex job, double seconds);
   void hold(const std::vector<DeviceIndex>& devices);
   void let_go(const std::vector<DeviceIndex>& devices);
+  /// All that a job has.
+  void release_all(JobIndex job);
+  /// Whether a job has a share of its device, next to other jobs with theirs.
+  [[nodiscard]] bool has_share(JobIndex job) const {
+    return policy_.counts_shares() && jobs_[job].parts() < kPartsOfDevice;
+  }
+  void count_idle();
   [[nodiscard]] Setting setting_of(JobIndex job) const;
   JobState& state(JobIndex job) { return view_.states_[job]; }
 

@@ -48,7 +48,7 @@ Result<Trace> parse_trace(const std::string& text, const std::string& name) {
     return trace;
   }
   return invalid(fmt::format(
-      "{}:1: the columns must be those of a trace of Tiresias, Muri, Philly or Alibaba 2023, "
+      "{}:1:1: the columns must be those of a trace of Tiresias, Muri, Philly or Alibaba 2023, "
       "are \"{}\"",
       name, text.substr(0, std::min<std::size_t>(text.find_first_of("\r\n"), 80))));
 }

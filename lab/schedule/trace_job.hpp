@@ -17,6 +17,10 @@ inline constexpr std::size_t kStages = 3;
 /// Seconds of an iteration in each stage.
 using StageSeconds = std::array<double, kStages>;
 
+/// A device in equal parts, the finest that a job can ask for.
+using Parts = std::uint64_t;
+inline constexpr std::uint32_t kPartsOfDevice = 1000;
+
 /// What is known of a job from the trace.
 struct Job {
   std::string name;
@@ -27,9 +31,20 @@ struct Job {
   std::uint32_t workers = 1;      // devices that it asks for
   std::uint32_t min_workers = 1;  // elastic policies give from so many
   std::uint32_t max_workers = 1;  // to so many
-  double share = 1;               // of each device: what it needs of it, greater than 0
+  double share = 1;               // of its only device: what it needs of it, greater than 0
   double iteration_s = 0;         // with `workers`
   StageSeconds stage_s{};         // of that iteration
+
+  /// Of each of its devices. A job of several devices has them whole.
+  [[nodiscard]] std::uint32_t parts() const {
+    if (workers > 1) return kPartsOfDevice;
+    const double parts = share * kPartsOfDevice + 0.5;
+    return parts < 1 ? 1 : static_cast<std::uint32_t>(parts);
+  }
+  /// Of all of its devices.
+  [[nodiscard]] Parts all_parts() const { return Parts{workers} * parts(); }
+  /// The same in devices.
+  [[nodiscard]] double devices() const { return static_cast<double>(all_parts()) / kPartsOfDevice; }
 };
 
 }  // namespace taut::schedule

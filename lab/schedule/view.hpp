@@ -53,6 +53,14 @@ class View {
   [[nodiscard]] const std::vector<bool>& usable_hosts() const { return usable_hosts_; }
   /// Of those, the ones that no job has.
   [[nodiscard]] std::uint32_t idle_devices() const { return idle_; }
+  /// What no job has of any device: those that are idle, and what is left of those in part use.
+  [[nodiscard]] Parts idle_parts() const { return idle_parts_; }
+
+  /// What a job asks for; whole devices where the policy does not count shares.
+  [[nodiscard]] Parts asked_parts(JobIndex index) const {
+    const Job& job = jobs_[index];
+    return counts_shares_ ? job.all_parts() : Parts{job.workers} * kPartsOfDevice;
+  }
 
   [[nodiscard]] bool is_running(JobIndex index) const {
     return states_[index].phase == Phase::kRunning;
@@ -80,6 +88,8 @@ class View {
   std::vector<bool> usable_hosts_;
   std::uint32_t usable_;
   std::uint32_t idle_ = 0;
+  Parts idle_parts_ = 0;
+  bool counts_shares_ = false;
   double now_s_ = 0;
 };
 

@@ -233,7 +233,18 @@ void Topology::share_fairly() {
   });
 }
 
+void Topology::count(const Trip& trip) {
+  if (trip.to == kCoordinator) {
+    ++coordinator_.messages_in;
+    coordinator_.bytes_in += trip.bytes;
+  } else if (trip.from == kCoordinator) {
+    ++coordinator_.messages_out;
+    coordinator_.bytes_out += trip.bytes;
+  }
+}
+
 std::optional<TimePoint> Topology::depart(const Trip& trip, TimePoint now) {
+  count(trip);
   if (!fair_) return arrival(trip.from, trip.to, trip.bytes, now);
   if (trip.flight >= trips_.size()) trips_.resize(trip.flight + 1);
   trips_[trip.flight] = trip;

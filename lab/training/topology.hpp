@@ -72,6 +72,15 @@ class Topology final : public sim::Journey {
   /// When a message that is sent now arrives where whole messages pass links, one after the other.
   TimePoint arrival(sim::NodeId from, sim::NodeId to, std::uint64_t bytes, TimePoint now);
 
+  /// Messages of one process, and their bytes.
+  struct Traffic {
+    std::uint64_t messages_in = 0;
+    std::uint64_t bytes_in = 0;
+    std::uint64_t messages_out = 0;
+    std::uint64_t bytes_out = 0;
+  };
+  [[nodiscard]] const Traffic& coordinator() const { return coordinator_; }
+
   /// An accelerator of a host.
   struct Device {
     std::size_t host = 0;
@@ -125,6 +134,7 @@ class Topology final : public sim::Journey {
   /// path_us  the latency of its whole way
   [[nodiscard]] double loss_us(const Pipe& pipe, std::uint64_t bytes, double path_us);
   [[nodiscard]] double draw();
+  void count(const Trip& trip);
   [[nodiscard]] std::size_t add_pipe(const std::string& name, const pb::LabLink& link);
 
   const std::uint32_t servers_;
@@ -138,6 +148,7 @@ class Topology final : public sim::Journey {
   std::optional<FairLinks> fair_;                      // nullopt: whole messages pass links
   std::vector<Trip> trips_;                            // by flight, where connections share links
   OnPass notify_;
+  Traffic coordinator_;
 };
 
 }  // namespace taut::lab

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "common/system/memory.hpp"
+#include "lab/training/costs/memory_needs.hpp"
 #include "lab/training/outages.hpp"
 #include "lab/training/processes.hpp"
 #include "proto/config/settle_compression.hpp"
@@ -91,6 +92,7 @@ class Training {
           world_.agenda, *world_.network, 1, world_.topology->hosts()[device.host].speed));
     }
     world_.costs = options_.cluster.costs();
+    world_.codecs = CodecCosts(world_.costs);
     world_.backend = backend_.get();
     world_.assets = assets_.get();
     world_.times = times_.get();
@@ -257,26 +259,36 @@ class Training {
                  Clock(-1), passage.begin, passage.end);
   }
 
-  /// What the workers' gradients alone take of memory, once all are on their way.
+  /// Refuses what hosts, the limit or this machine have too little memory for.
   [[nodiscard]] Result<void> expect_memory() const {
-    if (options_.memory == Bytes(0) || !options_.learns) return ok();
-    std::uint64_t bytes = 0;
-    for (const TableSpec& table : assets_->train_graph().parameters) {
-      bytes += table.count() * sizeof(float);
-    }
-    bytes *= options_.job.workers();
-    if (bytes <= options_.memory.value()) return ok();
-    return too_large(fmt::format("the gradients of {} workers alone take", options_.job.workers()),
-                     Bytes(bytes));
+    const std::vector<TableSpec>& tables = assets_->train_graph().parameters;
+    TAUT_TRY(const auto misfit, host_misfit(options_.job, tables, options_.cluster,
+                                            *world_.topology, options_.servers));
+    if (misfit) return invalid(misfit->what);
+    TAUT_TRY(const std::uint64_t bytes, lab_memory(options_.job, tables, options_.learns));
+    const bool is_limited = options_.memory > Bytes(0);
+    const Bytes limit = is_limited ? std::min(options_.memory, machine_memory()) : machine_memory();
+    if (bytes <= limit.value()) return ok();
+    return too_large(fmt::format("the lab needs at least {} for {} workers", mib_text(Bytes(bytes)),
+                                 options_.job.workers()));
   }
 
-  [[nodiscard]] Error too_large(const std::string& what, Bytes bytes) const {
+  static std::string mib_text(Bytes bytes) {
     constexpr double kMib = 1UL << 20U;
+    const double mib = static_cast<double>(bytes.value()) / kMib;
+    return mib < 10 ? fmt::format("{:.2g} MiB", mib) : fmt::format("{:.0f} MiB", mib);
+  }
+
+  /// what  that takes how much
+  [[nodiscard]] Error too_large(const std::string& what) const {
+    const bool is_limited = options_.memory > Bytes(0) && options_.memory < machine_memory();
+    const std::string has = is_limited
+                                ? fmt::format("--memory-limit is {}", mib_text(options_.memory))
+                                : fmt::format("this machine has {}", mib_text(machine_memory()));
     return make_error(ErrorCode::kUnavailable,
-                      fmt::format("{} {:.0f} MiB, and --memory-limit is {:.0f} MiB; take fewer "
-                                  "workers, a higher limit, or --no-learning",
-                                  what, static_cast<double>(bytes.value()) / kMib,
-                                  static_cast<double>(options_.memory.value()) / kMib));
+                      fmt::format("{}, and {}; take fewer workers, {}{}", what, has,
+                                  is_limited ? "a higher limit" : "a larger machine",
+                                  options_.learns ? ", or --no-learning" : ""));
   }
 
   Result<void> show() {
@@ -284,7 +296,7 @@ class Training {
     if (world_.agenda.taken() % kBetween != 0) return ok();
     if (options_.memory > Bytes(0)) {
       const Bytes used = resident_memory();
-      if (used > options_.memory) return too_large("the lab takes", used);
+      if (used > options_.memory) return too_large("the lab takes " + mib_text(used));
     }
     if (!options_.show) return ok();
     if (options_.show(processes_->user().status())) return ok();
@@ -313,6 +325,7 @@ class Training {
       outcome.links.push_back(
           {pipe.name, pipe.bytes, pipe.messages, pipe.busy_us / (outcome.virtual_s * kUsPerS)});
     }
+    outcome.coordinator = world_.topology->coordinator();
     outcome.losses = outages_->losses();
     return outcome;
   }

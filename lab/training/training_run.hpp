@@ -11,6 +11,7 @@
 #include "lab/training/outages.hpp"
 #include "lab/training/records/playback.hpp"
 #include "lab/training/records/virtual_timeline.hpp"
+#include "lab/training/topology.hpp"
 #include "proto/cluster.pb.h"
 #include "proto/control.pb.h"
 #include "proto/job.pb.h"
@@ -55,7 +56,8 @@ struct TrainingOutcome {
   double shards_us = 0;          // of processors, that messages took at shards
   double clients_us = 0;         // and at workers
   std::uint64_t events = 0;
-  std::vector<LinkUse> links;    // those that carried something
+  std::vector<LinkUse> links;  // those that carried something
+  Topology::Traffic coordinator;
   std::vector<HostLoss> losses;  // hosts that went away, in this order
 };
 

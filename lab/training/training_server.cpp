@@ -71,11 +71,18 @@ Lane::Work TrainingServer::serve(OneShard& one, PeerId from, const Message& mess
     log::warn("dropped a message: {}", decoded.error().message);
     return {.done = [] {}};
   }
+  double coding_us =
+      world_.codecs.decode_us(decoded.value()) + world_.codecs.apply_us(decoded.value());
   auto answers = one.shard.handle(from, std::move(decoded.value()), world_.now());
   auto images = one.shard.take_images(world_.now());
   std::ranges::move(images, std::back_inserter(answers));
   note_changes();
   note_bound(one);
+  if (!world_.codecs.are_free()) {
+    for (const server::Outgoing& answer : answers) {
+      coding_us += one.encoded.take(world_.codecs, answer.message);
+    }
+  }
   auto messages = encoded(answers);
   if (world_.meter != nullptr) {
     std::uint64_t all = bytes;
@@ -83,7 +90,8 @@ Lane::Work TrainingServer::serve(OneShard& one, PeerId from, const Message& mess
     world_.meter->note(world_.meter->shard, all, stopwatch.microseconds());
   }
   const pb::LabCosts& costs = world_.costs;
-  const double takes = message_us(costs.shard_message_us(), costs.shard_us_per_mib(), bytes);
+  const double takes =
+      message_us(costs.shard_message_us(), costs.shard_us_per_mib(), bytes) + coding_us;
   world_.shards_us += takes;
   return {.microseconds = takes,
           .done = [this, &one, messages = std::move(messages), begin = world_.now()] {

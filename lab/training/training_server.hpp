@@ -37,6 +37,7 @@ class TrainingServer final : public sim::ControlNode {
     sim::SocketId socket = 0;
     Lane lane;
     server::Shard shard;
+    Encoded encoded;
   };
   void on_event(const ControlEvent& event, TimePoint now) override;
   void on_data(sim::SocketId, PeerId, DataMessage, TimePoint) override {}

@@ -118,7 +118,8 @@ void TrainingWorker::receive(sim::SocketId socket, PeerId from, sim::Body body, 
   if (message == nullptr) return ControlNode::receive(socket, from, std::move(body), now);
   const pb::LabCosts& costs = world_.costs;
   const double takes =
-      message_us(costs.client_message_us(), costs.client_us_per_mib(), bytes_of(*message));
+      message_us(costs.client_message_us(), costs.client_us_per_mib(), bytes_of(*message)) +
+      coding_us(*message, true);
   world_.clients_us += takes;
   lane_.add([this, takes, socket, from, message = std::move(*message)] {
     return Lane::Work{takes, [this, socket, from, message] { arrive(socket, from, message); }};
@@ -148,13 +149,21 @@ void TrainingWorker::arrive(sim::SocketId socket, PeerId from, Message message) 
 void TrainingWorker::send(sim::SocketId from, PeerId to, Message message) {
   share_header(message);
   const pb::LabCosts& costs = world_.costs;
-  const double takes = costs.client_message_us();
+  const double takes = costs.client_message_us() + coding_us(message, false);
   world_.clients_us += takes;
   lane_.add([this, takes, from, to, message = std::move(message)] {
     return Lane::Work{takes, [this, from, to, message] {
                         if (network_.is_open(from)) network_.send(from, to, message);
                       }};
   });
+}
+
+double TrainingWorker::coding_us(const Message& message, bool has_arrived) {
+  if (world_.codecs.are_free()) return 0;
+  const auto decoded = decode_data(message);
+  if (!decoded) return 0;
+  return has_arrived ? world_.codecs.decode_us(decoded.value())
+                     : encoded_.take(world_.codecs, decoded.value());
 }
 
 void TrainingWorker::share_header(Message& message) {

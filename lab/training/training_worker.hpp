@@ -87,6 +87,8 @@ class TrainingWorker final : public sim::ControlNode, private worker::RunPlace {
   void send(sim::SocketId from, PeerId to, Message message);
   /// A header that lists all tables has the same bytes for every shard: one copy is kept.
   void share_header(Message& message);
+  /// What a message's payloads take to be encoded, or decoded where it has arrived.
+  [[nodiscard]] double coding_us(const Message& message, bool has_arrived);
   void arrive(sim::SocketId socket, PeerId from, Message message);
   void wake_client();
   void let_client_work();
@@ -113,9 +115,10 @@ class TrainingWorker final : public sim::ControlNode, private worker::RunPlace {
   bool work_is_due_ = false;
   bool exchange_is_due_ = false;
   std::uint64_t waits_so_far_ = 0;
-  Stopwatch entered_;          // of the fiber, by the machine's time
-  double busy_us_ = 0;         // of the fiber, since a layer was last noted
-  Frame long_header_;          // the last one that was sent
+  Stopwatch entered_;   // of the fiber, by the machine's time
+  double busy_us_ = 0;  // of the fiber, since a layer was last noted
+  Frame long_header_;   // the last one that was sent
+  Encoded encoded_;
   std::uint64_t arrived_ = 0;  // bytes of messages since the client last worked
   std::uint64_t uses_ = 0;     // of clients
   bool leaves_ = false;        // the job, at the end of a clock

@@ -7,6 +7,7 @@
 
 #include "lab/network.hpp"
 #include "lab/training/agenda.hpp"
+#include "lab/training/costs/codec_costs.hpp"
 #include "lab/training/costs/compute_times.hpp"
 #include "lab/training/costs/cost_store.hpp"
 #include "lab/training/host_cores.hpp"
@@ -36,6 +37,7 @@ struct World {
   std::vector<std::unique_ptr<HostCores>> devices;   // by device of the topology
   pb::ClusterConfig config;                          // of every worker, but for its name
   pb::LabCosts costs;
+  CodecCosts codecs;  // those of `costs`
   /// Has a process do what is due.
   std::function<void(sim::NodeId node)> step_soon;
   Backend* backend = nullptr;

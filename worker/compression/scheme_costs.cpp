@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <functional>
 #include <numeric>
-#include <random>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,6 +16,7 @@
 #include "proto/node_check/link_facts.hpp"
 #include "proto/session/data_secret.hpp"
 #include "worker/cache/initial_values.hpp"
+#include "worker/compression/codec_times.hpp"
 #include "worker/device/math_options.hpp"
 
 namespace taut::worker {
@@ -26,8 +26,6 @@ constexpr std::uint64_t kTransfer = std::uint64_t{16} << 20U;
 constexpr Duration kLinksWithin = std::chrono::seconds(30);
 constexpr Duration kBatchWait = std::chrono::seconds(60);
 constexpr int kRounds = 3;  // after one that is not counted
-// A part that stays in the first-level cache, as a shard reads a slice.
-constexpr std::size_t kDecodedPart = 2048;
 
 double median(std::vector<double> values) {
   std::ranges::sort(values);
@@ -124,11 +122,10 @@ class TimedNet {
   std::vector<DeviceBuffer> memory_;
 };
 
-/// Seconds a value of an encoding that was timed once.
+/// An encoding that was timed once.
 struct Timing {
   math::Encoding encoding;
-  double encode_s = 0;
-  double decode_s = 0;
+  CodecTime time;
 };
 
 class CodecTimes {
@@ -141,29 +138,7 @@ class CodecTimes {
 
  private:
   static Timing time(const math::Encoding& encoding, std::size_t count) {
-    std::mt19937 random(1);
-    std::normal_distribution<float> normal(0, 0.01F);
-    std::vector<float> values(count);
-    for (float& value : values) value = normal(random);
-    std::vector<float> read(count);
-    std::vector<float> state(math::state_values(encoding, count));
-    std::vector<std::byte> bytes(math::encoded_bytes(encoding, count));
-    std::vector<double> encode;
-    std::vector<double> decode;
-    for (int round = 0; round <= kRounds; ++round) {
-      const math::Draw draw = math::draw_of(1, static_cast<std::uint64_t>(round), 0, 0, 0);
-      encode.push_back(timed([&] { math::encode(encoding, values, draw, bytes.data(), state); }));
-      decode.push_back(timed([&] {
-        for (std::size_t begin = 0; begin < count; begin += kDecodedPart) {
-          const std::size_t part = std::min(kDecodedPart, count - begin);
-          math::decode(encoding, bytes.data(), count, begin, std::span(read).subspan(begin, part));
-        }
-      }));
-    }
-    encode.erase(encode.begin());
-    decode.erase(decode.begin());
-    const auto values_of_slice = static_cast<double>(count);
-    return {encoding, median(encode) / values_of_slice, median(decode) / values_of_slice};
+    return {encoding, time_codec(encoding, count)};
   }
 
   std::vector<Timing> timings_;
@@ -181,8 +156,8 @@ void add_table(const TableSpec& table, const math::Encoding& encoding, CodecTime
   // float32 is sent from where it is.
   if (count == 0 || encoding == math::Encoding()) return;
   const Timing& timing = times.of(encoding, std::min(SliceLayout::kSliceElements, count));
-  cost.set_encode_s(cost.encode_s() + timing.encode_s * static_cast<double>(count));
-  cost.set_decode_s(cost.decode_s() + timing.decode_s * static_cast<double>(count));
+  cost.set_encode_s(cost.encode_s() + timing.time.encode_s * static_cast<double>(count));
+  cost.set_decode_s(cost.decode_s() + timing.time.decode_s * static_cast<double>(count));
 }
 
 using Costs = google::protobuf::RepeatedPtrField<pb::SchemeCost>;

@@ -132,6 +132,7 @@ Result<Findings> check_lab_cluster(const fs::path& path) {
         fmt::format("  {} {}: {} each, places for {} and {}", counted(host.count(), "host"),
                     host.name(), counted(host.cores(), "core"), counted(host.workers(), "worker"),
                     counted(host.servers(), "server"));
+    if (host.has_memory_gib()) line += fmt::format(", {:g} GiB", host.memory_gib());
     if (host.devices() > 0) line += ", " + counted(host.devices(), "device");
     if (host.has_link()) line += ", link " + host.link();
     if (!host.rack().empty()) line += ", rack " + host.rack();

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -27,6 +28,8 @@
 #include "common/system/descriptor_limit.hpp"
 #include "common/system/stop_signal.hpp"
 #include "lab/training/costs/calibrate.hpp"
+#include "lab/training/costs/codec_costs.hpp"
+#include "lab/training/costs/memory_needs.hpp"
 #include "lab/training/training_run.hpp"
 #include "proto/config/lab/lab_cluster.hpp"
 #include "proto/config/text.hpp"
@@ -125,6 +128,11 @@ std::string lab_json(const RunSummary& run, const lab::TrainingOutcome& outcome,
                   {"mean_staleness", figures.mean_staleness},
                   {"events", outcome.events},
                   {"hosts_lost", losses},
+                  {"coordinator",
+                   {{"messages_in", outcome.coordinator.messages_in},
+                    {"bytes_in", outcome.coordinator.bytes_in},
+                    {"messages_out", outcome.coordinator.messages_out},
+                    {"bytes_out", outcome.coordinator.bytes_out}}},
                   {"links", links}};
   return layout == JsonLayout::kOneLine ? whole.dump() : whole.dump(2) + "\n";
 }
@@ -274,12 +282,21 @@ Result<int> train_in_lab(const LabOptions& options) {
   if (options.cluster.empty()) {
     TAUT_TRY(cluster, lab::calibrate(job, options.train.threads, std::nullopt));
   }
+  TAUT_TRY(const auto misfit, lab::host_misfit(job, cluster, options.train.servers));
+  if (misfit) return lab_memory_error(options.cluster, misfit->host, misfit->what);
   TAUT_TRY(const fs::path folder, prepare_folder(options, job, cluster));
   if (!options.train.json) {
     fmt::print("{}: {}, {}, in the lab, run folder {}\n", job.name(),
                counted(options.train.servers, "server"), counted(job.workers(), "worker"),
                folder.string());
     std::fflush(stdout);
+  }
+  if (const auto missing = lab::missing_codecs(job, cluster.costs()); !missing.empty()) {
+    fmt::print(
+        stderr,
+        "warning: costs: no codec {}, so that encoding takes no time; tautline lab calibrate "
+        "measures it\n",
+        fmt::join(missing, ", "));
   }
   if (const std::string note = checkpoint_note(options, job); !note.empty()) {
     fmt::print(stderr, "warning: {}\n", note);

@@ -7,7 +7,7 @@ namespace taut::schedule {
 /// later ones start if that does not delay it.
 /// Source    Lifka, "The ANL/IBM SP Scheduling System", JSSPP 1995
 std::unique_ptr<Policy> make_backfill() {
-  return std::make_unique<LivePolicy>(pb::SchedulingConfig::FIFO);
+  return std::make_unique<LivePolicyInOrder>(pb::SchedulingConfig::FIFO);
 }
 
 }  // namespace taut::schedule

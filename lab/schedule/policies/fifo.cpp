@@ -15,11 +15,11 @@ class Fifo : public LivePolicy {
  private:
   [[nodiscard]] std::vector<JobIndex> candidates(const View& view) const override {
     std::vector<JobIndex> jobs;
-    std::uint32_t idle = view.idle_devices();
+    Parts idle = view.idle_parts();
     for (const JobIndex job : view.active()) {
       if (view.is_running(job)) continue;
-      if (view.job(job).workers > idle) break;
-      idle -= view.job(job).workers;
+      if (view.job(job).all_parts() > idle) break;
+      idle -= view.job(job).all_parts();
       jobs.push_back(job);
     }
     return jobs;

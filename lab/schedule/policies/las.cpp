@@ -6,7 +6,7 @@ namespace taut::schedule {
 /// Least attained service, as the coordinator does it: nothing that runs is stopped, so that jobs
 /// without preemption are in the order of submission.
 std::unique_ptr<Policy> make_las() {
-  return std::make_unique<LivePolicy>(pb::SchedulingConfig::LEAST_ATTAINED_SERVICE);
+  return std::make_unique<LivePolicyInOrder>(pb::SchedulingConfig::LEAST_ATTAINED_SERVICE);
 }
 
 }  // namespace taut::schedule

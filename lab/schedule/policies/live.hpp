@@ -8,12 +8,14 @@
 namespace taut::schedule {
 
 /// A policy of the coordinator's, the same code over a trace: what runs keeps its devices, and the
-/// SchedulingPolicy says which waiting jobs start. It knows how long each job takes.
+/// SchedulingPolicy says which waiting jobs start. It knows how long each job takes, and counts in
+/// parts of devices.
 class LivePolicy : public Policy {
  public:
   explicit LivePolicy(pb::SchedulingConfig::Policy policy)
       : policy_(make_scheduling_policy(policy)) {}
 
+  [[nodiscard]] bool counts_shares() const override { return true; }
   [[nodiscard]] Plan decide(const View& view) override;
 
  private:
@@ -23,6 +25,19 @@ class LivePolicy : public Policy {
   [[nodiscard]] virtual std::vector<JobIndex> candidates(const View& view) const;
 
   const std::unique_ptr<SchedulingPolicy> policy_;
+};
+
+/// The same where waiting jobs are in the order of submission. Most of a long queue is not shown to
+/// the policy: what would delay the first job that waits, by its reservation as the policy makes
+/// it.
+class LivePolicyInOrder : public LivePolicy {
+ public:
+  using LivePolicy::LivePolicy;
+
+  [[nodiscard]] Promise promise() const override { return {.keeps_reservation = true}; }
+
+ private:
+  [[nodiscard]] std::vector<JobIndex> candidates(const View& view) const override;
 };
 
 }  // namespace taut::schedule

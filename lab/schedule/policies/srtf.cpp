@@ -13,6 +13,7 @@ namespace {
 class ShortestRemaining : public Policy {
  public:
   [[nodiscard]] Promise promise() const override { return {.conserves_work = true}; }
+  [[nodiscard]] bool counts_shares() const override { return true; }
 
   [[nodiscard]] Plan decide(const View& view) override {
     std::vector<std::pair<double, JobIndex>> keyed;

@@ -16,6 +16,7 @@ namespace {
 class PredictedShortestRemaining : public Policy {
  public:
   [[nodiscard]] Promise promise() const override { return {.conserves_work = true}; }
+  [[nodiscard]] bool counts_shares() const override { return true; }
 
   [[nodiscard]] Plan decide(const View& view) override {
     learn(view);

@@ -17,6 +17,7 @@ namespace {
 class Themis : public Policy {
  public:
   [[nodiscard]] Promise promise() const override { return {.conserves_work = true}; }
+  [[nodiscard]] bool counts_shares() const override { return true; }
   [[nodiscard]] double round_s() const override { return kLease; }
 
   [[nodiscard]] Plan decide(const View& view) override {
@@ -50,7 +51,7 @@ class Themis : public Policy {
     counted_s_ = view.now_s();
     double asked = 0;
     for (const JobIndex job : view.active()) {
-      asked += view.job(job).workers;
+      asked += view.job(job).devices();
       if (contention_at_start_.size() <= job) {
         contention_at_start_.resize(job + 1, contention_s_);
         start_s_.resize(job + 1, view.now_s());
@@ -67,7 +68,7 @@ class Themis : public Policy {
     const double shared = view.now_s() - view.job(job).submit_s + view.left_s(job);
     return {.job = job,
             .unfairness = shared / alone,
-            .gain = std::log((shared + kLease) / shared) / view.job(job).workers};
+            .gain = std::log((shared + kLease) / shared) / view.job(job).devices()};
   }
 
   double contention_ = 1;

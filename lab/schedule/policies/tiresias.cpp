@@ -17,6 +17,7 @@ namespace {
 class Tiresias : public Policy {
  public:
   [[nodiscard]] Promise promise() const override { return {.conserves_work = true}; }
+  [[nodiscard]] bool counts_shares() const override { return true; }
 
   [[nodiscard]] Plan decide(const View& view) override {
     constexpr double kThreshold = 3600;
@@ -40,7 +41,7 @@ class Tiresias : public Policy {
     for (const Grant& grant : plan.grants) {
       const double left = kThreshold - (view.attained_s(grant.job) - forgiven_s_[grant.job]);
       if (left <= 0) continue;
-      plan.wake_s = std::min(plan.wake_s, view.now_s() + left / grant.workers);
+      plan.wake_s = std::min(plan.wake_s, view.now_s() + left / view.job(grant.job).devices());
     }
     return plan;
   }

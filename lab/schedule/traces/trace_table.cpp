@@ -20,6 +20,11 @@ std::vector<std::string_view> fields_of(std::string_view line) {
   }
 }
 
+/// Of a line's field, from 1.
+std::size_t column_of(const std::vector<std::string_view>& fields, std::size_t field) {
+  return static_cast<std::size_t>(fields[field].data() - fields.front().data()) + 1;
+}
+
 template <class Value>
 bool parse_all(std::string_view text, Value& value) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -42,8 +47,13 @@ Result<TraceTable> TraceTable::parse(std::string_view text, const std::string& n
     if (table.columns_.empty()) {
       for (std::size_t i = 0; i < fields.size(); ++i) table.columns_.emplace(fields[i], i);
     } else if (fields.size() != table.columns_.size()) {
-      return invalid(fmt::format("{}:{}: a line must have {} fields as the first one has, has {}",
-                                 name, number, table.columns_.size(), fields.size()));
+      // At the first field too many, or where one is missing.
+      const bool is_long = fields.size() > table.columns_.size();
+      const std::size_t column =
+          is_long ? column_of(fields, table.columns_.size()) : line.size() + 1;
+      return invalid(
+          fmt::format("{}:{}:{}: a line must have {} fields as the first one has, has {}", name,
+                      number, column, table.columns_.size(), fields.size()));
     } else {
       table.rows_.push_back({number, std::move(fields)});
     }
@@ -63,8 +73,10 @@ std::string_view TraceTable::text(std::size_t row, std::string_view column) cons
 Error TraceTable::wrong(std::size_t row, std::string_view column,
                         const std::string& required) const {
   constexpr std::size_t kShown = 40;
-  return invalid(fmt::format("{}:{}: {} must be {}, is \"{}\"", name_, rows_[row].line, column,
-                             required, text(row, column).substr(0, kShown)));
+  const Row& one = rows_[row];
+  return invalid(fmt::format("{}:{}:{}: {} must be {}, is \"{}\"", name_, one.line,
+                             column_of(one.fields, columns_.at(column)), column, required,
+                             text(row, column).substr(0, kShown)));
 }
 
 Result<double> TraceTable::number(std::size_t row, std::string_view column, double min,

@@ -29,7 +29,7 @@ class TraceTable {
                                             std::uint32_t min, std::uint32_t max) const;
   /// "2017-10-03 14:02:11" as seconds since 1970.
   [[nodiscard]] Result<double> time(std::size_t row, std::string_view column) const;
-  /// "FILE:12: num_gpu must be ..., is "0"".
+  /// "FILE:12:3: num_gpu must be ..., is "0"": line and column of the field.
   [[nodiscard]] Error wrong(std::size_t row, std::string_view column,
                             const std::string& required) const;
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "common/net/zmq_endpoint.hpp"
+#include "lab/training/costs/codec_costs.hpp"
 #include "lab/training/meter.hpp"
 #include "lab/training/training_run.hpp"
 #include "worker/engine/backend.hpp"
@@ -201,6 +202,7 @@ Result<void> fit(const ProcessTimes& processes, const pb::Job& job, pb::LabClust
     const double scale = processes.server_us / (lab.shards_us / clocks);
     costs.set_shard_message_us(rounded(costs.shard_message_us() * scale));
     costs.set_shard_us_per_mib(rounded(costs.shard_us_per_mib() * scale));
+    costs.set_apply_us_per_mib(rounded(costs.apply_us_per_mib() * scale));
   }
   pb::LabCompute& compute = *cluster.mutable_compute();
   double layers_us = 0;
@@ -240,6 +242,8 @@ pb::Job job_to_measure(pb::Job job, std::uint32_t workers) {
   job.clear_checkpoint();
   job.clear_restart();
   job.clear_resume();
+  // What encoding takes is measured by itself.
+  job.clear_compression();
   job.mutable_consistency()->Clear();
   job.mutable_consistency()->set_mode(pb::Consistency::BSP);
   pb::SolverParameter& solver = *job.mutable_solver_param();
@@ -304,7 +308,10 @@ Result<pb::LabCluster> calibrate(const pb::Job& job, std::uint32_t threads,
   pb::LabCosts& costs = *cluster.mutable_costs();
   // A shard receives a message and sends its answer; a client does one of both.
   costs.set_shard_message_us(rounded(shard.each_us + way.processor_us));
-  costs.set_shard_us_per_mib(rounded(shard.us_per_mib));
+  TAUT_TRY(measure_codecs(job, assets.train_graph().parameters, costs));
+  // A MiB that arrives is applied, and a MiB leaves for it.
+  costs.set_shard_us_per_mib(
+      rounded(std::max(0.0, shard.us_per_mib - costs.apply_us_per_mib() / 2)));
   costs.set_client_message_us(rounded(client.each_us + way.processor_us / 2));
   costs.set_client_us_per_mib(rounded(client.us_per_mib));
   if (processes) {

@@ -1,13 +1,16 @@
 #include "proto/config/lab/lab_cluster.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 #include <vector>
 
 #include "common/did_you_mean.hpp"
 #include "common/files/file.hpp"
+#include "common/math/codec.hpp"
 #include "common/printable.hpp"
 #include "proto/config/lab/lab_times.hpp"
 #include "proto/config/text_places.hpp"
@@ -20,6 +23,7 @@ using Steps = std::vector<PlacedText::Step>;
 constexpr Bytes kMaxText{16UL << 20U};
 constexpr double kMaxMicroseconds = 1e7;
 constexpr double kMaxPrice = 1e6;
+constexpr double kMaxMemory_gib = 1e6;
 
 /// Checks one cluster; the first mistake is kept.
 class Check {
@@ -85,6 +89,9 @@ class Check {
       TAUT_TRY(is_in({{"host", i}, {"speed"}}, host.speed(), 1e-4, 1e4));
       TAUT_TRY(is_in({{"host", i}, {"devices"}}, host.devices(), 0, kMaxDevices));
       TAUT_TRY(is_in({{"host", i}, {"price_per_hour"}}, host.price_per_hour(), 0, kMaxPrice));
+      if (host.has_memory_gib()) {
+        TAUT_TRY(is_above({{"host", i}, {"memory_gib"}}, host.memory_gib(), kMaxMemory_gib));
+      }
       workers += std::uint64_t{host.count()} * host.workers();
       servers += std::uint64_t{host.count()} * host.servers();
       const bool is_alone = cluster_.host_size() == 1 && host.count() == 1;
@@ -194,7 +201,31 @@ class Check {
     TAUT_TRY(is_in({{"costs"}, {"shard_message_us"}}, costs.shard_message_us(), 0, kMax));
     TAUT_TRY(is_in({{"costs"}, {"shard_us_per_mib"}}, costs.shard_us_per_mib(), 0, kMax));
     TAUT_TRY(is_in({{"costs"}, {"client_message_us"}}, costs.client_message_us(), 0, kMax));
-    return is_in({{"costs"}, {"client_us_per_mib"}}, costs.client_us_per_mib(), 0, kMax);
+    TAUT_TRY(is_in({{"costs"}, {"client_us_per_mib"}}, costs.client_us_per_mib(), 0, kMax));
+    TAUT_TRY(is_in({{"costs"}, {"apply_us_per_mib"}}, costs.apply_us_per_mib(), 0, kMax));
+    return codecs();
+  }
+  [[nodiscard]] Result<void> codecs() const {
+    constexpr double kMax = 1e7;
+    std::vector<std::string> known;
+    for (std::size_t i = 1; i < math::kCodecs; ++i) {
+      known.emplace_back(math::to_string(static_cast<math::Codec>(i)));
+    }
+    std::set<std::string> names;
+    for (int i = 0; i < cluster_.costs().codec_size(); ++i) {
+      const pb::LabCodec& codec = cluster_.costs().codec(i);
+      TAUT_TRY(is_new(names, codec.name(), "codec", {{"costs"}, {"codec", i}, {"name"}}));
+      if (std::ranges::count(known, codec.name()) == 0) {
+        return text_.error({{"costs"}, {"codec", i}, {"name"}},
+                           fmt::format("no codec \"{}\"; must be one of {}", codec.name(),
+                                       fmt::join(known, ", ")));
+      }
+      TAUT_TRY(is_in({{"costs"}, {"codec", i}, {"encode_us_per_mib"}}, codec.encode_us_per_mib(), 0,
+                     kMax));
+      TAUT_TRY(is_in({{"costs"}, {"codec", i}, {"decode_us_per_mib"}}, codec.decode_us_per_mib(), 0,
+                     kMax));
+    }
+    return ok();
   }
 
   [[nodiscard]] Result<void> is_in(const Steps& steps, double value, double low,
@@ -270,6 +301,16 @@ Result<pb::LabCluster> read_lab_cluster(const std::filesystem::path& path) {
   compute.mutable_time_ms()->Add(times.begin(), times.end());
   compute.clear_times_file();
   return cluster;
+}
+
+Error lab_memory_error(const std::filesystem::path& path, int host, const std::string& what) {
+  const auto text = read_file(path, kMaxText);
+  pb::LabCluster cluster;
+  PlacedText places;
+  if (!text || !places.read(text.value(), path.string(), cluster)) {
+    return invalid(fmt::format("{}: {}", path.string(), what));
+  }
+  return places.error({{"host", host}, {"memory_gib"}}, what);
 }
 
 }  // namespace taut

@@ -17,4 +17,8 @@ namespace taut {
 [[nodiscard]] Result<pb::LabCluster> parse_lab_cluster(std::string_view text,
                                                        const std::string& name);
 
+/// "name:line:column: what", at the memory of a file's host.
+[[nodiscard]] Error lab_memory_error(const std::filesystem::path& path, int host,
+                                     const std::string& what);
+
 }  // namespace taut

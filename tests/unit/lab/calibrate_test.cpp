@@ -97,6 +97,29 @@ TEST_CASE("times of real processes that leave nothing for computing are refused"
   CHECK_THAT(refusal(90'000, 0), Catch::Matchers::Contains("too short to be told from other load"));
 }
 
+TEST_CASE("a calibration has the codecs of the job, and what applying takes", "[lab]") {
+  pb::Job job = job_of_file();
+  CHECK(calibrated(std::nullopt).costs().codec_size() == 0);
+  pb::PushCompression& push = *job.mutable_compression()->add_push();
+  push.set_scheme(pb::PushCompression::INT8);
+  push.set_min_values(1);
+  pb::PullCompression& pull = *job.mutable_compression()->add_pull();
+  pull.set_scheme(pb::PullCompression::FP16);
+  pull.set_min_values(1);
+  CHECK(!job_to_measure(job, 2).has_compression());
+  const auto cluster = calibrate(job, 1, std::nullopt);
+  if (!cluster) FAIL(cluster.error().message);
+  const pb::LabCosts& costs = cluster.value().costs();
+  CHECK(costs.apply_us_per_mib() > 0);
+  REQUIRE(costs.codec_size() == 2);
+  CHECK(costs.codec(0).name() == "INT8");
+  CHECK(costs.codec(1).name() == "FP16");
+  for (const pb::LabCodec& codec : costs.codec()) {
+    CHECK(codec.encode_us_per_mib() > 0);
+    CHECK(codec.decode_us_per_mib() > 0);
+  }
+}
+
 TEST_CASE("messages of nearly one size cost each the same, whatever noise there is", "[lab]") {
   Meter::Samples samples;
   for (std::uint64_t i = 0; i < 80; ++i) {

@@ -1,6 +1,7 @@
 // The checks of each event find a policy that breaks them.
 #include "lab/schedule/invariants.hpp"
 
+#include <algorithm>
 #include <functional>
 
 #include "tests/unit/lab/schedule/trial.hpp"
@@ -74,6 +75,19 @@ TEST_CASE("devices that are idle while a job waits for them are found", "[schedu
   CHECK(broken({.conserves_work = true}, jobs, one) ==
         "at 0.000 s job 1 waits for 2 devices while 2 are idle");
   CHECK(broken({}, jobs, one).empty());
+}
+
+TEST_CASE("a later job that delays the first one that waits is found, where that is promised",
+          "[schedule]") {
+  const auto jobs = numbered({test_job(0, 3, 100), test_job(1, 4, 100), test_job(2, 1, 500)});
+  const auto greedy = [](const View& view) {
+    std::vector<JobIndex> order = view.active();
+    std::ranges::stable_partition(order, [&](JobIndex job) { return view.is_running(job); });
+    return fill_in_order(view, order);
+  };
+  CHECK(broken({.keeps_reservation = true}, jobs, greedy) ==
+        "at 2.000 s job 1 would have started at 100.000 s, and now at 502.000 s");
+  CHECK(broken({}, jobs, greedy).empty());
 }
 
 TEST_CASE("a job that starves is found", "[schedule]") {

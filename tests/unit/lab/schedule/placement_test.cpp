@@ -59,6 +59,31 @@ TEST_CASE("a job waits for a near place where it asks for one", "[schedule]") {
   CHECK(placement.take({.workers = 3, .within = Tier::kRack}) == Devices{1, 2, 3});
 }
 
+TEST_CASE("parts of devices are taken where they fit best, and are whole once all are back",
+          "[schedule]") {
+  const Cluster cluster = test_cluster("2x2");
+  Placement placement = all_usable(cluster);
+  CHECK(placement.take_part(600, {}) == Devices{0});
+  CHECK(placement.take_part(700, {}) == Devices{1});
+  CHECK(placement.free_devices() == 2);
+  CHECK(placement.loose_parts() == 400 + 300);
+  // The fullest that has room, and then one that is free.
+  CHECK(placement.take_part(300, {}) == Devices{1});
+  CHECK(placement.take_part(350, {}) == Devices{0});
+  CHECK(placement.take_part(100, {}) == Devices{2});
+  CHECK(placement.loose_parts() == 50 + 0 + 900);
+  CHECK(placement.take({.workers = 2}).empty());
+  placement.release_part(0, 600);
+  placement.release_part(0, 350);
+  CHECK(placement.free_devices() == 2);
+  // Where it ran last, although another device is fuller.
+  CHECK(placement.take_part(200, {3}) == Devices{3});
+  CHECK(placement.take({.workers = 1}) == Devices{0});
+  CHECK(placement.take_part(950, {}).empty());
+  placement.release_part(1, 700);
+  CHECK(placement.take_part(700, {}) == Devices{1});
+}
+
 TEST_CASE("a job gets devices of the type that it asks for, or those it had", "[schedule]") {
   const Cluster cluster = test_cluster("1x4:V100,1x4:K80");
   Placement placement = all_usable(cluster);

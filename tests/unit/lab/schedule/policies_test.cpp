@@ -1,4 +1,6 @@
 // What each policy does, on workloads small enough to follow.
+#include <map>
+
 #include "lab/schedule/workload.hpp"
 #include "server/coordinator/queue/scheduling.hpp"
 #include "tests/unit/lab/schedule/trial.hpp"
@@ -76,6 +78,23 @@ TEST_CASE("the coordinator's policies decide as if they were told of the whole q
     CHECK(same("shortest", pb::SchedulingConfig::SHORTEST_REMAINING));
     CHECK(same("las", pb::SchedulingConfig::LEAST_ATTAINED_SERVICE));
   }
+}
+
+TEST_CASE("each policy promises what its paper does, which every event is held to", "[schedule]") {
+  std::map<std::string, std::vector<std::string_view>> promises;
+  for (const PolicyEntry& entry : policies()) {
+    const Promise promise = entry.make()->promise();
+    if (promise.keeps_order) promises["order"].push_back(entry.name);
+    if (promise.keeps_reservation) promises["reservation"].push_back(entry.name);
+    if (promise.takes_turns) promises["turns"].push_back(entry.name);
+    if (promise.conserves_work) promises["work"].push_back(entry.name);
+  }
+  using Names = std::vector<std::string_view>;
+  // The first three are what keeps a job from starving.
+  CHECK(promises["order"] == Names{"fifo"});
+  CHECK(promises["reservation"] == Names{"backfill", "las"});
+  CHECK(promises["turns"] == Names{"gandiva"});
+  CHECK(promises["work"] == Names{"srtf", "srtf-predicted", "tiresias", "themis"});
 }
 
 TEST_CASE("least attained service without preemption is the order of submission", "[schedule]") {

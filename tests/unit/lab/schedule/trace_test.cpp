@@ -81,35 +81,39 @@ TEST_CASE("a trace of Alibaba leaves out jobs without a device or that never ran
   CHECK(trace.value().jobs[1].submit_s == 20);
 }
 
-TEST_CASE("a bad line of a trace is refused with file, line, value and what is required",
+TEST_CASE("a bad line of a trace is refused with file, line, column, value and what is required",
           "[schedule]") {
   CHECK(refusal("") == "jobs.csv: must have at least one job");
   CHECK(refusal(kTiresias) == "jobs.csv: must have at least one job");
   CHECK(refusal("a,b\n1,2\n") ==
-        "jobs.csv:1: the columns must be those of a trace of Tiresias, Muri, Philly or Alibaba "
+        "jobs.csv:1:1: the columns must be those of a trace of Tiresias, Muri, Philly or Alibaba "
         "2023, are \"a,b\"");
   CHECK(refusal(kTiresias + "0,1,0,606,vgg19,164,30\n1,1,0,606,vgg19,164\n") ==
-        "jobs.csv:3: a line must have 7 fields as the first one has, has 6");
+        "jobs.csv:3:20: a line must have 7 fields as the first one has, has 6");
+  CHECK(refusal(kTiresias + "1,1,0,606,vgg19,164,30,7\n") ==
+        "jobs.csv:2:24: a line must have 7 fields as the first one has, has 8");
   CHECK(refusal(kTiresias + "0,0,0,606,vgg19,164,30\n") ==
-        "jobs.csv:2: num_gpu must be a whole number from 1 to 65536, is \"0\"");
+        "jobs.csv:2:3: num_gpu must be a whole number from 1 to 65536, is \"0\"");
   CHECK(refusal(kTiresias + "0,1.5,0,606,vgg19,164,30\n") ==
-        "jobs.csv:2: num_gpu must be a whole number from 1 to 65536, is \"1.5\"");
+        "jobs.csv:2:3: num_gpu must be a whole number from 1 to 65536, is \"1.5\"");
   CHECK(refusal(kTiresias + "0,1,-3,606,vgg19,164,30\n") ==
-        "jobs.csv:2: submit_time must be a number of at least 0, is \"-3\"");
+        "jobs.csv:2:5: submit_time must be a number of at least 0, is \"-3\"");
   CHECK(refusal(kTiresias + "0,1,0,606,vgg19,0,30\n") ==
-        "jobs.csv:2: duration must be a number greater than 0, is \"0\"");
+        "jobs.csv:2:17: duration must be a number greater than 0, is \"0\"");
   CHECK(refusal(kTiresias + "0,1,0,606,vgg19,nan,30\n") ==
-        "jobs.csv:2: duration must be a number greater than 0, is \"nan\"");
+        "jobs.csv:2:17: duration must be a number greater than 0, is \"nan\"");
   CHECK(refusal(kMuri + "2,8,5,2,vgg16,16,447,197,0,82,75,66,0\n") ==
-        "jobs.csv:2: iteration_time must be a number greater than 0, is \"0\"");
-  CHECK(refusal(kPhilly + "2017-02-29 00:00:10,60.5,2,121,ed69ec\n") ==
-        "jobs.csv:2: timestamp must be a time as 2017-10-03 14:02:11, is \"2017-02-29 00:00:10\"");
-  CHECK(refusal(kPhilly + "2017-10-03 24:00:10,60.5,2,121,ed69ec\n") ==
-        "jobs.csv:2: timestamp must be a time as 2017-10-03 14:02:11, is \"2017-10-03 24:00:10\"");
+        "jobs.csv:2:26: iteration_time must be a number greater than 0, is \"0\"");
+  CHECK(
+      refusal(kPhilly + "2017-02-29 00:00:10,60.5,2,121,ed69ec\n") ==
+      "jobs.csv:2:1: timestamp must be a time as 2017-10-03 14:02:11, is \"2017-02-29 00:00:10\"");
+  CHECK(
+      refusal(kPhilly + "2017-10-03 24:00:10,60.5,2,121,ed69ec\n") ==
+      "jobs.csv:2:1: timestamp must be a time as 2017-10-03 14:02:11, is \"2017-10-03 24:00:10\"");
   CHECK(refusal(kAlibaba + "a,4000,1024,1,2000,,LS,Running,100,900,150\n") ==
-        "jobs.csv:2: gpu_milli must be a whole number from 1 to 1000, is \"2000\"");
+        "jobs.csv:2:15: gpu_milli must be a whole number from 1 to 1000, is \"2000\"");
   CHECK(refusal(kAlibaba + "a,4000,1024,1,460,,LS,Running,100,150,150\n") ==
-        "jobs.csv:2: deletion_time must be a number greater than 150, is \"150\"");
+        "jobs.csv:2:35: deletion_time must be a number greater than 150, is \"150\"");
   CHECK(refusal(kAlibaba + "b,4000,1024,0,0,,LS,Running,100,900,150\n") ==
         "jobs.csv: at least one job must use a device, none does");
 }

@@ -1,0 +1,162 @@
+#include "lab/training/costs/codec_costs.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <span>
+
+#include "common/math/update_kernels.hpp"
+#include "common/ssp/compression.hpp"
+#include "common/ssp/slice_layout.hpp"
+#include "lab/training/meter.hpp"
+#include "proto/config/job_state.hpp"
+#include "proto/config/settle_compression.hpp"
+#include "worker/compression/codec_times.hpp"
+
+namespace taut::lab {
+namespace {
+
+constexpr double kValuesPerMib = (1UL << 20U) / sizeof(float);
+
+/// Rounded to a hundredth, for a file that people read.
+double in_hundredths(double value) {
+  constexpr double kParts = 100;
+  return std::round(value * kParts) / kParts;
+}
+
+bool is_push(const DataItem& item) {
+  return item.kind == pb::DataItem::PUSH || item.kind == pb::DataItem::PUSH_READ;
+}
+
+const std::vector<DataItem>& items_of(const DataMessage& message) {
+  static const std::vector<DataItem> kNone;
+  const auto* const items = std::get_if<DataItems>(&message.body);
+  return items == nullptr ? kNone : items->items;
+}
+
+/// Microseconds of a MiB of values that the job's rule changes by a gradient.
+double measure_apply(const math::UpdateRule& rule) {
+  constexpr std::size_t kValues = SliceLayout::kSliceElements;
+  constexpr int kRounds = 21;
+  std::vector<float> values(kValues, 0.5F);
+  const std::vector<float> gradient(kValues, 1e-3F);
+  std::vector<std::vector<float>> states(static_cast<std::size_t>(rule.state_count()),
+                                         std::vector<float>(kValues));
+  std::vector<float*> state;
+  for (std::vector<float>& one : states) state.push_back(one.data());
+  const math::GradientView view{.bytes = reinterpret_cast<const std::byte*>(gradient.data()),
+                                .count = kValues};
+  std::vector<double> times;
+  for (int round = 0; round < kRounds; ++round) {
+    const math::UpdateStep step = math::make_step(rule, round, 1, 1, 1, round);
+    const Stopwatch stopwatch;
+    math::apply_update(rule.kind, step, std::span(&view, 1), 1, values, values, state);
+    times.push_back(stopwatch.microseconds());
+  }
+  std::ranges::nth_element(times, times.begin() + kRounds / 2);
+  return times[kRounds / 2] * kValuesPerMib / static_cast<double>(kValues);
+}
+
+/// Times a codec and adds it.
+void add_codec(const math::Encoding& encoding, pb::LabCosts& costs) {
+  constexpr double kUsPerMib = 1e6 * kValuesPerMib;
+  const worker::CodecTime time = worker::time_codec(encoding, SliceLayout::kSliceElements);
+  pb::LabCodec& codec = *costs.add_codec();
+  codec.set_name(std::string(math::to_string(encoding.codec)));
+  codec.set_encode_us_per_mib(in_hundredths(time.encode_s * kUsPerMib));
+  codec.set_decode_us_per_mib(in_hundredths(time.decode_s * kUsPerMib));
+}
+
+}  // namespace
+
+CodecCosts::CodecCosts(const pb::LabCosts& costs)
+    : apply_us_(costs.apply_us_per_mib() / kValuesPerMib) {
+  for (std::size_t i = 0; i < math::kCodecs; ++i) {
+    const auto found = std::ranges::find(
+        costs.codec(), math::to_string(static_cast<math::Codec>(i)), &pb::LabCodec::name);
+    if (found == costs.codec().end()) continue;
+    each_[i] = {found->encode_us_per_mib() / kValuesPerMib,
+                found->decode_us_per_mib() / kValuesPerMib};
+    are_free_ = false;
+  }
+}
+
+double CodecCosts::encode_us(const DataItem& item) const {
+  return of(item.encoding).encode_us * static_cast<double>(item.count);
+}
+
+double CodecCosts::decode_us(const DataMessage& message) const {
+  double us = 0;
+  for (const DataItem& item : items_of(message)) {
+    if (!item.payload.empty()) {
+      us += of(item.encoding).decode_us * static_cast<double>(item.count);
+    }
+  }
+  return us;
+}
+
+double CodecCosts::apply_us(const DataMessage& message) const {
+  double us = 0;
+  for (const DataItem& item : items_of(message)) {
+    if (is_push(item)) us += apply_us_ * static_cast<double>(item.count);
+  }
+  return us;
+}
+
+double Encoded::take(const CodecCosts& costs, const DataMessage& message) {
+  double us = 0;
+  for (const DataItem& item : items_of(message)) {
+    if (item.payload.empty() || item.encoding == math::Encoding()) continue;
+    const Place place(item.table, item.slice);
+    if (is_push(item)) {
+      const auto [known, is_new] = pushed_.try_emplace(place, item.clock);
+      if (!is_new && item.clock <= known->second) continue;
+      known->second = item.clock;
+    } else {
+      Frame& known = values_[place];
+      if (known.bytes().data() == item.payload.bytes().data()) continue;
+      known = item.payload;
+    }
+    us += costs.encode_us(item);
+  }
+  return us;
+}
+
+std::vector<std::string> codecs_of(const pb::Job& job) {
+  std::set<math::Codec> codecs;
+  for (const pb::PushCompression& one : job.compression().push()) {
+    codecs.insert(encoding_of(one).codec);
+  }
+  for (const pb::PullCompression& one : job.compression().pull()) {
+    codecs.insert(encoding_of(one).codec);
+  }
+  codecs.erase(math::Codec::kFloat32);
+  std::vector<std::string> names;
+  for (const math::Codec codec : codecs) names.emplace_back(math::to_string(codec));
+  return names;
+}
+
+std::vector<std::string> missing_codecs(const pb::Job& job, const pb::LabCosts& costs) {
+  std::vector<std::string> names = codecs_of(job);
+  std::erase_if(names, [&](const std::string& name) {
+    return std::ranges::count(costs.codec(), name, &pb::LabCodec::name) > 0;
+  });
+  return names;
+}
+
+Result<void> measure_codecs(const pb::Job& job, const std::vector<TableSpec>& tables,
+                            pb::LabCosts& costs) {
+  TAUT_TRY(const Compression compression, to_compression(job));
+  TAUT_TRY(const math::UpdateRule rule, to_update_rule(job));
+  costs.set_apply_us_per_mib(in_hundredths(measure_apply(rule)));
+  std::set<math::Codec> known = {math::Codec::kFloat32};
+  for (const TableSpec& table : tables) {
+    const math::Encoding push = compression.of_push(table);
+    const math::Encoding pull = compression.of_pull(table);
+    if (known.insert(push.codec).second) add_codec(push, costs);
+    if (known.insert(pull.codec).second) add_codec(pull, costs);
+  }
+  return ok();
+}
+
+}  // namespace taut::lab

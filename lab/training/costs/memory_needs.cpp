@@ -1,0 +1,109 @@
+#include "lab/training/costs/memory_needs.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "common/ssp/compression.hpp"
+#include "proto/config/job_state.hpp"
+#include "proto/config/settle_compression.hpp"
+#include "worker/replica.hpp"
+
+namespace taut::lab {
+namespace {
+
+constexpr double kGib = 1UL << 30U;
+
+std::uint64_t values_of(std::span<const TableSpec> tables) {
+  std::uint64_t values = 0;
+  for (const TableSpec& table : tables) values += table.count();
+  return values;
+}
+
+/// How many of a clock's gradients a server has at once.
+std::uint64_t gradients_of(const pb::Job& job) {
+  // Their sum is taken in the workers' order.
+  return job.consistency().mode() == pb::Consistency::BSP ? job.workers() : 1;
+}
+
+std::string processes_text(std::uint64_t workers, std::uint64_t servers) {
+  const auto counted = [](std::uint64_t number, const char* what) {
+    return fmt::format("{} {}{}", number, what, number == 1 ? "" : "s");
+  };
+  if (servers == 0) return counted(workers, "worker");
+  if (workers == 0) return counted(servers, "server");
+  return counted(workers, "worker") + " and " + counted(servers, "server");
+}
+
+}  // namespace
+
+Result<ProcessMemory> process_memory(const pb::Job& job, std::span<const TableSpec> tables,
+                                     std::uint32_t servers, bool has_replicas) {
+  TAUT_TRY(const math::UpdateRule rule, to_update_rule(job));
+  TAUT_TRY(const Compression compression, to_compression(job));
+  const std::uint64_t values = values_of(tables);
+  const auto kept = static_cast<std::uint64_t>(1 + rule.state_count());
+  const std::uint64_t part = (values + servers - 1) / servers;
+  std::uint64_t left_out = 0;
+  for (const TableSpec& table : tables) {
+    left_out += math::state_values(compression.of_push(table), table.count());
+  }
+  ProcessMemory memory;
+  memory.worker = sizeof(float) * (4 * values + left_out);
+  memory.server = sizeof(float) * part * (kept + gradients_of(job));
+  if (has_replicas && servers > 1) memory.server += sizeof(float) * part * kept;
+  return memory;
+}
+
+Result<std::optional<HostMisfit>> host_misfit(const pb::Job& job, std::span<const TableSpec> tables,
+                                              const pb::LabCluster& cluster,
+                                              const Topology& topology, std::uint32_t servers) {
+  const bool has_replicas = cluster.control().replication_interval() > 0;
+  TAUT_TRY(const ProcessMemory each, process_memory(job, tables, servers, has_replicas));
+  std::vector<std::uint64_t> workers(topology.hosts().size());
+  std::vector<std::uint64_t> server_count(topology.hosts().size());
+  for (std::uint32_t i = 0; i < job.workers(); ++i) {
+    ++workers[topology.host_of(topology.worker_node(i))];
+  }
+  for (std::uint32_t i = 0; i < servers; ++i) {
+    ++server_count[topology.host_of(topology.server_node(i))];
+  }
+  for (std::size_t i = 0; i < topology.hosts().size(); ++i) {
+    const Topology::Host& host = topology.hosts()[i];
+    const auto kind = std::ranges::find(cluster.host(), host.kind, &pb::LabHost::name);
+    if (!kind->has_memory_gib()) continue;
+    const auto needs =
+        static_cast<double>(workers[i] * each.worker + server_count[i] * each.server) / kGib;
+    if (needs <= kind->memory_gib()) continue;
+    return HostMisfit{
+        .host = static_cast<int>(kind - cluster.host().begin()),
+        .what = fmt::format("host \"{}\" has a memory_gib of {:g}, too little for {}: parameters, "
+                            "states and replicas of {} values take {:.3g} GiB; give it more, or "
+                            "fewer of them",
+                            host.name, kind->memory_gib(),
+                            processes_text(workers[i], server_count[i]), values_of(tables), needs)};
+  }
+  return std::nullopt;
+}
+
+Result<std::optional<HostMisfit>> host_misfit(const pb::Job& job, const pb::LabCluster& cluster,
+                                              std::uint32_t servers) {
+  if (std::ranges::none_of(cluster.host(), &pb::LabHost::has_memory_gib)) return std::nullopt;
+  TAUT_TRY(const worker::JobAssets assets, worker::JobAssets::open(job, job.workers()));
+  TAUT_TRY(const auto topology, Topology::make(cluster, servers, job.workers(), job.seed()));
+  return host_misfit(job, assets.train_graph().parameters, cluster, *topology, servers);
+}
+
+Result<std::uint64_t> lab_memory(const pb::Job& job, std::span<const TableSpec> tables,
+                                 bool learns) {
+  // Measured: 994 MiB for 10,000 workers and 16 servers that do not learn.
+  constexpr std::uint64_t kOfWorker = 96UL << 10U;
+  const std::uint64_t processes = kOfWorker * job.workers();
+  if (!learns) return processes;
+  TAUT_TRY(const math::UpdateRule rule, to_update_rule(job));
+  const auto kept = static_cast<std::uint64_t>(1 + rule.state_count());
+  return processes + sizeof(float) * values_of(tables) * (job.workers() + kept);
+}
+
+}  // namespace taut::lab

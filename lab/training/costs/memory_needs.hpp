@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "common/result.hpp"
+#include "common/ssp/table.hpp"
+#include "lab/training/topology.hpp"
+#include "proto/job.pb.h"
+#include "proto/lab.pb.h"
+
+namespace taut::lab {
+
+/// Bytes that a job's processes take of their hosts for its parameters. What a net computes with
+/// otherwise, its data and the programs themselves are not in it.
+struct ProcessMemory {
+  /// Of each worker, four times the parameters: those that it computes with, those that come next,
+  /// its gradients, and what is on its way to it and from it; and what compressed updates left out.
+  /// Source    of the four: docs/SCALE.md, "Memory of real processes"
+  std::uint64_t worker = 0;
+  /// Of each server, for its part of the parameters: the values, the states of the rule, the
+  /// gradients of a clock (one of each worker in lock-step, else one); with replicas the values and
+  /// states of another server's part.
+  std::uint64_t server = 0;
+};
+
+/// Errors    as to_update_rule() and to_compression()
+[[nodiscard]] Result<ProcessMemory> process_memory(const pb::Job& job,
+                                                   std::span<const TableSpec> tables,
+                                                   std::uint32_t servers, bool has_replicas);
+
+/// A host whose memory is too small.
+struct HostMisfit {
+  int host = 0;      // in the cluster file
+  std::string what;  // "host "a" has a memory_gib of 1, too little for ..."
+};
+
+/// The first host that has less memory than the processes on it take; nullopt: all have enough, or
+/// do not say how much they have.
+/// Errors    as process_memory()
+[[nodiscard]] Result<std::optional<HostMisfit>> host_misfit(const pb::Job& job,
+                                                            std::span<const TableSpec> tables,
+                                                            const pb::LabCluster& cluster,
+                                                            const Topology& topology,
+                                                            std::uint32_t servers);
+
+/// Overload that opens the job, if any host says how much memory it has.
+/// Errors    as JobAssets::open() and Topology::make()
+[[nodiscard]] Result<std::optional<HostMisfit>> host_misfit(const pb::Job& job,
+                                                            const pb::LabCluster& cluster,
+                                                            std::uint32_t servers);
+
+/// Bytes that the lab itself takes at least: in one process, where workers share what is the same.
+/// learns  whether it has gradients
+/// Errors  as to_update_rule()
+[[nodiscard]] Result<std::uint64_t> lab_memory(const pb::Job& job,
+                                               std::span<const TableSpec> tables, bool learns);
+
+}  // namespace taut::lab

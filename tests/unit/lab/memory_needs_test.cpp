@@ -1,0 +1,103 @@
+// What a job takes of its hosts' memory, and of this machine's.
+#include "lab/training/costs/memory_needs.hpp"
+
+#include "proto/config/lab/lab_cluster.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/temp_folder.hpp"
+#include "tests/unit/lab/tiny_training.hpp"
+
+namespace taut::lab {
+namespace {
+
+constexpr const char* kSolver = "solver_param { base_lr: 0.1 momentum: 0.9 max_iter: 5 } ";
+constexpr std::uint64_t kParameterBytes = 4 * (6 * 3 + 3);  // of the parameters
+
+/// Those of the tiny net.
+std::vector<TableSpec> its_tables() {
+  std::vector<TableSpec> tables(2);
+  tables[0].shape = {3, 6};
+  tables[1].id = TableId(1);
+  tables[1].shape = {3};
+  return tables;
+}
+
+ProcessMemory memory_of(const std::string& job, std::uint32_t servers = 1, bool replicas = false,
+                        bool lock_step = false) {
+  TrainingOptions options = tiny_training(job, "compute { clock_ms: 1 }");
+  if (lock_step) options.job.mutable_consistency()->set_mode(pb::Consistency::BSP);
+  const auto memory = process_memory(options.job, its_tables(), servers, replicas);
+  REQUIRE(memory.has_value());
+  return memory.value();
+}
+
+std::string refusal_of(const TrainingOptions& options) {
+  const auto outcome = run_training(options);
+  return outcome ? "" : outcome.error().message;
+}
+
+}  // namespace
+
+TEST_CASE("processes take parameters, states, gradients and replicas", "[lab]") {
+  // A worker computes with values, gets the next, has gradients, and sends.
+  CHECK(memory_of(kSolver).worker == 4 * kParameterBytes);
+  // Values, momentum, and a gradient; in lock-step one of each of three workers.
+  CHECK(memory_of(kSolver).server == 3 * kParameterBytes);
+  CHECK(memory_of(kSolver, 1, false, true).server == 5 * kParameterBytes);
+  CHECK(memory_of("solver_param { base_lr: 0.1 type: \"Adam\" max_iter: 5 }").server ==
+        4 * kParameterBytes);
+  // Half of it each, a value more because it is odd; with replicas the other's values and momentum.
+  CHECK(memory_of(kSolver, 2).server == 3 * (kParameterBytes / 2 + 2));
+  CHECK(memory_of(kSolver, 2, true).server == 5 * (kParameterBytes / 2 + 2));
+  // What updates leave out.
+  const std::string coded =
+      std::string(kSolver) + "compression { push { scheme: ONE_BIT min_values: 1 } }";
+  CHECK(memory_of(coded).worker == 5 * kParameterBytes);
+}
+
+TEST_CASE("a job that does not fit on a host is refused with the host's line and column", "[lab]") {
+  TrainingOptions options = tiny_training(kSolver, "compute { clock_ms: 1 }");
+  CHECK(refusal_of(options).empty());
+  constexpr double kGib = 1UL << 30U;
+  pb::LabHost& node = *options.cluster.mutable_host(1);
+  node.set_memory_gib(4 * kParameterBytes / kGib);
+  CHECK(refusal_of(options).empty());
+  node.set_memory_gib((4 * kParameterBytes - 1) / kGib);
+  CHECK_THAT(refusal_of(options), Catch::Matchers::StartsWith("host \"w0\" has a memory_gib of") &&
+                                      Catch::Matchers::Contains("too little for 1 worker: "));
+  const auto misfit = host_misfit(options.job, options.cluster, 1);
+  REQUIRE(misfit.has_value());
+  REQUIRE(misfit.value().has_value());
+  CHECK(misfit.value()->host == 1);
+  // Two on one host take twice as much.
+  node.set_memory_gib(4 * kParameterBytes / kGib);
+  node.set_count(2);
+  node.set_workers(2);
+  CHECK_THAT(refusal_of(options), Catch::Matchers::Contains("too little for 2 workers: "));
+  options.cluster.mutable_host(0)->set_memory_gib(kParameterBytes / kGib);
+  CHECK_THAT(refusal_of(options), Catch::Matchers::Contains("host \"s\"") &&
+                                      Catch::Matchers::Contains("too little for 1 server: "));
+}
+
+TEST_CASE("an error about a host's memory is at its place in the file", "[lab]") {
+  const test::TempFolder folder;
+  folder.write("c.textproto", "host { name: \"a\" }\nhost {\n  name: \"b\"\n  memory_gib: 2\n}\n");
+  const std::string path = (folder.path() / "c.textproto").string();
+  CHECK(lab_memory_error(path, 1, "too small").message == path + ":4:3: too small");
+}
+
+TEST_CASE("more workers than this machine has memory for are refused before they start", "[lab]") {
+  TrainingOptions options = tiny_training(kSolver, "compute { clock_ms: 1 }");
+  options.memory = Bytes(100UL << 10U);
+  CHECK(
+      refusal_of(options) ==
+      "the lab needs at least 0.28 MiB for 3 workers, and --memory-limit is 0.098 MiB; take fewer "
+      "workers, a higher limit, or --no-learning");
+  // Without a limit it is the machine's memory.
+  options.memory = Bytes(0);
+  options.job.set_workers(100'000'000);
+  const auto needs = lab_memory(options.job, its_tables(), true);
+  REQUIRE(needs.has_value());
+  CHECK(needs.value() == 100'000'000 * (kParameterBytes + (96UL << 10U)) + 2 * kParameterBytes);
+}
+
+}  // namespace taut::lab
