@@ -78,6 +78,7 @@ Result<void> DaemonGroup::start(Daemon daemon) {
                                 .arguments = {"--config", config_file, "--ready-file", ready_file},
                                 .log = stem.string() + ".log",
                                 .shielded = options_.shielded};
+  command.arguments.insert(command.arguments.end(), daemon.options.begin(), daemon.options.end());
   TAUT_TRY(auto child, ChildProcess::start(command));
   children_.push_back(std::move(child));
   started_.push_back({std::move(command), ready_file, daemon.replaceable});

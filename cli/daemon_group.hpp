@@ -26,9 +26,10 @@ class DaemonGroup {
   };
   struct Daemon {
     std::string name;
-    KeyRole role = KeyRole::kWorker;  // kServer or kWorker: decides the program
-    pb::ClusterConfig config;         // without its keys
-    bool replaceable = false;         // started again if it ends once it was ready
+    KeyRole role = KeyRole::kWorker;     // kServer or kWorker: decides the program
+    pb::ClusterConfig config;            // without its keys
+    bool replaceable = false;            // started again if it ends once it was ready
+    std::vector<std::string> options{};  // on its command line, in addition to those of its files
   };
 
   DaemonGroup() = default;

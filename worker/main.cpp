@@ -12,6 +12,7 @@
 #include "common/log.hpp"
 #include "common/system/descriptor_limit.hpp"
 #include "common/system/memory.hpp"
+#include "common/system/rack_name.hpp"
 #include "common/system/stop_signal.hpp"
 #include "common/timeline.hpp"
 #include "proto/config/cluster_config.hpp"
@@ -35,6 +36,7 @@ struct Arguments {
   std::string config;
   std::string name;
   std::string ready_file;
+  std::string rack;
   std::vector<std::string> stragglers;
   std::optional<double> clock_time_ms;
   bool with_parent = false;
@@ -81,7 +83,7 @@ taut::Result<void> work(const Arguments& arguments, bool& log_is_file) {
   }
   TAUT_TRY(limit_files(config, arguments.ready_file));
   switch_timeline(config.records().timeline(), config.records(), config.worker().name());
-  TAUT_TRY(auto daemon, worker::WorkerDaemon::start(config));
+  TAUT_TRY(auto daemon, worker::WorkerDaemon::start(config, arguments.rack));
   log::info("{}", build_name());
   return daemon->run([&]() -> Result<void> {
     if (arguments.ready_file.empty()) return ok();
@@ -154,6 +156,11 @@ void add_daemon_options(taut::command_line::Command& command, Arguments& argumen
       .text("--ready-file", arguments.ready_file,
             "Written once the coordinator has accepted this worker")
       .value("FILE");
+  command
+      .text("--rack", arguments.rack,
+            "With --config: the rack or switch of this machine; jobs prefer workers of one rack")
+      .value("NAME")
+      .check(taut::check_rack);
   command.flag("--end-with-parent", arguments.with_parent, "Ends when the parent process does");
   command
       .texts("--straggler", arguments.stragglers,

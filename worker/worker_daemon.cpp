@@ -28,7 +28,8 @@ constexpr Duration kStep{100'000};
 
 }  // namespace
 
-Result<std::unique_ptr<WorkerDaemon>> WorkerDaemon::start(const pb::ClusterConfig& config) {
+Result<std::unique_ptr<WorkerDaemon>> WorkerDaemon::start(const pb::ClusterConfig& config,
+                                                          const std::string& rack) {
   const pb::WorkerConfig& settings = config.worker();
   TAUT_TRY(Security security, daemon_security(config, settings.name(), KeyRole::kWorker));
   std::unique_ptr<WorkerDaemon> daemon(new WorkerDaemon(config, std::move(security)));
@@ -40,7 +41,7 @@ Result<std::unique_ptr<WorkerDaemon>> WorkerDaemon::start(const pb::ClusterConfi
   std::random_device source;
   identity.session = (std::uint64_t{source()} << 32U) | source();
   identity.device = description_of(daemon->devices_);
-  identity.host = host_name();
+  identity.host = rack.empty() ? host_name() : fmt::format("{}/{}", rack, host_name());
   identity.data_security = data_security(config);
   identity.memory_is_own = settings.memory() > 0;
   identity.memory_bytes = identity.memory_is_own ? settings.memory() : machine_memory().value();

@@ -30,8 +30,10 @@ namespace taut::worker {
 class WorkerDaemon {
  public:
   /// Opens the device and the connection to the coordinator.
+  /// rack      of this machine; empty: not known
   /// Errors    unavailable: the requested device does not exist; no key to join with
-  [[nodiscard]] static Result<std::unique_ptr<WorkerDaemon>> start(const pb::ClusterConfig& config);
+  [[nodiscard]] static Result<std::unique_ptr<WorkerDaemon>> start(const pb::ClusterConfig& config,
+                                                                   const std::string& rack);
   ~WorkerDaemon();
   WorkerDaemon(const WorkerDaemon&) = delete;
   WorkerDaemon& operator=(const WorkerDaemon&) = delete;

@@ -2,9 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <optional>
 #include <string_view>
+
+#include "common/system/rack_name.hpp"
 
 namespace taut::cli {
 namespace {
@@ -82,6 +85,21 @@ std::optional<std::uint32_t> tasks_of_node(std::string_view list, std::uint32_t 
   return std::nullopt;
 }
 
+/// The switch of "core.leaf2.n7", whose parts are "switch.switch.node": the last one before the
+/// node, if it has a plain name.
+std::string leaf_switch(std::string_view address, std::string_view pattern) {
+  std::string leaf;
+  while (!pattern.empty() && !address.empty()) {
+    const std::string_view kind = pattern.substr(0, pattern.find('.'));
+    const std::string_view part = address.substr(0, address.find('.'));
+    if (kind != "switch") break;
+    leaf = part;
+    pattern.remove_prefix(std::min(pattern.size(), kind.size() + 1));
+    address.remove_prefix(std::min(address.size(), part.size() + 1));
+  }
+  return check_rack(leaf).empty() ? leaf : std::string();
+}
+
 Result<NodePlace> place_in_slurm(const Environment& environment) {
   const std::string job = text(environment, "SLURM_JOB_ID");
   // A batch script has a rank and a number of tasks too, although it runs on the first node alone.
@@ -104,6 +122,8 @@ Result<NodePlace> place_in_slurm(const Environment& environment) {
   const std::string restarts = text(environment, "SLURM_RESTART_COUNT");
   place.attempt =
       fmt::format("{}.{}.{}", job, environment("SLURM_STEP_ID"), restarts.empty() ? "0" : restarts);
+  place.rack = leaf_switch(text(environment, "SLURM_TOPOLOGY_ADDR"),
+                           text(environment, "SLURM_TOPOLOGY_ADDR_PATTERN"));
   const auto node = number(environment, "SLURM_NODEID", 0, kMaxRanks);
   const auto local = number(environment, "SLURM_LOCALID", 0, kMaxRanks);
   if (node && local) {

@@ -17,7 +17,8 @@ struct NodePlace {
   std::uint32_t count = 1;        // of all ranks
   std::uint32_t local_rank = 0;   // among those of the same machine
   std::uint32_t local_count = 1;  // of those
-  std::string leader{};           // a name or address of rank 0's machine; empty: unknown
+  std::string rack{};    // the switch that this machine is at; empty: the engine names none
+  std::string leader{};  // a name or address of rank 0's machine; empty: unknown
 };
 
 /// The value of an environment variable, or nullptr.

@@ -57,6 +57,7 @@ Result<void> start_share(const NodeShare& share, const NodeOptions& options, std
     worker.set_threads(options.threads);
     worker.set_device_memory_budget(options.device_memory_budget);
     if (!share.devices.empty()) worker.add_device_index(share.devices[i % share.devices.size()]);
+    if (!options.rack.empty()) daemon.options = {"--rack", options.rack};
     TAUT_TRY(daemons.start(std::move(daemon)));
   }
   return ok();

@@ -35,6 +35,23 @@ std::pair<bool, std::string> memory_of(const Participant& worker) {
   return {is_own, is_own ? worker.name : worker.host};
 }
 
+/// In the order in which they are near to the workers that a job has.
+std::vector<const Participant*> nearest_to(const JobRecord& job, const Registry& registry,
+                                           const std::vector<const Participant*>& workers) {
+  std::vector<std::string> hosts;
+  hosts.reserve(workers.size());
+  for (const Participant* worker : workers) hosts.push_back(worker->host);
+  std::vector<std::string> near;
+  for (const pb::StoredMember& member : job.stored().members()) {
+    const Participant* worker = registry.find(pb::ROLE_WORKER, member.member().name());
+    if (job.works(member) && worker != nullptr) near.push_back(worker->host);
+  }
+  std::vector<const Participant*> ordered;
+  ordered.reserve(workers.size());
+  for (const std::size_t i : nearest_first(hosts, near)) ordered.push_back(workers[i]);
+  return ordered;
+}
+
 std::string whose(const std::string& user) {
   return user.empty() ? std::string("this user") : fmt::format("user \"{}\"", user);
 }
@@ -67,7 +84,7 @@ std::vector<const Participant*> Coordinator::idle_workers(JobId job) const {
 
 std::vector<const Participant*> Coordinator::fitting_workers(const JobRecord& job) const {
   const PlaceDemand demand = place_demand(job.stored().definition());
-  if (demand.none()) return idle_workers(job.takes());
+  if (demand.none()) return nearest_to(job, registry_, idle_workers(job.takes()));
   std::vector<const Participant*> workers;
   const WorkerList list = worker_list(workers);
   FreeWorkers free(list, 0);
@@ -75,7 +92,7 @@ std::vector<const Participant*> Coordinator::fitting_workers(const JobRecord& jo
   for (const std::size_t i : free.take(demand, free.fitting(demand))) {
     fitting.push_back(workers[i]);
   }
-  return fitting;
+  return nearest_to(job, registry_, fitting);
 }
 
 WorkerList Coordinator::worker_list(std::vector<const Participant*>& workers) const {

@@ -183,8 +183,9 @@ class ClusterTest(unittest.TestCase):
         self.processes.append(process)
         return process
 
-    def start_daemon(self, role, name, settings="", wait=True, more=""):
-        """A daemon with its own config and log; waits until it is ready."""
+    def start_daemon(self, role, name, settings="", wait=True, more="", options=()):
+        """A daemon with its own config and log; waits until it is ready.
+        options  on its command line"""
         section = f'{role} {{ name: "{name}" {settings} }}'
         address = self.coordinator or "127.0.0.1:0"
         log = self.folder / f"{name}.log"
@@ -193,7 +194,8 @@ class ClusterTest(unittest.TestCase):
                            + ("insecure: true\n" if self.insecure else ""))
         ready = self.folder / f"{name}.ready"
         ready.unlink(missing_ok=True)
-        process = self.start(f"tautline-{role}", "--config", config, "--ready-file", ready)
+        process = self.start(f"tautline-{role}", "--config", config, "--ready-file", ready,
+                             *options)
         if wait:
             wait_until(lambda: ready.exists() or process.poll() is not None, what=f"{name} ready")
             self.assertIsNone(process.poll(), f"{name} ended: {log.read_text()}")

@@ -44,6 +44,7 @@ SlurmdSpoolDir={folder}/spool-%n
 StateSaveLocation={folder}/state
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
+TopologyPlugin=topology/tree
 SelectType=select/linear
 MpiDefault=none
 ReturnToService=2
@@ -54,6 +55,13 @@ SlurmdTimeout=10
 SchedulerParameters=batch_sched_delay=1,sched_interval=2
 PartitionName=low Nodes=n[1-4] Default=YES PriorityTier=1 GraceTime=30
 PartitionName=high Nodes=n[1-4] PriorityTier=10
+"""
+
+# Two switches of two nodes each.
+TOPOLOGY = """\
+SwitchName=left Nodes=n[1-2]
+SwitchName=right Nodes=n[3-4]
+SwitchName=core Switches=left,right
 """
 
 
@@ -71,6 +79,7 @@ class Slurm:
                      "CPUs=1 RealMemory=256 State=UNKNOWN\n")
         config = self.folder / "slurm.conf"
         config.write_text(text)
+        (self.folder / "topology.conf").write_text(TOPOLOGY)
         self.environment = {**os.environ, "SLURM_CONF": str(config)}
         key = self.folder / "munge.key"
         key.write_bytes(os.urandom(1024))

@@ -143,6 +143,22 @@ class Queue(ServersTest):
         self.ask("stop", low, "--discard")
         self.wait_for_job(low, "STOPPED")
 
+    def test_a_job_gets_workers_of_one_rack(self):
+        self.start_cluster(0)
+        for i, rack in enumerate(("left", "right", "left", "right", "left")):
+            self.start_daemon("worker", f"worker{i}", options=("--rack", rack))
+        job = self.submit("SSP", 100000, clock_ms=20, workers=2)
+        self.wait_for_clocks(job)
+        # The rack with exactly so many; the other one is left whole.
+        self.assertEqual(self.workers_of(job), ["worker1", "worker3"])
+        self.assertEqual({one["name"]: one["host"].split("/")[0]
+                          for one in self.status()["workers"] if one["name"] == "worker3"},
+                         {"worker3": "right"})
+        answer = self.run_program("tautline-worker", "--config", "none", "--rack", "a/b")
+        self.assertEqual(answer.returncode, 2, answer.stderr)
+        self.assertIn("--rack", answer.stderr)
+        self.assertIn("must be 1 to 64 letters, digits, '.', '_' or '-'", answer.stderr)
+
     def test_a_job_waits_at_most_a_second_for_its_place(self):
         self.start_cluster(2)
         first = self.submit("SSP", 100000)

@@ -4,8 +4,11 @@ dies."""
 import csv
 import json
 import os
+import pathlib
+import re
 import shutil
 import subprocess
+import time
 import unittest
 
 import slurm
@@ -111,6 +114,23 @@ class OnSlurm(ClusterTest):
         self.assertTrue((self.run_folder(job) / "checkpoints" / "tiny_iter_60").is_dir())
         self.assertFalse((self.run_folder(job) / "keys").exists())
 
+    def test_a_job_gets_nodes_of_one_switch(self):
+        nodes = self.slurm.submit("--nodes", 4, SCRIPT, "--device", "cpu", cwd=self.folder)
+        folder = self.folder / "runs" / f"slurm-{nodes}-cluster"
+        wait_until(lambda: "submit JOB --coordinator" in self.output(nodes), 60, "four nodes")
+        self.coordinator = re.search(r"submit JOB --coordinator (\S+)", self.output(nodes))[1]
+        ask = lambda *words: self.tautline(*words, "--coordinator", self.coordinator, "--keys",
+                                           folder / "keys").stdout
+        for number, workers in enumerate((1, 2)):
+            ask("submit", self.job(f"job{number}.textproto", iterations=100000, workers=workers,
+                                   extra="clock_time_ms: 20"))
+        wait_until(lambda: ask("queue").count(" running ") == 2, 30, "two jobs")
+        lines = ask("queue")
+        # The first has a node of the first switch, so the second gets both of the other one.
+        self.assertRegex(lines, r" 1 +tiny .* node0-worker0\b")
+        self.assertRegex(lines, r" 2 +tiny .* node2-worker0, node3-worker0\b")
+        self.slurm.run("scancel", nodes)
+
     def test_a_job_that_slurm_pre_empts_is_saved_and_continued(self):
         job = self.submit(self.job(iterations=400, extra="clock_time_ms: 20"))
         self.wait_for_training(job)
@@ -206,6 +226,54 @@ class OnSlurm(ClusterTest):
         self.wait_for_state(job, "COMPLETED", 90)
         self.assertIn("1 of 4 workers was lost", self.output(job))
         self.assertEqual(self.summary(job)["iterations"], 1000)
+
+
+# Of the README's section, with a clone's folder in which the build of this tree is.
+COMMANDS = re.search(r"On a Slurm cluster.*\n\n((?:    .*\n)+)",
+                     (SOURCE / "README.md").read_text())[1].split("\n")
+FASHION = pathlib.Path("/usr/share/datasets/fashion-mnist")
+
+
+@unittest.skipIf(slurm.missing(), slurm.missing())
+@unittest.skipUnless(FASHION.is_dir(), "the package dataset-fashion-mnist is not installed")
+class ReadmesCommands(ClusterTest):
+    def train(self, *options):
+        """Does what the README says. Returns (seconds, the run's summary)."""
+        build, submit = [line.strip() for line in COMMANDS if line]
+        # The first one's products are what is tested here.
+        self.assertEqual(build, "scripts/build")
+        clone = self.folder / "clone"
+        (clone / "build" / "release").mkdir(parents=True)
+        (clone / "build" / "release" / "bin").symlink_to(BIN)
+        (clone / "configs").symlink_to(SOURCE / "configs")
+        engine = slurm.Slurm(self.folder / "slurm")
+        self.addCleanup(engine.end)
+        program, *words = submit.split()
+        self.assertEqual(program, "sbatch")
+        began = time.monotonic()
+        # A `tautline` that is installed on this machine is not the one that is tested.
+        job = engine.submit(*words, *options, cwd=clone)
+        wait_until(lambda: engine.state(job) not in ("PENDING", "RUNNING", "COMPLETING"), 1700,
+                   f"the end of job {job}")
+        took = time.monotonic() - began
+        output = (clone / f"slurm-{job}.out").read_text()
+        self.assertEqual(engine.state(job), "COMPLETED", output)
+        self.assertIn("4 nodes, 4 servers, 4 workers", output)
+        summary = json.loads(
+            (clone / "runs" / f"slurm-{job}-fashion_lenet" / "summary.json").read_text())
+        print(f"{took:.0f} s from sbatch to the end, accuracy "
+              f"{summary['evaluations'][-1]['accuracy']:.4f} after {summary['iterations']} clocks, "
+              f"{summary['images_per_second']:.0f} images/s")
+        return took, summary
+
+    def test_the_two_commands_of_the_readme_train_fashion_mnist_on_four_nodes(self):
+        _, summary = self.train("--device", "cpu", "--max-iter", "300")
+        self.assertEqual(summary["iterations"], 300)
+        self.assertGreater(summary["evaluations"][-1]["accuracy"], 0.7)
+
+    def test_the_two_commands_of_the_readme_train_to_the_end(self):
+        _, summary = self.train()
+        self.assertGreater(summary["evaluations"][-1]["accuracy"], 0.9)
 
 
 if __name__ == "__main__":

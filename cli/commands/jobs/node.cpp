@@ -8,6 +8,7 @@
 #include "cli/commands/shared_options.hpp"
 #include "cli/node/node_place.hpp"
 #include "cli/node/node_run.hpp"
+#include "common/system/rack_name.hpp"
 
 namespace taut::cli {
 namespace {
@@ -87,6 +88,12 @@ void add_node(Command& command, int& status) {
             "The name or address by which the other nodes reach this one (default: found)")
       .value("HOST");
   command
+      .text("--rack", options.rack,
+            "The rack or switch of this node; jobs prefer workers of one rack (default: the switch "
+            "that Slurm names)")
+      .value("NAME")
+      .check(check_rack);
+  command
       .number("--wait", options.wait_s, "How long nodes wait for each other", "SECONDS",
               {.min = 1, .max = 86400})
       .by_default("300");
@@ -102,8 +109,12 @@ void add_node(Command& command, int& status) {
   command.on_run([arguments, &status] {
     settle(*arguments);
     const auto place = find_place([](const char* name) { return std::getenv(name); });
-    status =
-        place ? run_node(arguments->options, place.value()) : fail("node", place.error().message);
+    if (!place) {
+      status = fail("node", place.error().message);
+      return;
+    }
+    if (arguments->options.rack.empty()) arguments->options.rack = place.value().rack;
+    status = run_node(arguments->options, place.value());
   });
 }
 

@@ -98,7 +98,8 @@ class Round {
     // First, running jobs replace those that they lost.
     for (ScheduledJob& job : running_) {
       if (job.owed == 0) continue;
-      static_cast<void>(idle_.take(job.demand, std::min(job.owed, idle_.fitting(job.demand))));
+      const std::uint32_t count = std::min(job.owed, idle_.fitting(job.demand));
+      static_cast<void>(idle_.take(job.demand, count, job.job));
     }
   }
 
@@ -281,7 +282,7 @@ class Round {
     // Those that the first job that waits could use are left for it, until it has enough.
     while (reserved_ && more > 0 && takes_of(*reserved_->job, job, more)) --more;
     if (more == 0) return;
-    static_cast<void>(idle_.take(job.demand, more));
+    static_cast<void>(idle_.take(job.demand, more, job.job));
     usage_[job.user].workers += more;
     decision_.growths.push_back({job.job, now + more});
   }
@@ -291,7 +292,7 @@ class Round {
                               std::uint32_t count) const {
     if (waiting.demand.none()) return true;
     FreeWorkers left = idle_;
-    static_cast<void>(left.take(job.demand, count));
+    static_cast<void>(left.take(job.demand, count, job.job));
     return left.fitting(waiting.demand) < idle_.fitting(waiting.demand);
   }
 

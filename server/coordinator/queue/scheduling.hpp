@@ -91,6 +91,10 @@ struct SchedulingDecision {
 /// exceeds its user's quota or the servers' memory. Idle workers that the first job which waits
 /// could not use go to running jobs that may have more, those of the highest priority and then the
 /// oldest first.
+///
+/// Where: a job's workers are on as few hosts as can be, and in one rack if one has enough (see
+/// choose_workers()); it grows by the nearest to those that it has, and shrinks by those of hosts
+/// and racks where it has the fewest. No job waits for a nearer place.
 /// Source    Lifka, "The ANL/IBM SP Scheduling System", JSSPP 1995 (EASY backfilling)
 class SchedulingPolicy {
  public:

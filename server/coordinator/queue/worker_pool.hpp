@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/types.hpp"
@@ -19,7 +20,7 @@ struct PlaceDemand {
 /// A worker that jobs may have.
 struct WorkerPlace {
   std::string name;
-  std::string host;
+  std::string host;  // "HOST", or "RACK/HOST" if its rack is known
   std::uint32_t devices = 0;
   std::size_t memory = 0;  // whose memory it uses: an index of WorkerList::memory
   JobId job{};             // that it works for; 0: it is idle
@@ -45,9 +46,12 @@ class FreeWorkers {
   [[nodiscard]] std::uint32_t fitting(const PlaceDemand& demand) const;
   /// Takes `count` of them, near each other, where that is possible those with the fewest devices.
   /// Returns their positions in the list, ascending; empty: there is no list.
+  /// near      those nearest to the workers of this job; 0: of no job
   /// REQUIRES  count <= fitting(demand)
-  std::vector<std::size_t> take(const PlaceDemand& demand, std::uint32_t count);
-  /// Frees `count` of a job's workers: the last ones that fit `wanted`. Returns their positions.
+  std::vector<std::size_t> take(const PlaceDemand& demand, std::uint32_t count,
+                                JobId near = JobId());
+  /// Frees `count` of a job's workers that fit `wanted`: first those of racks and hosts that have
+  /// the fewest of the job's, so that it keeps as few hosts as can be. Returns their positions.
   /// demand  the job's
   std::vector<std::size_t> release(JobId job, const PlaceDemand& demand, std::uint32_t count,
                                    const PlaceDemand& wanted);
@@ -63,6 +67,9 @@ class FreeWorkers {
   void release_one(std::size_t place, const PlaceDemand& demand);
   [[nodiscard]] std::vector<std::size_t> candidates(const PlaceDemand& demand,
                                                     std::uint32_t max_devices) const;
+  /// Of the workers that stay with a job; empty for job 0.
+  [[nodiscard]] std::vector<std::string> hosts_of(JobId job) const;
+  [[nodiscard]] std::vector<std::size_t> farthest_first(JobId job) const;
 
   const WorkerList* list_;
   std::vector<bool> is_free_;
@@ -70,11 +77,22 @@ class FreeWorkers {
   std::uint32_t count_;
 };
 
-/// Chooses `count` of them near each other: from the host whose workers exceed the number least, or
-/// else from as few hosts as can be. Returns positions in `hosts`, ascending.
+/// "rack3" of "rack3/node7"; empty: no rack is named. Hosts without one are near each other, as if
+/// they were in one rack.
+[[nodiscard]] std::string_view rack_of(std::string_view host);
+
+/// Chooses `count` of them near each other: from the host whose workers exceed the number least; or
+/// else from the rack whose workers do, or from any, on as few hosts as can be. Returns positions
+/// in `hosts`, ascending.
 /// hosts     of the workers to choose from
 /// REQUIRES  count <= hosts.size()
 [[nodiscard]] std::vector<std::size_t> choose_workers(const std::vector<std::string>& hosts,
                                                       std::size_t count);
+
+/// All positions in `hosts` in the order in which they are near to a job: first the job's own
+/// hosts, then its racks, then the rest; of each, hosts with more workers first.
+/// near      the hosts of the job's workers; empty: the order stays
+[[nodiscard]] std::vector<std::size_t> nearest_first(const std::vector<std::string>& hosts,
+                                                     const std::vector<std::string>& near);
 
 }  // namespace taut

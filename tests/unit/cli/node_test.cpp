@@ -49,6 +49,21 @@ TEST_CASE("a task of Slurm knows its rank and the tasks of its node", "[node]") 
   CHECK(place.value().local_count == 2);
 }
 
+TEST_CASE("a task of Slurm knows the switch that its node is at", "[node]") {
+  Variables task = kSlurm;
+  CHECK(place_of(task).value().rack.empty());
+  task["SLURM_TOPOLOGY_ADDR"] = "core.leaf-2.n7";
+  task["SLURM_TOPOLOGY_ADDR_PATTERN"] = "switch.switch.node";
+  CHECK(place_of(task).value().rack == "leaf-2");
+  // Without topology/tree the address is the node's name alone.
+  task["SLURM_TOPOLOGY_ADDR"] = "n7";
+  task["SLURM_TOPOLOGY_ADDR_PATTERN"] = "node";
+  CHECK(place_of(task).value().rack.empty());
+  task["SLURM_TOPOLOGY_ADDR"] = "a/b.n7";
+  task["SLURM_TOPOLOGY_ADDR_PATTERN"] = "switch.node";
+  CHECK(place_of(task).value().rack.empty());
+}
+
 TEST_CASE("a Slurm batch script of several nodes is told to use srun", "[node]") {
   Variables batch = kSlurm;
   batch.erase("SLURM_STEP_ID");

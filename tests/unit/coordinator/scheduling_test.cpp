@@ -448,5 +448,54 @@ TEST_CASE("workers are chosen on as few hosts as can be", "[scheduling]") {
   CHECK(choose_workers(hosts, 0).empty());
 }
 
+TEST_CASE("workers are chosen in one rack, where one has enough", "[scheduling]") {
+  using Positions = std::vector<std::size_t>;
+  CHECK(rack_of("leaf2/node7") == "leaf2");
+  CHECK(rack_of("node7").empty());
+  // Host a alone has two; no host has three, and rack 2 has exactly three.
+  const std::vector<std::string> hosts = {"1/a", "1/a", "1/b", "2/c", "1/b", "2/d", "2/c"};
+  CHECK(choose_workers(hosts, 2) == Positions{0, 1});
+  CHECK(choose_workers(hosts, 3) == Positions{3, 5, 6});
+  CHECK(choose_workers(hosts, 4) == Positions{0, 1, 2, 4});
+  // No rack has five: as few hosts as can be.
+  CHECK(choose_workers(hosts, 5) == Positions{0, 1, 2, 4, 5});
+}
+
+TEST_CASE("a job grows by the nearest workers to those that it has", "[scheduling]") {
+  using Positions = std::vector<std::size_t>;
+  const std::vector<std::string> idle = {"2/x", "1/b", "1/a", "1/c", "1/c", "2/x"};
+  CHECK(nearest_first(idle, {"1/a"}) == Positions{2, 3, 4, 1, 0, 5});
+  CHECK(nearest_first(idle, {"2/y", "2/y"}) == Positions{0, 5, 3, 4, 1, 2});
+  CHECK(nearest_first(idle, {}) == Positions{0, 1, 2, 3, 4, 5});
+  // And so does the policy account for them: job 2 then finds what job 1 leaves.
+  SchedulingState state{.waiting = {}, .running = {elastic(1, 1, 1, 2)}, .workers = two_hosts()};
+  for (WorkerPlace& worker : state.workers.workers) worker.devices = 0;
+  state.workers.workers[2].job = JobId(1);
+  FreeWorkers free(state.workers, 0);
+  CHECK(free.take({}, 1, JobId(1)) == Places{3});
+  CHECK(free.take({}, 1, JobId(1)) == Places{0});
+  CHECK(FreeWorkers(state.workers, 0).take({}, 2) == Places{0, 1});
+}
+
+TEST_CASE("a job shrinks to as few hosts as can be", "[scheduling]") {
+  WorkerList list;
+  for (const char* host : {"1/a", "1/b", "1/a", "2/c", "1/a", "1/b", "2/c"}) {
+    WorkerPlace& place = list.workers.emplace_back();
+    place.host = host;
+    place.job = JobId(1);
+  }
+  list.memory = {WorkerList::kUnlimited};
+  const auto leaving = [&list](std::uint32_t count) {
+    return FreeWorkers(list, 0).release(JobId(1), {}, count, {});
+  };
+  // The rack with two of its workers first, then the host with two.
+  CHECK(leaving(1) == Places{6});
+  CHECK(leaving(4) == Places{6, 3, 5, 1});
+  CHECK(leaving(5) == Places{6, 3, 5, 1, 4});
+  // One that leaves already does not count.
+  list.workers[6].leaves = true;
+  CHECK(leaving(2) == Places{3, 5});
+}
+
 }  // namespace
 }  // namespace taut

@@ -71,6 +71,35 @@ TEST_CASE("two jobs train side by side, each with its own workers", "[coordinato
   CHECK(cluster.broken().empty());
 }
 
+TEST_CASE("a job gets workers of one rack, and replaces one by the nearest",
+          "[coordinator][queue]") {
+  Jobs cluster(0);
+  const auto add = [&cluster](const char* name, const char* host) {
+    cluster.add_worker(name, FakeCluster::Offer{.host = host});
+  };
+  add("w0", "left/a");
+  add("w1", "right/b");
+  add("w2", "left/c");
+  add("w3", "right/d");
+  add("w4", "left/e");
+  cluster.run_for(1s);
+  pb::Job definition = make_job(2);
+  const std::uint64_t first = cluster.start(definition);
+  CHECK(cluster.workers_of(first) == Names{"w1", "w3"});
+  definition.set_workers(3);
+  const std::uint64_t second = cluster.start(definition);
+  CHECK(cluster.workers_of(second) == Names{"w0", "w2", "w4"});
+  REQUIRE(cluster.stop(first).error().empty());
+  REQUIRE(cluster.run_until_state(first, pb::STOPPED));
+  add("w5", "left/e");
+  cluster.run_for(1s);
+  // Three are idle: two of the other rack, and one of a host that the job has.
+  cluster.kill("w0");
+  REQUIRE(cluster.run_until([&] { return cluster.workers_of(second).contains("w5"); }));
+  CHECK(cluster.workers_of(second) == Names{"w2", "w4", "w5"});
+  CHECK(cluster.broken().empty());
+}
+
 TEST_CASE("both jobs continue when the coordinator restarts", "[coordinator][queue][store]") {
   Jobs cluster(4);
   const std::uint64_t first = cluster.start(make_job(2, 200));

@@ -100,10 +100,17 @@ TEST_CASE("hosts are chosen as the coordinator chooses them", "[schedule]") {
   std::mt19937_64 random(seed);
   for (int round = 0; round < 2000; ++round) {
     Cluster cluster;
-    const auto hosts = static_cast<std::uint32_t>(1 + random() % 6);
+    const auto hosts = static_cast<std::uint32_t>(1 + random() % 8);
+    // All in one rack, or so many in each.
+    const auto rack_hosts = static_cast<std::uint32_t>(random() % 4);
     for (std::uint32_t i = 0; i < hosts; ++i) {
-      cluster.add_hosts(1, static_cast<std::uint32_t>(1 + random() % 8), DeviceType::kV100, 0);
+      cluster.add_hosts(1, static_cast<std::uint32_t>(1 + random() % 8), DeviceType::kV100,
+                        rack_hosts);
     }
+    const auto name_of = [&cluster](DeviceIndex device) {
+      const HostIndex host = cluster.host_of[device];
+      return std::to_string(cluster.hosts[host].rack) + "/" + std::to_string(host);
+    };
     Placement placement = all_usable(cluster);
     for (DeviceIndex device = 0; device < cluster.devices(); ++device) {
       // Any part of the devices is taken already.
@@ -113,7 +120,7 @@ TEST_CASE("hosts are chosen as the coordinator chooses them", "[schedule]") {
     std::vector<std::string> of_idle;
     for (DeviceIndex device = 0; device < cluster.devices(); ++device) {
       if (!placement.is_free(device)) continue;
-      of_idle.push_back(std::to_string(cluster.host_of[device]));
+      of_idle.push_back(name_of(device));
     }
     if (of_idle.empty()) continue;
     const auto workers = static_cast<std::uint32_t>(1 + random() % of_idle.size());
@@ -121,7 +128,7 @@ TEST_CASE("hosts are chosen as the coordinator chooses them", "[schedule]") {
     for (const std::size_t i : choose_workers(of_idle, workers)) ++live[of_idle[i]];
     std::map<std::string, int> ours;
     for (const DeviceIndex device : placement.take({.workers = workers})) {
-      ++ours[std::to_string(cluster.host_of[device])];
+      ++ours[name_of(device)];
     }
     CHECK(ours == live);
   }
