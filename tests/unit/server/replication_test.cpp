@@ -141,6 +141,29 @@ TEST_CASE("an update that was sent before a change was prepared is taken after i
   CHECK(BackupPair::item_of(pair.push(pair.second, kAnn, 1)).refusal == pb::DataItem::HELD);
 }
 
+TEST_CASE("images go to the backup in messages that a shard takes in", "[replication]") {
+  BackupPair pair(1);
+  REQUIRE(pair.greet(pair.first, kAnn, 1).accepted());
+  constexpr std::int64_t kSlices = 8;
+  constexpr auto kElements = static_cast<std::int64_t>(SliceLayout::kSliceElements);
+  pb::OpenTables requested;
+  *requested.add_tables() = to_wire(make_table(0, {kSlices * kElements}));
+  pair.send(pair.say(pair.first, kAnn, requested));
+  pair.replicate();
+  std::size_t images = 0;
+  for (const DataImages& message : pair.images) {
+    std::size_t bytes = 0;
+    for (const ImageItem& image : message.images) {
+      bytes += image.values.size() * (1 + image.states.size());
+    }
+    CHECK(bytes < (6UL << 20U));
+    images += message.images.size();
+  }
+  CHECK(images == kSlices);
+  CHECK(pair.images.size() > 2);
+  CHECK(pair.second.report(JobId(7)).copies.at(0).is_complete);
+}
+
 TEST_CASE("an image that is not acknowledged is sent again as it was", "[replication]") {
   BackupPair pair(1, Slack(3));
   REQUIRE(pair.greet(pair.first, kAnn, 1).accepted());
