@@ -90,7 +90,7 @@ class RunPlace {
   /// Errors    as collective::listen_as_rank()
   [[nodiscard]] virtual Result<collective::RankEndpoint> listen_as_rank(
       const collective::RankBoard& board) = 0;
-  /// What goes on with the exchange while the run computes, where its parts have no threads: to be
+  /// What continues the exchange while the run computes, where its parts have no threads: to be
   /// called as collective::ReplicaGroup::Options says, for as long as the rank's endpoint is open.
   virtual void work_with(std::function<void()> /*work*/) {}
   /// The run's client, from now until nullptr is passed.

@@ -92,7 +92,7 @@ class TrainingWorker final : public sim::ControlNode, private worker::RunPlace {
   void arrive(sim::SocketId socket, PeerId from, Message message);
   void wake_client();
   void let_client_work();
-  /// Goes on with the exchange among workers, once what happens now is over.
+  /// Continues the exchange among workers, once what happens now is over.
   void exchange_soon();
   void keep_client_working(std::uint64_t use);
 
@@ -109,7 +109,7 @@ class TrainingWorker final : public sim::ControlNode, private worker::RunPlace {
   NodeEndpoint* endpoint_ = nullptr;       // the run's, to shards
   NodeEndpoint* ranks_ = nullptr;          // the run's, to other workers
   std::uint64_t listened_ = 0;             // as a rank
-  std::function<void()> exchange_;         // what goes on with the exchange; may be empty
+  std::function<void()> exchange_;         // what continues the exchange; may be empty
   Client* client_ = nullptr;               // the run's
   Waits waits_ = Waits::kNot;
   bool work_is_due_ = false;

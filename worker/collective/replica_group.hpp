@@ -53,7 +53,7 @@ struct Standing {
 /// With Options::asynchronous there is no clock that all have in common: each average is of two
 /// ranks (AD-PSGD), and each rank has a standing of its own, between two meetings as far apart as
 /// their speeds let them. What changes its parameters otherwise is said by set_values().
-/// Thread    one, but for work(); with Options::has_thread a second one of the group's own calls that
+/// Thread    one, but for work(), which with Options::has_thread a thread of the group's own calls
 class ReplicaGroup {
  public:
   struct Options {
@@ -70,7 +70,7 @@ class ReplicaGroup {
     Duration patience{300'000};
     std::function<bool()> stops;         // ends all waits; may be empty
     TimeSource* time = &machine_time();  // outlives the group
-    /// Sums go on and others are answered while this rank computes, by a thread of the group.
+    /// Sums continue and others are answered while this rank computes, by a thread of the group.
     /// Otherwise work() is to be called whenever the endpoint has messages or this rank computes.
     bool has_thread = true;
   };
@@ -122,7 +122,7 @@ class ReplicaGroup {
   /// Waits until others have what this rank has sent, for a moment: they may be gone.
   void leave();
 
-  /// Goes on with sums and answers those that have asked, unless another call is under way. Waits
+  /// Continues sums and answers those that have asked, unless another call is under way. Waits
   /// for nothing. Thread: any.
   void work();
 

@@ -469,7 +469,8 @@ TEST_CASE("a clock that no rank computes, as all that would are gone, changes no
   }
 }
 
-TEST_CASE("a sum goes on while a rank that has added its part computes", "[collective][replicas]") {
+TEST_CASE("a sum continues while a rank that has added its part computes",
+          "[collective][replicas]") {
   struct Values final : ReplicaValues {
     std::vector<std::size_t> gradient_sizes() const override { return {1000}; }
     void read_gradient(std::size_t, std::span<float> into) override {

@@ -1,4 +1,4 @@
-"""`tautline lab` where workers exchange among themselves: sums (ALLREDUCE) and averages (GOSSIP)."""
+"""`tautline lab` where workers exchange among themselves: sums and averages."""
 
 import json
 import re
