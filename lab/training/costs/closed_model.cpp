@@ -98,12 +98,14 @@ Result<void> add_servers(const pb::LabCluster& cluster, const model::Graph& grap
   const pb::LabCosts& costs = cluster.costs();
   for (const ShardLoad& load : loads) {
     const double of_worker_us =
-        load.messages * costs.shard_message_us() + 2 * load.bytes / kMib * costs.shard_us_per_mib();
+        load.messages * costs.shard_message_us() +
+        load.bytes / kMib * (2 * costs.shard_us_per_mib() + costs.apply_us_per_mib());
     estimate.server_ms = std::max(estimate.server_ms, workers * of_worker_us / kUsPerMs);
   }
   const double own_us =
       costs.shard_message_us() + 2 * costs.client_message_us() +
-      first_bytes / kMib * (2 * costs.shard_us_per_mib() + costs.client_us_per_mib());
+      first_bytes / kMib *
+          (2 * costs.shard_us_per_mib() + costs.apply_us_per_mib() + costs.client_us_per_mib());
   estimate.exposed_ms = (network.first_us + own_us) / kUsPerMs;
   return ok();
 }

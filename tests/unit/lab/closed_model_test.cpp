@@ -19,7 +19,7 @@ model::Graph one_layer(std::int64_t parameters) {
 
 ClosedEstimate estimate(const std::string& compute, std::uint32_t workers, Slack slack,
                         std::int64_t parameters = 10, const std::string& of_host = "",
-                        const pb::Job& job = {}) {
+                        const pb::Job& job = {}, const std::string& costs = "") {
   const auto cluster = parse_lab_cluster(
       "host { name: \"s\" cores: 4 workers: 0 servers: 1 link: \"card\" }"
       "host { name: \"w\" count: 8 cores: 2 workers: 4 link: \"card\"" +
@@ -27,7 +27,9 @@ ClosedEstimate estimate(const std::string& compute, std::uint32_t workers, Slack
           "}"
           "link { name: \"card\" gbit_per_s: 8 latency_us: 0 }"
           "costs { shard_message_us: 0 shard_us_per_mib: 0 client_message_us: 0 client_us_per_mib: "
-          "0 }"
+          "0 " +
+          costs +
+          "}"
           "compute {" +
           compute + "}",
       "cluster");
@@ -116,6 +118,14 @@ TEST_CASE("averages of two wait for no straggler, and those with neighbours pass
   const auto apart = estimate(spread, 8, Slack(0), 1000, "", job);
   CHECK(apart.spread_ms == 0);
   CHECK(apart.clock_ms == Approx(20));
+}
+
+TEST_CASE("a shard is the limit where applying updates takes longest", "[lab]") {
+  // A MiB of each of 8 workers.
+  const ClosedEstimate one =
+      estimate("clock_ms: 1", 8, Slack(0), 1UL << 18U, "", {}, "apply_us_per_mib: 2000");
+  CHECK(one.server_ms == Approx(16));
+  CHECK(one.limit == "server");
 }
 
 }  // namespace taut::lab
