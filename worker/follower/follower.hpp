@@ -53,6 +53,8 @@ class Follower {
   /// The address at which it passes models on; empty: it does not.
   [[nodiscard]] const std::string& address() const { return address_; }
   [[nodiscard]] FollowerProtocol::Traffic traffic() const;
+  /// For tests: as that of ZmqContext, of those that it passes models on to.
+  void end_admission() { context_->end_admission(); }
 
  private:
   struct Started {

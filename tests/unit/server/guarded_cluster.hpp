@@ -24,13 +24,21 @@ namespace taut::test {
 class GuardedCluster {
  public:
   /// is_plain  with data_security: TOKEN
-  explicit GuardedCluster(bool is_plain = false) : context_(listener(is_plain)) {
+  explicit GuardedCluster(bool is_plain = false)
+      : listening_(listener(is_plain)), context_(listening_) {
     CoordinatorThread::Config config;
     config.tokens = context_.tokens();
     config.address = "127.0.0.1:0";
     coordinator_ =
         CoordinatorThread::start(context_.make_endpoint(), make_memory_store(), config).value();
-    shard_ = server::ShardThread::start(context_, "127.0.0.1:0", {},
+    server::ShardThread::Options options;
+    options.on_part_request = [](server::ShardThread& shard, PeerId from,
+                                 const DataPartRequest& request) {
+      DataPartReply done;
+      done.head.set_request(request.head.request());
+      shard.reply(from, std::move(done));
+    };
+    shard_ = server::ShardThread::start(context_, "127.0.0.1:0", std::move(options),
                                         [this](std::size_t, const server::ShardReport&) {
                                           (void)adopted_.push(true, Duration::zero());
                                         })
@@ -41,6 +49,9 @@ class GuardedCluster {
 
   [[nodiscard]] const std::string& coordinator() const { return coordinator_->address(); }
   [[nodiscard]] const std::string& shard() const { return shard_->address(); }
+  /// What a process that listens uses, and the context of those that do here.
+  [[nodiscard]] const Security& listening() const { return listening_; }
+  [[nodiscard]] ZmqContext& context() { return context_; }
 
   /// What a process with this pair uses.
   [[nodiscard]] Security with(const KeyPair& own) const {
@@ -115,6 +126,7 @@ class GuardedCluster {
 
   const KeyPair pair_ = make_key_pair();
   const std::shared_ptr<ListedKeys> keys_ = std::make_shared<ListedKeys>();
+  const Security listening_;
   ZmqContext context_;
   std::unique_ptr<CoordinatorThread> coordinator_;
   BoundedQueue<bool> adopted_{8};  // whether the shard knows the job
@@ -145,6 +157,16 @@ inline pb::ControlMessage set_trace() {
   pb::ControlMessage message;
   message.mutable_set_trace()->set_on(false);
   return message;
+}
+
+/// For a part of a coded checkpoint.
+inline DataMessage part() {
+  DataPartRequest request;
+  request.head.set_kind(pb::PartRequest::CHECK);
+  request.head.set_request(1);
+  request.head.set_folder("/checkpoints/one");
+  request.head.set_file("part0");
+  return {JobId(), WorkerId(), Incarnation(), request};
 }
 
 /// From the member of this number.
@@ -203,6 +225,8 @@ inline bool is_granted(const pb::ControlMessage& answer) {
 inline bool is_granted(const DataMessage& answer) {
   if (const auto* hello = std::get_if<pb::DataHelloReply>(&answer.body)) return hello->accepted();
   if (const auto* open = std::get_if<pb::OpenTablesReply>(&answer.body)) return open->accepted();
+  if (const auto* part = std::get_if<DataPartReply>(&answer.body))
+    return part->head.error().empty();
   if (const auto* batch = std::get_if<DataItems>(&answer.body)) {
     return batch->items.empty() || batch->items[0].kind != pb::DataItem::REFUSED;
   }
