@@ -33,7 +33,7 @@ namespace taut {
 /// Thread    any, but for add() and remove(): that of the socket
 class ConnectionWatch {
  public:
-  static constexpr std::uint64_t kMaxUnspokenBytes = 24ULL << 20U;
+  static constexpr std::uint64_t kMaxUnspokenBytes = 16ULL << 20U;
 
   /// context  outlives this
   explicit ConnectionWatch(zmq::context_t& context) : context_(context) {}
