@@ -110,6 +110,9 @@ Result<void> UcxWorker::open() {
   if (const auto status = library_.config_read(nullptr, nullptr, &config); status != UCS_OK) {
     return failed("read its settings", status);
   }
+  // The user's group may read and write its segments of System V's shared memory; its posix memory
+  // is the user's alone.
+  if (std::getenv("UCX_TLS") == nullptr) (void)library_.config_modify(config, "TLS", "^sysv");
   // Without it, connections whose peers may fail have no shared memory.
   if (std::getenv("UCX_MM_ERROR_HANDLING") == nullptr && !leaves_shared_memory_out()) {
     (void)library_.config_modify(config, "MM_ERROR_HANDLING", "y");

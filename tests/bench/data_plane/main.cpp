@@ -54,7 +54,9 @@ class Bench {
   Result<void> run() {
     TAUT_TRY(measure_limits());
     for (const std::string& cluster : options_.clusters) {
-      for (int i = 0; i < options_.rounds; ++i) TAUT_TRY(measure_in_turns(cluster));
+      for (int i = 0; i < options_.rounds; ++i) {
+        TAUT_TRY(measure_in_turns(cluster));
+      }
     }
     security_ = options_.security.front();
     for (const std::string& transport : options_.transports) {

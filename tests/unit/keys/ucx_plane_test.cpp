@@ -1,9 +1,13 @@
 // A data plane over UCX: who gets a message through, and what else its port bears.
 #include <arpa/inet.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <deque>
+#include <filesystem>
+#include <fstream>
 #include <memory>
 #include <optional>
 #include <random>
@@ -256,6 +260,30 @@ TEST_CASE("bytes of another protocol on a port of UCX harm no connection", "[key
   const auto got = heard(*cluster.ucx);
   REQUIRE(got);
   CHECK(got->message.frames[0].text() == "still here");
+}
+
+TEST_CASE("no other user can open the shared memory of UCX", "[keys]") {
+  if (std::getenv("UCX_TLS") != nullptr) return;
+  UcxCluster cluster;
+  Member member(cluster.token(cluster.member("gpu1", 1)), cluster.place);
+  member.say("first");
+  REQUIRE(heard(*cluster.ucx));
+  std::ifstream maps("/proc/self/maps");
+  std::string line;
+  int segments = 0;
+  while (std::getline(maps, line)) {
+    CHECK(line.find("/SYSV") == std::string::npos);
+    if (line.find("ucx_shm") != std::string::npos) ++segments;
+  }
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;
+    const auto target = std::filesystem::read_symlink(entry.path(), gone);
+    if (target.string().find("ucx_shm") == std::string::npos) continue;
+    struct stat found {};
+    REQUIRE(stat(entry.path().c_str(), &found) == 0);
+    CHECK((found.st_mode & 077U) == 0);
+  }
+  CHECK(segments > 0);
 }
 
 TEST_CASE("one endpoint serves ZeroMQ and UCX at a time", "[keys]") {
