@@ -48,7 +48,8 @@ bool is_beyond_reads(WorkerId worker, const DataItem& item, const JobView& view,
   const std::uint64_t members = view.membership.members().size();
   const auto clocks =
       static_cast<std::uint64_t>(std::min<std::int64_t>(view.slack.clocks(), 1 << 20));
-  return item.clock > slice.version() && item.clock >= slice.done(worker) &&
+  // A worker that V waits for is not ahead, also where its next push is at a later clock.
+  return slice.done(worker) > slice.version() && item.clock >= slice.done(worker) &&
          slice.held() >= members * (clocks + kHeldClocks);
 }
 

@@ -44,10 +44,11 @@ std::vector<Bucket> buckets_of(const model::Graph& graph, const ComputeTimes& ti
     left_us += scale * times.layer(worker::Pace::Pass::kBackward, layer, 0, Clock(0)) /
                times.factor(0, Clock(0));
   }
-  for (auto table = tables.rbegin(); table != tables.rend(); ++table) {
+  std::ranges::reverse(tables);
+  for (const auto& [count, after_us] : tables) {
     if (buckets.empty() || buckets.back().count >= kBucket) buckets.emplace_back();
-    buckets.back().count += table->first;
-    buckets.back().left_us = table->second;
+    buckets.back().count += count;
+    buckets.back().left_us = after_us;
   }
   return buckets;
 }

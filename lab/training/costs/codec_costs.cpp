@@ -16,7 +16,7 @@
 namespace taut::lab {
 namespace {
 
-constexpr double kValuesPerMib = (1UL << 20U) / sizeof(float);
+constexpr double kValuesPerMib = 0x1p20 / sizeof(float);
 
 /// Rounded to a hundredth, for a file that people read.
 double in_hundredths(double value) {
@@ -43,6 +43,7 @@ double measure_apply(const math::UpdateRule& rule) {
   std::vector<std::vector<float>> states(static_cast<std::size_t>(rule.state_count()),
                                          std::vector<float>(kValues));
   std::vector<float*> state;
+  state.reserve(states.size());
   for (std::vector<float>& one : states) state.push_back(one.data());
   const math::GradientView view{.bytes = reinterpret_cast<const std::byte*>(gradient.data()),
                                 .count = kValues};
@@ -132,6 +133,7 @@ std::vector<std::string> codecs_of(const pb::Job& job) {
   }
   codecs.erase(math::Codec::kFloat32);
   std::vector<std::string> names;
+  names.reserve(codecs.size());
   for (const math::Codec codec : codecs) names.emplace_back(math::to_string(codec));
   return names;
 }

@@ -43,7 +43,7 @@ Result<ProcessMemory> process_memory(const pb::Job& job, std::span<const TableSp
   TAUT_TRY(const math::UpdateRule rule, to_update_rule(job));
   TAUT_TRY(const Compression compression, to_compression(job));
   const std::uint64_t values = values_of(tables);
-  const auto kept = static_cast<std::uint64_t>(1 + rule.state_count());
+  const std::uint64_t kept = 1 + static_cast<std::uint64_t>(rule.state_count());
   const std::uint64_t part = (values + servers - 1) / servers;
   std::uint64_t left_out = 0;
   for (const TableSpec& table : tables) {
@@ -102,7 +102,7 @@ Result<std::uint64_t> lab_memory(const pb::Job& job, std::span<const TableSpec> 
   const std::uint64_t processes = kOfWorker * job.workers();
   if (!learns) return processes;
   TAUT_TRY(const math::UpdateRule rule, to_update_rule(job));
-  const auto kept = static_cast<std::uint64_t>(1 + rule.state_count());
+  const std::uint64_t kept = 1 + static_cast<std::uint64_t>(rule.state_count());
   return processes + sizeof(float) * values_of(tables) * (job.workers() + kept);
 }
 

@@ -388,6 +388,21 @@ TEST_CASE("what a member pushes ahead of the others without reading is held up t
   CHECK(talk.ask(0, Talk::push(0, clock)).kind == pb::DataItem::ACK);
 }
 
+TEST_CASE("a member whose next push is at a later clock is not taken for one that is ahead",
+          "[shard]") {
+  JobMaker maker(2);
+  pb::Consistency& consistency = *maker.state.mutable_definition()->mutable_consistency();
+  consistency.set_mode(pb::Consistency::BSP);
+  consistency.mutable_periodic_averaging()->set_interval(3);
+  Talk talk(maker);
+  talk.start();
+  for (const std::int64_t clock : {2, 5, 8, 11}) {
+    CHECK(talk.ask(0, Talk::push(0, clock)).kind == pb::DataItem::ACK);
+  }
+  CHECK(talk.ask(0, Talk::push(0, 14)).refusal == pb::DataItem::HELD);
+  CHECK(talk.ask(1, Talk::push(1, 2)).kind == pb::DataItem::ACK);
+}
+
 TEST_CASE("a push and the read that follows it are answered as one", "[shard]") {
   Talk talk(JobMaker(1));
   talk.start();
