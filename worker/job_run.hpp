@@ -92,7 +92,7 @@ class RunPlace {
       const collective::RankBoard& board) = 0;
   /// What continues the exchange while the run computes, where its parts have no threads: to be
   /// called as collective::ReplicaGroup::Options says, for as long as the rank's endpoint is open.
-  virtual void work_with(std::function<void()> /*work*/) {}
+  virtual void work_with(const std::function<void()>& /*work*/) {}
   /// The run's client, from now until nullptr is passed.
   virtual void use(Client* client) = 0;
 };

@@ -57,7 +57,7 @@ class TrainingWorker final : public sim::ControlNode, private worker::RunPlace {
   // The run's surroundings, called on its fiber.
   std::unique_ptr<Endpoint> make_endpoint() override;
   Result<collective::RankEndpoint> listen_as_rank(const collective::RankBoard& board) override;
-  void work_with(std::function<void()> work) override { exchange_ = std::move(work); }
+  void work_with(const std::function<void()>& work) override { exchange_ = work; }
   worker::Pace& pace() override;
   bool has_threads() const override { return false; }
   std::shared_ptr<Net> shared_net() override { return world_.net; }

@@ -26,7 +26,7 @@ constexpr std::uint64_t kGroup = 77;
 class RankPort final : public Port {
  public:
   explicit RankPort(test::GuardedCluster& cluster)
-      : cluster_(cluster), rank_(collective::listen_as_rank("127.0.0.1", true, board_).value()) {
+      : cluster_(cluster), rank_(collective::listen_as_rank("127.0.0.1:0", true, board_).value()) {
     for (KeyPair& key : keys_) key = make_key_pair();
     post(1, 5);
     post(2, 4);
