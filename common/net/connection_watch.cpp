@@ -220,6 +220,12 @@ void ConnectionWatch::note_messages() {
   }
 }
 
+/// Since note_messages(), which on a busy machine may be long ago.
+bool ConnectionWatch::has_received(int descriptor) {
+  const std::scoped_lock lock(mutex_);
+  return received_.contains(descriptor);
+}
+
 void ConnectionWatch::check_bytes() {
   std::uint64_t unspoken = 0;
   std::vector<std::pair<std::uint64_t, int>> silent;
@@ -228,6 +234,7 @@ void ConnectionWatch::check_bytes() {
     if (!bytes || less(*bytes, one.taken) <= kFewBytes) continue;
     const std::uint64_t held = less(*bytes, one.taken + unread(descriptor));
     if (held > one.listener->unreceived) {
+      if (has_received(descriptor)) continue;
       close(descriptor, one, fmt::format("{} bytes are of no message that has ended", held));
     } else if (!one.has_spoken) {
       unspoken += held;

@@ -78,6 +78,7 @@ class ConnectionWatch {
   void wait(const std::vector<Listener*>& listeners, Duration longest) const;
   void note_events(Listener& listener);
   void note_messages();
+  [[nodiscard]] bool has_received(int descriptor);
   void check_bytes();
   void check_descriptors();
   void close(int descriptor, Connection& connection, const std::string& reason);

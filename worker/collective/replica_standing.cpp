@@ -13,6 +13,9 @@ namespace {
 
 constexpr Duration kLookStep = std::chrono::milliseconds(5);
 constexpr Duration kLongestPause = std::chrono::seconds(1);
+// In as many parts of the limit a group is formed with other ranks than before: one of them may have
+// finished its job meanwhile.
+constexpr int kAttempts = 20;
 // Of values: a tree's levels pass them on message by message, so that its depth costs little.
 constexpr Bytes kTreeMessage{128UL << 10U};
 // Of what ranks tell each other: numbers that float32 represents.
@@ -54,6 +57,7 @@ Result<Standing> ReplicaGroup::join(Standing own) {
 
 Result<Standing> ReplicaGroup::regroup(Standing own) {
   Duration pause = kLookStep;
+  int silent = 0;
   while (true) {
     if (is_broken_) board_.report_broken(number_);
     TAUT_TRY(wait_for_news());
@@ -61,8 +65,8 @@ Result<Standing> ReplicaGroup::regroup(Standing own) {
     if (standing) return standing;
     if (stops()) return stopped();
     const ErrorCode code = standing.error().code;
-    // The coordinator counts the silent rank among them, and this one cannot reach it.
-    if (code == ErrorCode::kTimeout && !has_news()) is_final_ = true;
+    // The coordinator still counts the silent rank among them, and this one cannot reach it.
+    if (code == ErrorCode::kTimeout && ++silent >= kAttempts) is_final_ = true;
     if (is_final_ || code == ErrorCode::kMismatch || code == ErrorCode::kInvalid) {
       return standing.error();
     }
@@ -116,7 +120,7 @@ Result<Standing> ReplicaGroup::form(Standing own) {
     return is_broken_ || options_.time->now() >= moved + options_.patience;
   };
   group_ = std::make_unique<AllReduceGroup>(endpoint_, std::move(options));
-  TAUT_TRY(group_->connect(options_.limit));
+  TAUT_TRY(group_->connect(options_.limit / kAttempts));
   TAUT_TRY(const std::vector<Member> members, agree(own));
   retired_.clear();
   TAUT_TRY(const Standing standing, settle(own, members));
