@@ -13,8 +13,8 @@ namespace {
 
 constexpr Duration kLookStep = std::chrono::milliseconds(5);
 constexpr Duration kLongestPause = std::chrono::seconds(1);
-// In as many parts of the limit a group is formed with other ranks than before: one of them may have
-// finished its job meanwhile.
+// In as many parts of the limit a group is formed with other ranks than before: one may have ended
+// its job meanwhile.
 constexpr int kAttempts = 20;
 // Of values: a tree's levels pass them on message by message, so that its depth costs little.
 constexpr Bytes kTreeMessage{128UL << 10U};
