@@ -40,6 +40,20 @@ solver_param { base_lr: 0.1 momentum: 0.9 max_iter: %d test_iter: 4 test_interva
 """
 
 
+def write_random_images(folder):
+    """Images of MNIST's size with labels, the same each time: 256 to train on and 128 to test."""
+    if folder.exists():
+        return folder
+    folder.mkdir()
+    draw = random.Random(3)
+    for stem, count in (("train", 256), ("t10k", 128)):
+        write_idx(folder / f"{stem}-images-idx3-ubyte.gz", (count, 28, 28),
+                  draw.randbytes(count * 28 * 28))
+        write_idx(folder / f"{stem}-labels-idx1-ubyte.gz", (count,),
+                  bytes(draw.randrange(10) for _ in range(count)))
+    return folder
+
+
 def write_idx(path, extents, data):
     """An IDX file of bytes, gzip."""
     head = struct.pack(">BBBB", 0, 0, 8, len(extents)) + struct.pack(f">{len(extents)}I", *extents)
@@ -282,4 +296,4 @@ class ServersTest(ClusterTest):
 
 __all__ = ["BIN", "NET", "SLOWER", "SOLVER", "SOURCE", "ClusterTest", "ServersTest", "alive",
            "children_of", "documented", "free_ports", "signal", "state_of", "wait_until",
-           "write_data", "write_idx"]
+           "write_data", "write_idx", "write_random_images"]

@@ -45,15 +45,7 @@ class Ucx(test_token.Training):
         return super().start_daemon(role, name, settings, wait, more)
 
     def lenet(self):
-        data = self.folder / "images"
-        if not data.exists():
-            data.mkdir()
-            draw = random.Random(3)
-            for stem, count in (("train", 256), ("t10k", 128)):
-                write_idx(data / f"{stem}-images-idx3-ubyte.gz", (count, 28, 28),
-                          draw.randbytes(count * 28 * 28))
-                write_idx(data / f"{stem}-labels-idx1-ubyte.gz", (count,),
-                          bytes(draw.randrange(10) for _ in range(count)))
+        data = write_random_images(self.folder / "images")
         net = (SOURCE / "configs" / "models" / "lenet.prototxt").read_text()
         net = self.file("lenet.prototxt", net.replace("batch_size: 100", "batch_size: 16"))
         return self.file("lenet.textproto", LENET % (data, net))

@@ -1,7 +1,6 @@
 """A budget of device memory, kept by real processes."""
 
 import json
-import random
 import re
 import unittest
 
@@ -25,15 +24,7 @@ def digest_of(text):
 
 class Budget(ClusterTest):
     def lenet(self, workers=1, test_batch=64, extra=""):
-        data = self.folder / "images"
-        if not data.exists():
-            data.mkdir()
-            draw = random.Random(3)
-            for stem, count in (("train", 256), ("t10k", 128)):
-                write_idx(data / f"{stem}-images-idx3-ubyte.gz", (count, 28, 28),
-                          draw.randbytes(count * 28 * 28))
-                write_idx(data / f"{stem}-labels-idx1-ubyte.gz", (count,),
-                          bytes(draw.randrange(10) for _ in range(count)))
+        data = write_random_images(self.folder / "images")
         net = (SOURCE / "configs" / "models" / "lenet.prototxt").read_text()
         net = self.file("lenet.prototxt", net.replace("batch_size: 100",
                                                         f"batch_size: {test_batch}"))

@@ -18,35 +18,12 @@ namespace {
 
 constexpr int kAttempts = 5;
 
-/// A server that listens on a plain data plane.
-struct PlainCluster : test::Listener {
-  PlainCluster() : Listener(true) {}
-  /// A new key, admitted, and its scope as this member of job 7.
-  TokenScope member(const std::string& name, std::uint32_t worker) {
-    const KeyPair own = make_key_pair();
-    keys->admit(own.public_key, {name, KeyRole::kWorker});
-    return {.use = TokenUse::kTrain,
-            .public_key = own.public_key,
-            .job = JobId(7),
-            .submission = 77,
-            .worker = WorkerId(worker),
-            .incarnation = Incarnation(100 + worker)};
-  }
-  [[nodiscard]] DataToken token(const TokenScope& scope) const {
-    return context->tokens()->make(scope);
-  }
-};
+using PlainCluster = test::PlainListener;
 
 /// A process that connects with this secret, and keys that admit it nowhere.
 struct Holder : test::Caller {
   Holder(const DataToken& token, const std::string& address)
-      : Caller(some_keys(), address, token) {}
-  static Security some_keys() {
-    Security security;
-    security.own = make_key_pair();
-    security.cluster_key = make_key_pair().public_key;
-    return security;
-  }
+      : Caller(test::some_keys(), address, token) {}
 };
 
 /// ZeroMQ without our rules: a handshake with one secret, messages with whatever is sent.

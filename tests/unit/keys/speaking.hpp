@@ -48,6 +48,33 @@ struct Listener {
   std::string address;
 };
 
+/// A cluster's listening socket of a plain data plane.
+struct PlainListener : Listener {
+  PlainListener() : Listener(true) {}
+  /// A new key, admitted, and its scope as this member of job 7.
+  TokenScope member(const std::string& name, std::uint32_t worker) {
+    const KeyPair own = make_key_pair();
+    keys->admit(own.public_key, {name, KeyRole::kWorker});
+    return {.use = TokenUse::kTrain,
+            .public_key = own.public_key,
+            .job = JobId(7),
+            .submission = 77,
+            .worker = WorkerId(worker),
+            .incarnation = Incarnation(100 + worker)};
+  }
+  [[nodiscard]] DataToken token(const TokenScope& scope) const {
+    return context->tokens()->make(scope);
+  }
+};
+
+/// Keys of another cluster.
+inline Security some_keys() {
+  Security security;
+  security.own = make_key_pair();
+  security.cluster_key = make_key_pair().public_key;
+  return security;
+}
+
 /// A process that connects.
 struct Caller {
   /// token  what its messages carry

@@ -28,41 +28,20 @@ using test::words;
 namespace {
 
 /// A server that listens through UCX on a plain data plane.
-struct UcxCluster : test::Listener {
-  UcxCluster() : Listener(true) {
+struct UcxCluster : test::PlainListener {
+  UcxCluster() {
     ucx = context->make_data_endpoint();
     place = ucx->bind("ucx://127.0.0.1:0").value();
-  }
-  /// A new key, admitted, and its scope as this member of job 7.
-  TokenScope member(const std::string& name, std::uint32_t worker) {
-    const KeyPair own = make_key_pair();
-    keys->admit(own.public_key, {name, KeyRole::kWorker});
-    return {.use = TokenUse::kTrain,
-            .public_key = own.public_key,
-            .job = JobId(7),
-            .submission = 77,
-            .worker = WorkerId(worker),
-            .incarnation = Incarnation(100 + worker)};
-  }
-  [[nodiscard]] DataToken token(const TokenScope& scope) const {
-    return context->tokens()->make(scope);
   }
 
   std::unique_ptr<Endpoint> ucx;
   std::string place;
 };
 
-Security some_keys() {
-  Security security;
-  security.own = make_key_pair();
-  security.cluster_key = make_key_pair().public_key;
-  return security;
-}
-
 /// A process that connects with this secret, and keys that admit it nowhere.
 struct Member : test::Caller {
   Member(const DataToken& token, const std::string& address)
-      : Caller(some_keys(), address, token) {}
+      : Caller(test::some_keys(), address, token) {}
 };
 
 /// UCX without our rules: whatever parts it is made to send.
@@ -151,7 +130,7 @@ TEST_CASE("over UCX nothing gets through without the right secret", "[keys]") {
   CHECK(stranger.refusal());
   CHECK_FALSE(cluster.ucx->receive(std::chrono::milliseconds(200)));
   // Without a secret this side does not even connect, nor without keys.
-  ZmqContext keyed(some_keys());
+  ZmqContext keyed(test::some_keys());
   const auto without = keyed.make_endpoint()->connect(cluster.place);
   REQUIRE_FALSE(without);
   CHECK(without.error().message.find("data_security: TOKEN") != std::string::npos);
