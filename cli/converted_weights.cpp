@@ -9,6 +9,7 @@
 #include "common/files/sha256.hpp"
 #include "worker/model/job/job_nets.hpp"
 #include "worker/model/pytorch/state_dict.hpp"
+#include "worker/model/row_parameters.hpp"
 #include "worker/model/weights.hpp"
 
 namespace taut::cli {
@@ -35,6 +36,8 @@ Result<std::vector<std::string>> convert_state_dicts(pb::Job& job,
   std::vector<std::string> lines;
   if (job.weights().empty()) return lines;
   TAUT_TRY(const model::Graph graph, model::build_graph(model::net_of(job, pb::TRAIN), options));
+  // A table by rows starts from its filler: match_weights() says so.
+  if (!model::row_parameters(graph).empty()) return lines;
   const auto counterparts = model::pytorch::counterparts_of(graph, {});
   if (!counterparts) return lines;  // so no file can be one
   TAUT_TRY(const std::vector<WeightsFile> files, model::open_weights_of(job));

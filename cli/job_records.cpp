@@ -38,6 +38,10 @@ RecordShape likely_fields(const pb::NetParameter& net, const pb::LayerParameter&
     if (!fields.empty()) fields[0] = labelled_image(1, 28, 28)[0];
     return fields;
   }
+  if (layer.type() == "SparseData") {
+    const std::int64_t features = std::max(1U, layer.sparse_data_param().max_features());
+    return {{.shape = {features}}, {.shape = {features}}, {}};
+  }
   const pb::TransformationParameter& transform = layer.transform_param();
   const bool colour = transform.mean_value_size() == 3 || transform.force_color() ||
                       transform.has_mean_file() || layer.data_param().has_mean_file() ||

@@ -77,7 +77,11 @@ void Checker::take_over(const Event& event) {
 SliceOracle& Checker::oracle(ShardSide& shard, TableId table, SliceId slice) {
   auto& entry = shard.slices[{table.value(), slice.value()}];
   if (!entry) {
-    entry = std::make_unique<SliceOracle>(table, slice);
+    std::optional<RowModel> rows;
+    if (const ToyRows* by_rows = job_.rows_of(table)) {
+      rows.emplace(*by_rows, table, slice, shard.contract->seed);
+    }
+    entry = std::make_unique<SliceOracle>(table, slice, std::move(rows));
     entry->take_view(*shard.contract);
   }
   if (std::ranges::find(shard.touched, entry.get()) == shard.touched.end()) {
@@ -102,6 +106,7 @@ bool Checker::is_of_moved(const ShardSide& shard, const Event& event, const Hist
 
 std::optional<Broken> Checker::next_at_shard(const Event& event, const History& history) {
   ShardSide& shard = shards_[event.shard.value()];
+  note_rows(event, history);
   const bool is_read = event.kind == Event::Kind::kReply && event.item == pb::DataItem::VALUE;
   if (is_read && shard.contract && event.clock.value() > shard.contract->last_read) {
     return Broken{"follower",
@@ -127,11 +132,12 @@ std::optional<Broken> Checker::next_at_shard(const Event& event, const History& 
                                             event.shard.value())};
       }
       if (auto wrong = check_weight(event)) return wrong;
-      return oracle(shard, event.table, event.slice).request(event, *shard.contract);
+      return oracle(shard, event.table, event.slice)
+          .request(event, history.rows(event), *shard.contract);
     case Event::Kind::kPutAside:
       ++captured_;
       return oracle(shard, event.table, event.slice)
-          .captured(event, history.values(event), *shard.contract);
+          .captured(event, history.values(event), history.rows(event), *shard.contract);
     case Event::Kind::kMissed:
       return logs_updates_ ? std::nullopt : check_missed(shard, event);
     case Event::Kind::kReply:
@@ -259,7 +265,7 @@ std::optional<Broken> Checker::check_cut(const Contract& contract) {
         ++slices;
       }
     }
-    if (slices < std::size_t{job_.tables} * job_.slices) continue;  // some were never asked
+    if (slices < job_.slice_count()) continue;  // some were never asked
     if (member.leave < everywhere) {
       return Broken{"cut", fmt::format("worker {} is cut off from clock {}, but every slice has "
                                        "accepted its updates up to {}",
@@ -283,6 +289,7 @@ std::optional<Broken> Checker::next_at_worker(const Event& event, const History&
         parts_[clock][event.worker.value()] = {event.first_record, event.records};
       }
       if (clock >= job_.first_step()) ++worker.pushes[table];
+      worker.rows.note_push(event.table, event.clock, history.rows(event));
       return std::nullopt;
     case Event::Kind::kReading: {
       OpenRead read{clock, 0};
@@ -293,7 +300,7 @@ std::optional<Broken> Checker::next_at_worker(const Event& event, const History&
       return std::nullopt;
     }
     case Event::Kind::kRead:
-      return check_read(event, history.values(event));
+      return check_read(event, history);
     case Event::Kind::kFinished:
       worker.finished = true;
       for (const auto& [number, shard] : shards_) {
@@ -325,7 +332,7 @@ std::optional<Broken> Checker::next_at_worker(const Event& event, const History&
   }
 }
 
-std::optional<Broken> Checker::check_read(const Event& event, std::span<const float> values) {
+std::optional<Broken> Checker::check_read(const Event& event, const History& history) {
   WorkerSide& worker = workers_[event.worker.value()];
   const std::uint32_t table = event.table.value();
   const auto open = worker.reading.find(table);
@@ -345,6 +352,7 @@ std::optional<Broken> Checker::check_read(const Event& event, std::span<const fl
                                        event.worker.value(), table, read.clock,
                                        event.version.value(), read.slack)};
   }
+  if (job_.rows_of(event.table) != nullptr) return check_rows(event, history, read);
   const auto [version, first_time] = worker.version.try_emplace(table, event.version.value());
   if (event.version.value() < version->second) {
     return Broken{"order",
@@ -353,6 +361,7 @@ std::optional<Broken> Checker::check_read(const Event& event, std::span<const fl
   }
   version->second = event.version.value();
   if (!job_.counts()) return std::nullopt;
+  const auto values = history.values(event);
   for (std::uint32_t slice = 0; slice < job_.slices; ++slice) {
     const auto part = values.subspan(std::size_t{slice} * kSliceElements, kSliceElements);
     auto wrong = job_.policies.backup_workers() > 0 ? check_counted(event, part, slice)
@@ -518,12 +527,19 @@ std::optional<Broken> Checker::check_end(const Event& event) {
   }
   if (event.done == Clock(2)) return std::nullopt;  // ended early for a reason that is no failure
   if (auto wrong = check_moved_at_end()) return wrong;
+  for (const auto& [number, shard] : shards_) {
+    for (const auto& [key, slice] : shard.slices) {
+      if (!slice->rows()) continue;
+      if (auto wrong = check_rows_at_end(*slice, key)) return wrong;
+    }
+  }
   if (job_.policies.backup_workers() > 0) return check_counted_at_end();
   for (const auto& [number, worker] : workers_) {
     const auto member = newest_.members.find(number);
     if (!worker.finished || member == newest_.members.end()) continue;
     for (const auto& [shard_number, shard] : shards_) {
       for (const auto& [key, slice] : shard.slices) {
+        if (slice->rows()) continue;
         const auto count = static_cast<std::int64_t>(-slice->values()[2UL * number]);
         const std::int64_t due = newest_.pushes(member->second.join, job_.clocks);
         if (!job_.counts() || count == due) continue;
@@ -540,6 +556,10 @@ std::optional<Broken> Checker::check_end(const Event& event) {
 std::optional<Broken> Checker::check_moved_at_end() const {
   if (!job_.counts() || job_.policies.backup_workers() > 0) return std::nullopt;
   for (const auto& [key, values] : moved_values_) {
+    if (job_.rows_of(TableId(key.first)) != nullptr) {
+      if (auto wrong = check_moved_rows(key, values)) return wrong;
+      continue;
+    }
     for (const auto& [number, worker] : workers_) {
       const auto member = newest_.members.find(number);
       if (!worker.finished || member == newest_.members.end()) continue;
@@ -559,6 +579,7 @@ std::optional<Broken> Checker::check_counted_at_end() const {
   const double required = required_until(job_.clocks);
   for (const auto& [number, shard] : shards_) {
     for (const auto& [key, slice] : shard.slices) {
+      if (slice->rows()) continue;
       double held = 0;
       for (const auto& [worker, member] : newest_.members) held += -slice->values()[2UL * worker];
       if (held >= required) continue;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "lab/history.hpp"
+#include "lab/rows/row_reads.hpp"
 #include "lab/slice_oracle.hpp"
 #include "lab/toy_job.hpp"
 
@@ -75,6 +76,7 @@ class Checker {
     std::map<std::uint32_t, OpenRead> reading;     // by table
     std::map<std::uint32_t, std::int64_t> version;
     std::map<std::uint32_t, std::vector<float>> seen;  // by table
+    RowReads rows;
   };
 
   [[nodiscard]] std::optional<Broken> next(const Event& event, const History& history);
@@ -85,7 +87,7 @@ class Checker {
   [[nodiscard]] static std::optional<Broken> check_missed(const ShardSide& shard,
                                                           const Event& event);
   [[nodiscard]] std::optional<Broken> next_at_worker(const Event& event, const History& history);
-  [[nodiscard]] std::optional<Broken> check_read(const Event& event, std::span<const float> values);
+  [[nodiscard]] std::optional<Broken> check_read(const Event& event, const History& history);
   [[nodiscard]] std::optional<Broken> check_holdings(const Event& event, const OpenRead& read,
                                                      std::span<const float> values,
                                                      std::uint32_t slice);
@@ -111,12 +113,32 @@ class Checker {
                                                   std::span<const float> values);
   SliceOracle& oracle(ShardSide& shard, TableId table, SliceId slice);
 
+  /// Rows arrive as a shard sent them, and those that count their updates hold what clock and slack
+  /// require.
+  [[nodiscard]] std::optional<Broken> check_rows(const Event& event, const History& history,
+                                                 const OpenRead& read);
+  [[nodiscard]] std::optional<Broken> check_row(const Event& event, const OpenRead& read,
+                                                std::uint64_t row, float value);
+  /// What a bucket is in BSP when all updates below a clock are in it; nullptr: it is not known.
+  [[nodiscard]] const RowModel* expected_in_bsp(const SliceKey& key, std::int64_t clock);
+  [[nodiscard]] std::optional<Broken> check_rows_at_end(const SliceOracle& slice,
+                                                        const SliceKey& key) const;
+  [[nodiscard]] std::optional<Broken> check_moved_rows(const SliceKey& key,
+                                                       std::span<const float> values) const;
+  [[nodiscard]] std::optional<Broken> check_all_pushed(const SliceKey& key,
+                                                       const std::vector<std::uint64_t>& rows,
+                                                       std::span<const float> values) const;
+  void note_rows(const Event& event, const History& history);
+
   const ToyJob job_;
   const std::function<void(const Event&)> trace_;
   std::map<std::uint32_t, ShardSide> shards_;
   std::map<SliceKey, std::uint32_t> moved_to_;           // the newest host of a slice
   std::map<SliceKey, std::vector<float>> moved_values_;  // its newest snapshot there
   std::map<std::uint32_t, WorkerSide> workers_;
+  std::map<SliceKey, std::vector<RowModel>> in_bsp_;  // of buckets, by clock
+  // Whose connection it is, at a shard.
+  std::map<std::pair<std::uint32_t, PeerId>, std::uint32_t> reader_of_;
   std::map<std::uint64_t, std::int64_t> taken_;  // the newest version of each follower's program
   struct Part {
     std::uint32_t first = 0;

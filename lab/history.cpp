@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
+#include <cstring>
 #include <vector>
 
 #include "common/math/codec.hpp"
@@ -12,6 +14,17 @@ namespace taut::sim {
 namespace {
 
 constexpr std::size_t kStretch = 1U << 14U;
+
+/// That a request names.
+std::vector<std::uint64_t> named_rows(const DataItem& item) {
+  if (!item.by_rows) return {};
+  std::vector<std::uint64_t> rows(
+      std::min<std::size_t>(item.rows, item.payload.size() / sizeof(std::uint64_t)));
+  if (!rows.empty()) {
+    std::memcpy(rows.data(), item.payload.bytes().data(), rows.size() * sizeof(std::uint64_t));
+  }
+  return rows;
+}
 
 }  // namespace
 
@@ -30,11 +43,15 @@ std::string describe(const Event& event) {
       event.done.value());
 }
 
-void History::add(const Event& event, std::span<const float> values) {
+void History::add(const Event& event, std::span<const float> values,
+                  std::span<const std::uint64_t> rows) {
   Event& kept = events_.emplace_back(event);
   kept.values_begin = static_cast<std::uint32_t>(values_.size());
   values_.insert(values_.end(), values.begin(), values.end());
   kept.values_end = static_cast<std::uint32_t>(values_.size());
+  kept.rows_begin = static_cast<std::uint32_t>(rows_.size());
+  rows_.insert(rows_.end(), rows.begin(), rows.end());
+  kept.rows_end = static_cast<std::uint32_t>(rows_.size());
   // FNV-1a over words. Connections are numbered in the order in which they were made.
   mix(static_cast<std::uint64_t>(event.kind) | static_cast<std::uint64_t>(event.item) << 8U |
       static_cast<std::uint64_t>(event.refusal) << 16U | std::uint64_t{event.shard.value()} << 32U);
@@ -46,6 +63,7 @@ void History::add(const Event& event, std::span<const float> values) {
   mix(static_cast<std::uint64_t>(event.version.value()));
   mix(static_cast<std::uint64_t>(event.done.value()));
   for (const float value : values) mix(std::bit_cast<std::uint32_t>(value));
+  for (const std::uint64_t row : rows) mix(row);
   if (event.kind == Event::Kind::kStep && events_.size() >= kStretch) finish();
 }
 
@@ -97,10 +115,11 @@ void History::add_items(Event::Kind kind, TimePoint at, ShardId shard, PeerId pe
                         item.kind == pb::DataItem::SNAPSHOT_VALUE ||
                         item.kind == pb::DataItem::FOLLOW_VALUE;
     if (!answer) {
-      add(event);
+      add(event, {}, named_rows(item));
       continue;
     }
-    std::vector<float> values(item.payload.empty() ? 0 : item.count);
+    const std::size_t count = item.count * (item.by_rows ? item.rows : 1);
+    std::vector<float> values(item.payload.empty() ? 0 : count);
     math::decode(item.encoding, item.payload.bytes().data(), values.size(), 0, values);
     add(event, values);
   }
@@ -110,6 +129,7 @@ void History::finish() {
   reader_(*this);
   events_.clear();
   values_.clear();
+  rows_.clear();
   views_.clear();
 }
 

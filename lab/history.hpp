@@ -59,6 +59,10 @@ struct Event {
   std::uint32_t view = 0;          // of History::views()
   std::uint32_t values_begin = 0;  // of History::values(); [values_end - values_begin]
   std::uint32_t values_end = 0;
+  // Of History::rows(), of a table by rows: what a request, kPushed, kReading or kRead names; of
+  // kPutAside those that are kept.
+  std::uint32_t rows_begin = 0;
+  std::uint32_t rows_end = 0;
 };
 
 /// One line for a person.
@@ -71,7 +75,8 @@ class History {
   using Reader = std::function<void(const History&)>;
   explicit History(Reader reader) : reader_(std::move(reader)) {}
 
-  void add(const Event& event, std::span<const float> values = {});
+  void add(const Event& event, std::span<const float> values = {},
+           std::span<const std::uint64_t> rows = {});
   void add_view(TimePoint at, ShardId shard, const pb::ServerJob& view);
   /// One message to or from a shard.
   void add_items(Event::Kind kind, TimePoint at, ShardId shard, PeerId peer,
@@ -84,6 +89,9 @@ class History {
   [[nodiscard]] std::span<const float> values(const Event& event) const {
     return std::span(values_).subspan(event.values_begin, event.values_end - event.values_begin);
   }
+  [[nodiscard]] std::span<const std::uint64_t> rows(const Event& event) const {
+    return std::span(rows_).subspan(event.rows_begin, event.rows_end - event.rows_begin);
+  }
   [[nodiscard]] std::uint64_t hash() const { return hash_; }
 
  private:
@@ -92,6 +100,7 @@ class History {
   Reader reader_;
   std::vector<Event> events_;
   std::vector<float> values_;
+  std::vector<std::uint64_t> rows_;
   std::vector<pb::ServerJob> views_;
   std::uint64_t hash_ = 0xcbf29ce484222325ULL;
 };

@@ -55,12 +55,22 @@ class ServerNode final : public ControlNode {
   void on_data(SocketId socket, PeerId from, DataMessage message, TimePoint now) override;
   void say(OneShard& one, std::vector<server::Outgoing> messages, TimePoint now);
   void record_captures(std::size_t number, TimePoint now);
+  void check_written(TimePoint now);
 
   void take_job(const pb::ServerJob& job, const server::JobView& view, OneShard& one,
                 TimePoint now);
   void send_images(TimePoint now);
 
   World& world_;
+  /// A capture that is not released yet, and what it was.
+  struct Written {
+    Event event;
+    server::SliceImage image;
+    std::vector<float> values;
+    std::vector<std::uint64_t> rows;
+    int messages = 0;
+  };
+  std::vector<Written> written_;
   std::vector<OneShard> shards_;
   TimePoint images_due_ = TimePoint::never();
   server::ServerJobs jobs_;
@@ -86,6 +96,8 @@ class WorkerNode final : public ControlNode {
   void stop();
   void serve_rival(const pb::WorkerJob& job);
   void ask(TableId table, TimePoint now);
+  void ask_rows(const TableSpec& table, Event event);
+  void push_rows(const TableSpec& table, Event event);
   void take(const CompletedRead& read, TimePoint now);
   [[nodiscard]] bool begins_clock();
   void finish_clock(TimePoint now);
@@ -120,8 +132,10 @@ class WorkerNode final : public ControlNode {
   Incarnation incarnation_;
   WorkerId member_;
   Clock clock_;
-  std::vector<std::vector<float>> values_;  // by table
-  std::vector<bool> waiting_;               // by table
+  std::vector<TableSpec> tables_;
+  std::vector<std::vector<float>> values_;        // by table
+  std::vector<std::vector<std::uint64_t>> rows_;  // that are read, by table
+  std::vector<bool> waiting_;                     // by table
   std::size_t waits_ = 0;
   Clock reached_ = Clock::never();  // the lowest V of the tables that have arrived
   std::optional<TimePoint> computing_until_;

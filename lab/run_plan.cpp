@@ -352,6 +352,23 @@ void draw_followers(Plan& plan, Duration span) {
   }
 }
 
+/// Tables by rows, in some of the jobs that neither compress, average nor balance, bring no initial
+/// values and have no backup workers. Such a job has no readers that follow it. Drawn apart, so
+/// that other seeds are the same without.
+bool draw_tables_by_rows(Plan& plan, const PlanLimits& limits) {
+  Random apart(Random::mix(plan.seed ^ 0x70775ULL));
+  ToyJob& job = plan.job;
+  const pb::Consistency& policies = job.policies;
+  const bool is_plain = job.compression.push().empty() && job.compression.pull().empty() &&
+                        !job.is_seeded && !policies.has_delay_compensation() &&
+                        !policies.has_periodic_averaging() && !policies.has_elastic_averaging() &&
+                        !job.balance && policies.backup_workers() == 0;
+  const bool is_drawn = limits.by_rows || apart.chance(0.3);
+  if (!is_plain || !is_drawn) return false;
+  job.rows = draw_rows(apart, job.clocks);
+  return true;
+}
+
 /// Jobs of higher priority that take workers from this one, which gets them back. Drawn apart, as
 /// the servers that are killed.
 void draw_rivals(Plan& plan, Duration span) {
@@ -427,13 +444,14 @@ Plan draw_plan(std::uint64_t seed, const PlanLimits& limits) {
   EventDrawer(plan, random, span).draw(allowed);
   if (allowed.join) draw_late_workers(plan, span);
   if (allowed.checkpoint) draw_checkpoints(plan, span);
+  const bool by_rows = draw_tables_by_rows(plan, limits);
   // Jobs with backup workers or a buffer have no backups of their shards.
   const bool replicates =
       plan.job.policies.backup_workers() == 0 && buffer_of(plan.job.policies) == 0;
   if (allowed.server && replicates) draw_servers(plan, span);
   if (allowed.drain && replicates) draw_drains(plan, span);
   draw_logged_updates(plan, limits);
-  if (allowed.follow) draw_followers(plan, span);
+  if (allowed.follow && !by_rows) draw_followers(plan, span);
   if (allowed.shrink) draw_rivals(plan, span);
   if (allowed.stop) draw_stop(plan, span);
   plan.may_fail = members_change || allowed.restart || allowed.stop;

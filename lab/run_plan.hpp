@@ -118,6 +118,7 @@ struct PlanLimits {
   std::optional<Scheme> scheme;       // of compression
   std::optional<bool> seeded;         // whether members bring the initial values
   bool logs_updates = false;          // where shards have backups; otherwise drawn
+  bool by_rows = false;               // a table or two, wherever the job allows it; otherwise drawn
 };
 
 /// The plan of a seed: the same for the same seed and limits.

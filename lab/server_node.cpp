@@ -1,6 +1,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
+#include <map>
+#include <span>
+#include <utility>
 
 #include "lab/nodes.hpp"
 #include "proto/config/job_state.hpp"
@@ -14,6 +18,43 @@ std::string shard_address(std::uint32_t server, std::uint32_t shard) {
 }
 
 constexpr Duration kImages{20'000};
+
+/// The rows of a bucket's image, ascending; their values are added to `values`. One that is in it
+/// twice is twice here, and an image that says that it has more or fewer has a row that none is.
+std::vector<std::uint64_t> image_rows(const server::SliceImage& image, std::vector<float>& values) {
+  std::multimap<std::uint64_t, std::span<const float>> rows;
+  for (const auto& chunk : image.rows.chunks) {
+    const std::size_t floats = chunk->floats.size() / chunk->numbers.size();
+    for (std::size_t i = 0; i < chunk->numbers.size(); ++i) {
+      if (chunk->updated[i] == server::RowChunk::kFree) continue;
+      rows.emplace(chunk->numbers[i],
+                   std::span(chunk->floats).subspan(i * floats, image.place.count));
+    }
+  }
+  std::vector<std::uint64_t> numbers;
+  for (const auto& [number, row] : rows) {
+    numbers.push_back(number);
+    values.insert(values.end(), row.begin(), row.end());
+  }
+  if (numbers.size() != image.rows.rows) {
+    numbers.push_back(std::numeric_limits<std::uint64_t>::max());
+  }
+  return numbers;
+}
+
+/// An image's values, and behind them done(w) of each member; and the rows of a bucket's.
+std::pair<std::vector<float>, std::vector<std::uint64_t>> contents_of(
+    const server::SliceImage& image) {
+  const auto floats = image.values.floats();
+  std::vector<float> values(floats.begin(), floats.end());
+  auto rows = image_rows(image, values);
+  const std::size_t count = values.size();
+  values.resize(count + kMembers, -1.0F);
+  for (const auto& [worker, done] : image.done) {
+    values[count + worker.value()] = static_cast<float>(done.value());
+  }
+  return {std::move(values), std::move(rows)};
+}
 
 ControlIdentity identity(const Plan& plan, std::uint32_t number, std::uint64_t session) {
   ControlIdentity identity;
@@ -84,8 +125,23 @@ void ServerNode::on_data(SocketId socket, PeerId from, DataMessage message, Time
   record_captures(static_cast<std::size_t>(found - shards_.begin()), now);
 }
 
-/// Records what a shard has captured, and acts as the disk, which writes it at once.
+/// What the disk still writes of a bucket is as it was, whatever the bucket has become.
+void ServerNode::check_written(TimePoint now) {
+  constexpr int kMessages = 20;  // that arrive meanwhile
+  for (Written& one : written_) {
+    if (++one.messages < kMessages) continue;
+    const auto [values, rows] = contents_of(one.image);
+    if (values == one.values && rows == one.rows) continue;
+    one.event.at = now;
+    world_.history.add(one.event, values, rows);
+  }
+  std::erase_if(written_, [](const Written& one) { return one.messages >= kMessages; });
+}
+
+/// Records what a shard has captured, and acts as the disk, which writes slices at once, and
+/// buckets within some messages.
 void ServerNode::record_captures(std::size_t number, TimePoint now) {
+  check_written(now);
   for (const server::ShardCapture& capture : shards_[number].shard->take_captures()) {
     Event event;
     event.at = now;
@@ -101,13 +157,11 @@ void ServerNode::record_captures(std::size_t number, TimePoint now) {
       event.table = image.place.table;
       event.slice = image.place.slice;
       event.version = image.version;
-      const auto floats = image.values.floats();
-      std::vector<float> values(floats.begin(), floats.end());
-      values.resize(kSliceElements + kMembers, -1.0F);
-      for (const auto& [worker, done] : image.done) {
-        values[kSliceElements + worker.value()] = static_cast<float>(done.value());
+      auto [values, rows] = contents_of(image);
+      world_.history.add(event, values, rows);
+      if (image.rows.rows > 0) {
+        written_.push_back({event, image, std::move(values), std::move(rows)});
       }
-      world_.history.add(event, values);
     }
     server::ShardPart part;
     part.number = capture.order.number;
@@ -228,6 +282,13 @@ void ServerNode::read_all(TimePoint now) {
       item.kind = pb::DataItem::SNAPSHOT;
       item.table = slice.table;
       item.slice = slice.slice;
+      if (const ToyRows* table = world_.plan.job.rows_of(slice.table)) {
+        const auto rows = table->rows_of(slice.slice);
+        item.by_rows = true;
+        item.rows = static_cast<std::uint32_t>(rows.size());
+        item.count = table->width;
+        item.payload = Frame::copy_of(std::as_bytes(std::span(rows)));
+      }
       items.items.push_back(item);
     }
     if (items.items.empty()) continue;

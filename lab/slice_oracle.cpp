@@ -1,6 +1,7 @@
 #include "lab/slice_oracle.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstring>
@@ -23,8 +24,11 @@ bool same_bits(std::span<const float> a, std::span<const float> b) {
 
 }  // namespace
 
-SliceOracle::SliceOracle(TableId table, SliceId slice)
-    : table_(table), slice_(slice), values_(kSliceElements, 0.0F) {}
+SliceOracle::SliceOracle(TableId table, SliceId slice, std::optional<RowModel> rows)
+    : table_(table),
+      slice_(slice),
+      values_(rows ? 0 : kSliceElements, 0.0F),
+      rows_(std::move(rows)) {}
 
 Broken SliceOracle::broken(const char* rule, std::string what) const {
   return {rule, fmt::format("table {} slice {}: {}", table_.value(), slice_.value(), what)};
@@ -96,6 +100,7 @@ void SliceOracle::take_order(const Contract& contract) {
   }
   aside_.version = version_;
   aside_.values = values_;
+  aside_.rows = rows_;
   aside_.done = applied_;
   for (const auto& [worker, member] : contract.members) {
     aside_.joined[worker] = member.join;
@@ -104,6 +109,7 @@ void SliceOracle::take_order(const Contract& contract) {
 }
 
 std::optional<Broken> SliceOracle::captured(const Event& event, std::span<const float> values,
+                                            std::span<const std::uint64_t> rows,
                                             const Contract& contract) const {
   if (event.view != aside_.number || aside_.due || aside_.missed) {
     return broken("checkpoint",
@@ -114,6 +120,7 @@ std::optional<Broken> SliceOracle::captured(const Event& event, std::span<const 
     return broken("checkpoint", fmt::format("is captured at V = {} and not when V reached {}",
                                             event.version.value(), aside_.version));
   }
+  if (rows_) return captured_rows(event, values, rows);
   const auto own = values.first(kSliceElements);
   for (const auto& [worker, done] : aside_.done) {
     const auto reported = static_cast<std::int64_t>(values[kSliceElements + worker]);
@@ -149,6 +156,29 @@ std::optional<Broken> SliceOracle::captured(const Event& event, std::span<const 
                               event.clock.value()));
   }
   return std::nullopt;
+}
+
+/// What a checkpoint must hold of a bucket: the rows that are kept, and no other. `values` are
+/// theirs, and behind them done(w) of each member.
+std::optional<Broken> SliceOracle::captured_rows(const Event& event, std::span<const float> values,
+                                                 std::span<const std::uint64_t> rows) const {
+  const auto reported = values.last(kMembers);
+  for (const auto& [worker, done] : aside_.done) {
+    if (static_cast<std::int64_t>(reported[worker]) == done) continue;
+    return broken("checkpoint", fmt::format("reports done({}) = {}; {} is applied", worker,
+                                            reported[worker], done));
+  }
+  if (!std::ranges::equal(rows, aside_.rows->kept())) {
+    return broken("checkpoint",
+                  fmt::format("of clock {} holds the rows {}, not {}", event.clock.value(),
+                              fmt::join(rows, " "), fmt::join(aside_.rows->kept(), " ")));
+  }
+  if (same_bits(values.first(values.size() - kMembers), aside_.rows->read(rows))) {
+    return std::nullopt;
+  }
+  return broken("bits", fmt::format("the checkpoint at clock {} holds other bits than the updates "
+                                    "before it add up to",
+                                    event.clock.value()));
 }
 
 void SliceOracle::raise_version(const Contract& contract) {
@@ -215,7 +245,7 @@ std::vector<SliceOracle::Pushed> SliceOracle::ready_of_buffer(const Contract& co
 }
 
 void SliceOracle::apply(const std::vector<Pushed>& updates, const Contract& contract) {
-  earlier_.push_back({values_, applications_});
+  earlier_.push_back({values_, applications_, rows_});
   if (contract.is_seed(updates.front().clock)) {
     seed(updates.front().worker);
   } else {
@@ -235,9 +265,8 @@ void SliceOracle::seed(std::uint32_t worker) {
   ++applications_;
 }
 
-void SliceOracle::descend(const std::vector<Pushed>& updates, const Contract& contract) {
-  std::vector<float> sum(kSliceElements, 0.0F);
-  std::vector<float> update(kSliceElements);
+/// What the sum of updates that are applied as one is multiplied by.
+float SliceOracle::scale_of(const std::vector<Pushed>& updates, const Contract& contract) const {
   auto members = static_cast<double>(contract.count_at(updates.back().clock));
   if (contract.backup_workers > 0) members = static_cast<double>(updates.size());
   if (buffer_of(contract.policies) > 0) members = buffer_of(contract.policies);
@@ -245,6 +274,27 @@ void SliceOracle::descend(const std::vector<Pushed>& updates, const Contract& co
   double weight = 0;
   for (const Pushed& of : updates) weight += weight_of(of);
   if (contract.balance && members == static_cast<double>(updates.size())) members = weight;
+  return contract.mean ? static_cast<float>(1.0 / members) : 1.0F;
+}
+
+void SliceOracle::descend_rows(const std::vector<Pushed>& updates, const Contract& contract) {
+  std::vector<RowModel::Pushed> pushed;
+  for (const Pushed& of : updates) {
+    std::vector<float> weight{weight_of(of)};
+    if (!contract.aggregates_at(of.clock)) weigh(of, contract, updates.size(), weight);
+    pushed.push_back({of.worker, of.clock, weight.front()});
+  }
+  rows_->apply(pushed, scale_of(updates, contract));
+  ++applications_;
+}
+
+void SliceOracle::descend(const std::vector<Pushed>& updates, const Contract& contract) {
+  if (rows_) {
+    descend_rows(updates, contract);
+    return;
+  }
+  std::vector<float> sum(kSliceElements, 0.0F);
+  std::vector<float> update(kSliceElements);
   bool first = true;
   for (const Pushed& of : updates) {
     toy_update(table_, slice_, WorkerId(of.worker), Clock(of.clock), update);
@@ -257,7 +307,7 @@ void SliceOracle::descend(const std::vector<Pushed>& updates, const Contract& co
     for (std::size_t i = 0; i < sum.size(); ++i) sum[i] = first ? update[i] : sum[i] + update[i];
     first = false;
   }
-  const float scale = contract.mean ? static_cast<float>(1.0 / members) : 1.0F;
+  const float scale = scale_of(updates, contract);
   for (float& one : sum) one *= scale;
   // What seeded the values was no step of the rule; where all who could were lost nothing has.
   const std::int64_t steps = std::max<std::int64_t>(applications_ - contract.first_step(), 0);
@@ -368,9 +418,23 @@ void SliceOracle::note_due(const Contract& contract) {
   }
 }
 
-std::optional<Broken> SliceOracle::request(const Event& item, const Contract& contract) {
+/// What a client pushes of a bucket are the rows that its program has named there.
+std::optional<Broken> SliceOracle::check_pushed(const Event& item,
+                                                std::span<const std::uint64_t> rows) const {
+  auto expected = rows_pushed(rows_->table(), table_, item.worker, item.clock);
+  std::erase_if(expected, [&](std::uint64_t row) {
+    return std::ranges::find(rows_->named(), row) == rows_->named().end();
+  });
+  if (std::ranges::equal(rows, expected)) return std::nullopt;
+  return broken("rows", fmt::format("worker {}'s update of clock {} names the rows {}, not {}",
+                                    item.worker.value(), item.clock.value(), fmt::join(rows, " "),
+                                    fmt::join(expected, " ")));
+}
+
+std::optional<Broken> SliceOracle::request(const Event& item, std::span<const std::uint64_t> rows,
+                                           const Contract& contract) {
   if (item.item == pb::DataItem::SNAPSHOT) {
-    snapshots_.push_back(item.peer);
+    snapshots_.push_back({item.peer, {rows.begin(), rows.end()}});
     return std::nullopt;
   }
   if (item.item == pb::DataItem::FOLLOW) {
@@ -392,6 +456,9 @@ std::optional<Broken> SliceOracle::request(const Event& item, const Contract& co
   if (item.item == pb::DataItem::SETTLE) return std::nullopt;
   std::int64_t read_clock = item.clock.value();
   if (is_push(item.item)) {
+    if (rows_) {
+      if (auto wrong = check_pushed(item, rows)) return wrong;
+    }
     const std::int64_t clock = item.clock.value();
     const std::int64_t expected = done_.at(worker);
     // V beyond a worker's own progress: its clocks up to there are over, and may be left out.
@@ -413,6 +480,7 @@ std::optional<Broken> SliceOracle::request(const Event& item, const Contract& co
   }
   if (item.item == pb::DataItem::PUSH) return std::nullopt;
   Waiting read{read_clock, contract.slack_at(read_clock), item.peer};
+  read.rows.assign(rows.begin(), rows.end());
   if (is_true(worker, read, contract)) {
     read.due = true;
     note_base(worker, read_clock, contract);
@@ -442,10 +510,11 @@ std::optional<Broken> SliceOracle::reply(const Event& item, std::span<const floa
       }
       return check_value(item, values, contract);
     case pb::DataItem::SNAPSHOT_VALUE: {
-      const auto request = std::ranges::find(snapshots_, item.peer);
+      const auto request = std::ranges::find(snapshots_, item.peer, &Snapshot::peer);
       if (request == snapshots_.end()) return broken("answer", "a snapshot that was not requested");
+      const auto expected = rows_ ? rows_->read(request->rows) : values_;
       snapshots_.erase(request);
-      if (!same_bits(values, values_)) return broken("bits", "a snapshot of other values");
+      if (!same_bits(values, expected)) return broken("bits", "a snapshot of other values");
       return std::nullopt;
     }
     case pb::DataItem::FOLLOW_VALUE:
@@ -538,13 +607,16 @@ std::optional<Broken> SliceOracle::check_value(const Event& item, std::span<cons
     return broken("version", fmt::format("an answer to worker {} at clock {} has V = {}; it is {}",
                                          worker, clock, item.version.value(), version_));
   }
-  if (item.version.value() < last_version_) return broken("version", "V has fallen");
-  last_version_ = item.version.value();
+  // Messages to several peers are not in the order in which their items were made.
+  std::int64_t& said = said_.try_emplace(item.peer, last_version_).first->second;
+  if (item.version.value() < said) return broken("version", "V has fallen");
+  said = item.version.value();
   if (item.done.value() > done_.at(worker) || item.done.value() < clock) {
     return broken("version", fmt::format("an answer to worker {} at clock {} has done = {}; it "
                                          "is {}",
                                          worker, clock, item.done.value(), done_.at(worker)));
   }
+  if (rows_) return check_rows(read, worker, values);
   if (contract.counts() && contract.backup_workers == 0) {
     if (auto wrong = check_counts(worker, read, values, contract)) return wrong;
   }
@@ -622,6 +694,19 @@ std::optional<Broken> SliceOracle::check_bits(std::uint32_t worker, std::int64_t
                                     worker, clock));
 }
 
+/// The same of the rows that were named.
+std::optional<Broken> SliceOracle::check_rows(const Waiting& read, std::uint32_t worker,
+                                              std::span<const float> values) const {
+  const bool known = same_bits(values, rows_->read(read.rows)) ||
+                     std::ranges::any_of(earlier_, [&](const Earlier& before) {
+                       return same_bits(values, before.rows->read(read.rows));
+                     });
+  if (known) return std::nullopt;
+  return broken("bits", fmt::format("worker {} at clock {} reads other values of the rows {} than "
+                                    "the accepted updates add up to",
+                                    worker, read.clock, fmt::join(read.rows, " ")));
+}
+
 std::optional<Broken> SliceOracle::end_step() {
   for (const auto& [worker, read] : answerable_) {
     if (read.answered) continue;
@@ -665,6 +750,8 @@ std::optional<Broken> SliceOracle::end_step() {
   refusals_.clear();
   earlier_.clear();
   earliest_version_ = version_;
+  for (const auto& [peer, said] : said_) last_version_ = std::max(last_version_, said);
+  said_.clear();
   return std::nullopt;
 }
 

@@ -10,6 +10,7 @@
 
 #include "lab/contract.hpp"
 #include "lab/history.hpp"
+#include "lab/rows/row_model.hpp"
 #include "lab/toy_compression.hpp"
 #include "lab/toy_job.hpp"
 
@@ -19,18 +20,24 @@ namespace taut::sim {
 /// sent, and compared with what the shard said. It shares no code with the shard.
 class SliceOracle {
  public:
-  SliceOracle(TableId table, SliceId slice);
+  /// rows  of a bucket
+  SliceOracle(TableId table, SliceId slice, std::optional<RowModel> rows = {});
 
   void take_view(const Contract& contract);
   /// A view may omit a member only once V has reached the clock at which it left.
   [[nodiscard]] std::optional<Broken> forgotten_early(const Contract& contract) const;
   /// Followers have confirmed more: reads that this makes true are due.
   void take_confirmation(const Contract& contract) { note_due(contract); }
-  [[nodiscard]] std::optional<Broken> request(const Event& item, const Contract& contract);
+  /// rows  that it names, in a bucket
+  [[nodiscard]] std::optional<Broken> request(const Event& item,
+                                              std::span<const std::uint64_t> rows,
+                                              const Contract& contract);
   [[nodiscard]] std::optional<Broken> reply(const Event& item, std::span<const float> values,
                                             const Contract& contract);
   /// The shard has captured this for a checkpoint: values, then done(w).
+  /// rows  that are kept, of a bucket
   [[nodiscard]] std::optional<Broken> captured(const Event& event, std::span<const float> values,
+                                               std::span<const std::uint64_t> rows,
                                                const Contract& contract) const;
   /// Whether an order of a checkpoint arrived too late for this slice.
   [[nodiscard]] bool missed(std::uint32_t number) const {
@@ -42,6 +49,7 @@ class SliceOracle {
   [[nodiscard]] std::int64_t done(std::uint32_t worker) const;
   [[nodiscard]] std::int64_t version() const { return version_; }
   [[nodiscard]] const std::vector<float>& values() const { return values_; }
+  [[nodiscard]] const std::optional<RowModel>& rows() const { return rows_; }
 
  private:
   struct Waiting {
@@ -50,6 +58,7 @@ class SliceOracle {
     PeerId peer;
     bool due = false;       // true now: must be answered in this step
     bool answered = false;  // in this step
+    std::vector<std::uint64_t> rows = {};
   };
   struct Base {  // the newest answer to a worker
     std::int64_t clock = 0;
@@ -68,6 +77,7 @@ class SliceOracle {
     bool missed = false;
     std::int64_t version = 0;
     std::vector<float> values;
+    std::optional<RowModel> rows;
     std::map<std::uint32_t, std::int64_t> done;
     std::map<std::uint32_t, std::int64_t> joined;  // where each member's updates start
     std::map<std::uint32_t, std::int64_t> least;   // how many of them it needs
@@ -94,6 +104,15 @@ class SliceOracle {
   void seed(std::uint32_t worker);
   [[nodiscard]] float weight_of(const Pushed& of) const;
   void descend(const std::vector<Pushed>& updates, const Contract& contract);
+  void descend_rows(const std::vector<Pushed>& updates, const Contract& contract);
+  [[nodiscard]] float scale_of(const std::vector<Pushed>& updates, const Contract& contract) const;
+  [[nodiscard]] std::optional<Broken> check_pushed(const Event& item,
+                                                   std::span<const std::uint64_t> rows) const;
+  [[nodiscard]] std::optional<Broken> check_rows(const Waiting& read, std::uint32_t worker,
+                                                 std::span<const float> values) const;
+  [[nodiscard]] std::optional<Broken> captured_rows(const Event& event,
+                                                    std::span<const float> values,
+                                                    std::span<const std::uint64_t> rows) const;
   /// Weighs one of `together` late updates as the job's policies say.
   void weigh(const Pushed& of, const Contract& contract, std::size_t together,
              std::vector<float>& update);
@@ -126,6 +145,7 @@ class SliceOracle {
   std::map<std::uint32_t, std::int64_t> leave_;  // of the newest view's members
   std::int64_t version_ = 0;
   std::vector<float> values_;
+  std::optional<RowModel> rows_;                             // in place of the values
   std::map<std::int64_t, std::vector<std::uint32_t>> held_;  // accepted, not applied; ascending
   std::map<std::uint32_t, Waiting> waiting_;
   std::map<std::uint32_t, Base> bases_;
@@ -140,6 +160,7 @@ class SliceOracle {
   struct Earlier {
     std::vector<float> values;
     std::int64_t applications = 0;  // that had made them
+    std::optional<RowModel> rows;
   };
   std::vector<Earlier> earlier_;
   std::int64_t earliest_version_ = 0;
@@ -148,7 +169,11 @@ class SliceOracle {
   std::vector<std::pair<std::uint32_t, Waiting>> answerable_;  // reads that are true, oldest first
   std::vector<Unacknowledged> unacknowledged_;
   std::vector<Refusal> refusals_;
-  std::vector<PeerId> snapshots_;
+  struct Snapshot {
+    PeerId peer;
+    std::vector<std::uint64_t> rows;
+  };
+  std::vector<Snapshot> snapshots_;
   std::map<PeerId, std::int64_t> follows_;  // the version that each connection waits for
   struct Followed {                         // requests that must be answered in this step
     PeerId peer;
@@ -156,7 +181,8 @@ class SliceOracle {
     bool answered = false;
   };
   std::vector<Followed> followed_;
-  std::int64_t last_version_ = 0;
+  std::int64_t last_version_ = 0;        // that an answer had, before this step
+  std::map<PeerId, std::int64_t> said_;  // in this step
 };
 
 }  // namespace taut::sim

@@ -37,6 +37,12 @@ bool ToyJob::counts() const {
   return !mean && !balance && !weighs(policies) && keeps_counts(compression, clocks);
 }
 
+std::size_t ToyJob::slice_count() const {
+  std::size_t count = std::size_t{tables} * slices;
+  for (const ToyRows& table : rows) count += table.kept.buckets;
+  return count;
+}
+
 std::vector<TableSpec> toy_tables(const ToyJob& job) {
   std::vector<TableSpec> tables;
   for (std::uint32_t i = 0; i < job.tables; ++i) {
@@ -48,6 +54,9 @@ std::vector<TableSpec> toy_tables(const ToyJob& job) {
       table.shape = {std::int64_t{job.slices} * kToyRows, kSliceElements / kToyRows};
     }
     tables.push_back(table);
+  }
+  for (std::uint32_t i = job.tables; i < job.table_count(); ++i) {
+    tables.push_back(toy_row_table(job.rows[i - job.tables], TableId(i)));
   }
   return tables;
 }

@@ -7,6 +7,7 @@
 #include "common/ssp/push_schedule.hpp"
 #include "common/ssp/table.hpp"
 #include "common/types.hpp"
+#include "lab/rows/toy_rows.hpp"
 #include "proto/job.pb.h"
 
 namespace taut::sim {
@@ -36,7 +37,7 @@ constexpr std::uint32_t kToyBatch = 8;
                                      std::uint32_t table, std::uint32_t tables);
 
 struct ToyJob {
-  std::uint32_t tables = 2;
+  std::uint32_t tables = 2;  // that are not kept by rows
   std::uint32_t slices = 2;  // of each table
   std::int64_t clocks = 20;
   std::uint32_t workers = 3;
@@ -53,6 +54,7 @@ struct ToyJob {
   pb::Compression compression{};
   // Shares of the batch follow the workers' speeds; an update's weight multiplies it.
   bool balance = false;
+  std::vector<ToyRows> rows{};  // tables by rows, after the others
 
   /// The clock of the first updates that are no initial values.
   [[nodiscard]] std::int64_t first_step() const { return is_seeded ? 1 : 0; }
@@ -64,6 +66,16 @@ struct ToyJob {
   [[nodiscard]] Clock next_push(Clock clock) const;
   /// Whether an update counts as it is, so that a slice's values say how many of whose it holds.
   [[nodiscard]] bool counts() const;
+  /// All of its tables.
+  [[nodiscard]] std::uint32_t table_count() const {
+    return tables + static_cast<std::uint32_t>(rows.size());
+  }
+  /// All of their slices and buckets.
+  [[nodiscard]] std::size_t slice_count() const;
+  /// nullptr: the table is not kept by rows.
+  [[nodiscard]] const ToyRows* rows_of(TableId table) const {
+    return table.value() < tables ? nullptr : &rows[table.value() - tables];
+  }
 };
 
 [[nodiscard]] std::vector<TableSpec> toy_tables(const ToyJob& job);

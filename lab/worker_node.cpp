@@ -6,6 +6,7 @@
 #include "lab/nodes.hpp"
 #include "proto/config/job_state.hpp"
 #include "proto/config/settle_compression.hpp"
+#include "worker/client/row_parts.hpp"
 
 namespace taut::sim {
 namespace {
@@ -125,7 +126,7 @@ void WorkerNode::begin(const pb::WorkerJob& job, TimePoint now) {
   for (const pb::ShardInfo& shard : job.shards()) {
     (void)protocol_->move(ShardId(shard.shard()), shard.term(), now);
   }
-  const auto tables = toy_tables(world_.plan.job);
+  const auto tables = tables_ = toy_tables(world_.plan.job);
   const Compression compression = to_compression(job.definition()).value();
   encoder_ = std::make_unique<UpdateEncoder>(
       UpdateEncoding{compression, job.definition().seed(), job.slot()});
@@ -137,7 +138,9 @@ void WorkerNode::begin(const pb::WorkerJob& job, TimePoint now) {
   owes_part_ = false;
   reported_part_ = 0;
   finished_ = failed_ = false;
-  values_.assign(tables.size(), std::vector<float>(tables.front().count()));
+  values_.clear();
+  for (const TableSpec& table : tables) values_.emplace_back(table.rows ? 0 : table.count());
+  rows_.assign(tables.size(), {});
   waiting_.assign(tables.size(), false);
   waits_ = 0;
   reached_ = Clock::never();
@@ -165,10 +168,38 @@ void WorkerNode::move_shards(const pb::WorkerJob& job, TimePoint now) {
 void WorkerNode::ask(TableId table, TimePoint now) {
   Event event = event_of(Event::Kind::kReading, now);
   event.table = table;
-  world_.history.add(event);
   waiting_[table.value()] = true;
   ++waits_;
+  if (tables_[table.value()].rows) {
+    ask_rows(tables_[table.value()], event);
+    return;
+  }
+  world_.history.add(event);
   protocol_->read(table, clock_, values_[table.value()]);
+}
+
+void WorkerNode::ask_rows(const TableSpec& table, Event event) {
+  std::vector<std::uint64_t>& rows = rows_[table.id.value()];
+  rows = rows_read(*world_.plan.job.rows_of(table.id), table.id, member_, clock_);
+  world_.history.add(event, {}, rows);
+  std::vector<float>& values = values_[table.id.value()];
+  values.assign(rows.size() * table.width(), 0.0F);
+  protocol_->read_rows(table.id, clock_, split_read(table, rows, world_.pool).value(), values);
+}
+
+void WorkerNode::push_rows(const TableSpec& table, Event event) {
+  const Clock clock = event.clock;
+  const auto rows = rows_pushed(*world_.plan.job.rows_of(table.id), table.id, member_, clock);
+  std::vector<float> gradients(rows.size() * table.width());
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    toy_row_update(table.id, rows[i], member_, clock,
+                   std::span(gradients).subspan(i * table.width(), table.width()));
+  }
+  world_.history.add(event, {}, rows);
+  if (clock_ != Clock(world_.plan.job.clocks)) ask(table.id, event.at);
+  const float weight = world_.plan.job.balance ? shares_->weight(clock) : 1.0F;
+  protocol_->push(table.id,
+                  split_push(table, clock, rows, gradients, 0, weight, world_.pool).value());
 }
 
 void WorkerNode::on_data(SocketId socket, PeerId from, DataMessage message, TimePoint now) {
@@ -185,7 +216,7 @@ void WorkerNode::take(const CompletedRead& read, TimePoint now) {
   event.table = read.table;
   event.clock = read.clock;
   event.version = read.version;
-  world_.history.add(event, values_[read.table.value()]);
+  world_.history.add(event, values_[read.table.value()], rows_[read.table.value()]);
   waiting_[read.table.value()] = false;
   reached_ = std::min(reached_, read.version);
   if (--waits_ > 0) return;
@@ -218,8 +249,19 @@ void WorkerNode::finish_clock(TimePoint now) {
   const Clock pushed = std::min(world_.plan.job.next_push(clock_), end - 1);
   clock_ = pushed.next();
   // The last layer's gradient is ready first.
-  for (std::uint32_t i = world_.plan.job.tables; i-- > 0;) {
+  for (std::uint32_t i = world_.plan.job.table_count(); i-- > 0;) {
     if (!world_.plan.job.schedule_of(i).pushes_at(pushed)) continue;
+    Event event = event_of(Event::Kind::kPushed, now);
+    event.clock = pushed;
+    event.table = TableId(i);
+    if (world_.plan.job.balance) {
+      event.first_record = static_cast<std::uint32_t>(part_of_batch_.first);
+      event.records = part_of_batch_.records;
+    }
+    if (tables_[i].rows) {
+      push_rows(tables_[i], event);
+      continue;
+    }
     Buffer gradient = world_.pool.acquire(values_[i].size() * sizeof(float));
     for (std::uint32_t slice = 0; slice < world_.plan.job.slices; ++slice) {
       const auto part =
@@ -229,13 +271,6 @@ void WorkerNode::finish_clock(TimePoint now) {
       } else {
         toy_update(TableId(i), SliceId(slice), member_, pushed, part);
       }
-    }
-    Event event = event_of(Event::Kind::kPushed, now);
-    event.clock = pushed;
-    event.table = TableId(i);
-    if (world_.plan.job.balance) {
-      event.first_record = static_cast<std::uint32_t>(part_of_batch_.first);
-      event.records = part_of_batch_.records;
     }
     world_.history.add(event);
     // The read is first, as in the client: the protocol joins it to its push.

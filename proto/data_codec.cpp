@@ -5,9 +5,11 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <utility>
 
+#include "common/ssp/row_buckets.hpp"
 #include "proto/data_message.hpp"
 #include "proto/message_limits.hpp"
 #include "proto/wire_version.hpp"
@@ -34,6 +36,42 @@ bool carries_payload(DataItem::Kind kind) {
 
 bool is_push(DataItem::Kind kind) {
   return kind == pb::DataItem::PUSH || kind == pb::DataItem::PUSH_READ;
+}
+
+bool names_rows(DataItem::Kind kind) {
+  return kind == pb::DataItem::READ || kind == pb::DataItem::SNAPSHOT;
+}
+
+/// Requests of rows have a payload too: their numbers.
+bool carries_payload(DataItem::Kind kind, bool by_rows) {
+  return carries_payload(kind) || (by_rows && names_rows(kind));
+}
+
+/// Bytes of a payload in layout ROWS. REQUIRES: a kind that check_rows() lets pass.
+std::uint64_t row_bytes(DataItem::Kind kind, std::uint64_t rows, std::uint64_t width) {
+  if (names_rows(kind)) return rows * sizeof(std::uint64_t);
+  return rows * (is_push(kind) ? pushed_row_bytes(width) : width * sizeof(float));
+}
+
+/// Errors    invalid: what no item by rows is
+Result<void> check_rows(const pb::DataItem& wire) {
+  if (wire.layout() == pb::DataItem::DENSE) {
+    if (wire.rows() == 0) return ok();
+    return invalid(fmt::format("{} rows in a payload that is not by rows", wire.rows()));
+  }
+  const auto kind = wire.kind();
+  if (kind == pb::DataItem::PUSH_READ || kind == pb::DataItem::FOLLOW_VALUE ||
+      !carries_payload(kind, true)) {
+    return invalid(fmt::format("a data item of kind {} has the layout ROWS, which it must not have",
+                               pb::DataItem::Kind_Name(kind)));
+  }
+  if (wire.rows() > kMaxRowsOfItem || wire.count() < 1 || wire.count() > kMaxRowWidth ||
+      wire.rows() * wire.count() > kMaxRowValues) {
+    return invalid(fmt::format(
+        "{} rows of {} values; at most {} rows, {} values of each and {} of all are allowed",
+        wire.rows(), wire.count(), kMaxRowsOfItem, kMaxRowWidth, kMaxRowValues));
+  }
+  return ok();
 }
 
 /// Codecs by their element types.
@@ -68,7 +106,9 @@ Result<void> check_factors(const math::Encoding& encoding) {
 /// Errors    invalid: an encoding that is unknown, or that such an item does not have
 Result<math::Encoding> encoding_of(const pb::DataItem& wire) {
   const auto type = static_cast<std::size_t>(wire.element_type());
-  if (type >= kCodecOf.size() || wire.layout() != pb::DataItem::DENSE) {
+  const bool is_known =
+      wire.layout() == pb::DataItem::DENSE || (wire.layout() == pb::DataItem::ROWS && type == 0);
+  if (type >= kCodecOf.size() || !is_known) {
     return invalid(fmt::format("element type {} in layout {} is unknown",
                                static_cast<int>(wire.element_type()),
                                static_cast<int>(wire.layout())));
@@ -101,7 +141,11 @@ void to_wire(const DataItem& item, pb::DataItem& wire) {
   wire.set_version(item.version.value());
   wire.set_done(item.done.value());
   wire.set_stable(item.stable.value());
-  wire.set_payload(carries_payload(item.kind));
+  wire.set_payload(carries_payload(item.kind, item.by_rows));
+  if (item.by_rows) {
+    wire.set_layout(pb::DataItem::ROWS);
+    wire.set_rows(item.rows);
+  }
   wire.set_element_type(element_type_of(item.encoding));
   wire.set_every(item.encoding.every);
   wire.set_rank(item.encoding.rank);
@@ -124,13 +168,17 @@ Result<DataItem> from_wire(pb::DataItem& wire) {
   if (wire.packed() && wire.has_place()) {
     return invalid("a data item whose payload is both packed and in shared memory");
   }
-  if (wire.payload() != carries_payload(wire.kind())) {
+  const bool by_rows = wire.layout() == pb::DataItem::ROWS;
+  if (wire.payload() != carries_payload(wire.kind(), by_rows)) {
     return invalid(fmt::format("a data item of kind {} {} a payload",
                                pb::DataItem::Kind_Name(wire.kind()),
                                wire.payload() ? "has" : "lacks"));
   }
   DataItem item;
   TAUT_TRY(item.encoding, encoding_of(wire));
+  TAUT_TRY(check_rows(wire));
+  item.by_rows = by_rows;
+  item.rows = wire.rows();
   item.kind = wire.kind();
   item.table = TableId(wire.table());
   item.slice = SliceId(wire.slice());
@@ -171,8 +219,10 @@ class PayloadReader {
 
   Result<Frame> take(const pb::DataItem& item, const math::Encoding& encoding) {
     const bool is_possible = item.count() <= kMaxCount;
-    const std::uint64_t size = is_possible ? math::encoded_bytes(encoding, item.count())
-                                           : std::numeric_limits<std::uint64_t>::max();
+    const std::uint64_t size = !is_possible ? std::numeric_limits<std::uint64_t>::max()
+                               : item.layout() == pb::DataItem::ROWS
+                                   ? row_bytes(item.kind(), item.rows(), item.count())
+                                   : math::encoded_bytes(encoding, item.count());
     if (item.has_place()) return is_possible ? borrowed(item, size) : lacks(item, 0);
     return item.packed() ? part(item, size) : whole(item, size);
   }
@@ -234,7 +284,8 @@ Result<DataItems> from_wire(pb::DataItems& wire, const Message& frames, SharedLi
     item.payload_lost = one.has_place() && link == nullptr;
     if (one.payload() && !item.payload_lost) {
       TAUT_TRY(item.payload, payloads.take(one, item.encoding));
-      if (!math::is_well_formed(item.encoding, item.payload.bytes().data(), item.count)) {
+      if (!item.by_rows &&
+          !math::is_well_formed(item.encoding, item.payload.bytes().data(), item.count)) {
         return invalid(
             fmt::format("table {} slice {}: places of {} that do not ascend, or that "
                         "are not the slice's",
@@ -249,6 +300,52 @@ Result<DataItems> from_wire(pb::DataItems& wire, const Message& frames, SharedLi
 
 constexpr std::uint32_t kMaxStates = 16;
 constexpr int kMaxImageMembers = 4096;
+
+/// An image of rows, or of which some were dropped, has a frame of their numbers before the others.
+bool has_keys(const pb::SliceImages::Image& image) {
+  return image.rows() > 0 || image.dropped() > 0;
+}
+
+std::int64_t clock_at(std::span<const std::byte> keys, std::size_t index) {
+  std::int64_t clock = 0;
+  std::memcpy(&clock, keys.data() + keys.size() / 2 + index * sizeof(clock), sizeof(clock));
+  return clock;
+}
+
+/// Errors    invalid: keys that do not ascend, or other values than those of their rows
+Result<void> check_keys(const pb::SliceImages::Image& image, const Frame& keys,
+                        const Frame& values) {
+  constexpr std::size_t kKeyBytes = sizeof(std::uint64_t) + sizeof(std::int64_t);
+  const std::size_t count = keys.size() / kKeyBytes;
+  const auto refuse = [&](const char* what) {
+    return invalid(
+        fmt::format("table {} slice {}: an image with {} for {} rows and {} dropped "
+                    "ones",
+                    image.table(), image.slice(), what, image.rows(), image.dropped()));
+  };
+  const bool is_possible = image.rows() <= kMaxCount && image.dropped() <= kMaxCount;
+  if (keys.size() % kKeyBytes != 0 || count == 0 || !is_possible ||
+      count > image.rows() + image.dropped()) {
+    return refuse("too few or too many numbers");
+  }
+  std::uint64_t rows = 0;
+  std::uint64_t lowest = 0;  // that the next number may be
+  for (std::size_t i = 0; i < count; ++i) {
+    std::uint64_t number = 0;
+    std::memcpy(&number, keys.bytes().data() + i * sizeof(number), sizeof(number));
+    if (number < lowest || number >= std::numeric_limits<std::uint64_t>::max()) {
+      return refuse("numbers that do not ascend");
+    }
+    lowest = number + 1;
+    if (clock_at(keys.bytes(), i) < ImageItem::kDropped) return refuse("impossible clocks");
+    if (clock_at(keys.bytes(), i) != ImageItem::kDropped) ++rows;
+  }
+  const std::uint64_t row_bytes = rows == 0 ? 0 : values.size() / rows;
+  const bool is_whole = row_bytes * rows == values.size() && row_bytes % sizeof(float) == 0 &&
+                        (rows == 0 || row_bytes > 0);
+  if (!is_whole) return refuse("other values");
+  return ok();
+}
 
 void add_images(const DataImages& batch, pb::SliceImages& wire, Message& frames) {
   wire.set_shard(batch.shard.value());
@@ -268,6 +365,10 @@ void add_images(const DataImages& batch, pb::SliceImages& wire, Message& frames)
       member.set_worker(worker.value());
       member.set_done(done.value());
     }
+    one.set_rows(image.rows);
+    one.set_dropped(image.dropped);
+    one.set_base(image.base);
+    if (has_keys(one)) frames.frames.push_back(image.keys);
     frames.frames.push_back(image.values);
     for (const Frame& state : image.states) frames.frames.push_back(state);
   }
@@ -280,12 +381,17 @@ void add_images(const DataImages& batch, pb::SliceImages& wire, Message& frames)
   }
 }
 
+std::uint64_t payload_bytes(const DataItem& push) {
+  return push.by_rows ? row_bytes(push.kind, push.rows, push.count)
+                      : math::encoded_bytes(push.encoding, push.count);
+}
+
 Result<LoggedUpdate> from_wire(pb::SliceImages::Logged& wire, const Frame& payload) {
   TAUT_TRY(DataItem push, from_wire(*wire.mutable_push()));
-  const bool is_whole = push.kind == pb::DataItem::PUSH && !wire.push().packed() &&
-                        !wire.push().has_place() && push.count <= kMaxCount &&
-                        math::encoded_bytes(push.encoding, push.count) == payload.size() &&
-                        math::is_well_formed(push.encoding, payload.bytes().data(), push.count);
+  const bool is_whole =
+      push.kind == pb::DataItem::PUSH && !wire.push().packed() && !wire.push().has_place() &&
+      push.count <= kMaxCount && payload_bytes(push) == payload.size() &&
+      (push.by_rows || math::is_well_formed(push.encoding, payload.bytes().data(), push.count));
   if (!is_whole) {
     return invalid(
         fmt::format("table {} slice {}: {} elements of a logged update announced as {}, "
@@ -315,7 +421,7 @@ Result<DataImages> from_wire(pb::SliceImages& wire, const Message& frames) {
       return invalid(fmt::format("an image with {} states and {} members; the limits are {} and {}",
                                  one.states(), one.members_size(), kMaxStates, kMaxImageMembers));
     }
-    if (frames.frames.size() - next < 1U + one.states()) {
+    if (frames.frames.size() - next < 1U + one.states() + (has_keys(one) ? 1U : 0U)) {
       return invalid(
           fmt::format("table {} slice {}: an image without its payload", one.table(), one.slice()));
     }
@@ -327,6 +433,13 @@ Result<DataImages> from_wire(pb::SliceImages& wire, const Message& frames) {
     image.applications = one.applications();
     for (const pb::SliceImages::Member& member : one.members()) {
       image.done[WorkerId(member.worker())] = Clock(member.done());
+    }
+    image.rows = one.rows();
+    image.dropped = one.dropped();
+    image.base = one.base();
+    if (has_keys(one)) {
+      image.keys = frames.frames[next++];
+      TAUT_TRY(check_keys(one, image.keys, frames.frames[next]));
     }
     image.values = frames.frames[next++];
     for (std::uint32_t i = 0; i < one.states(); ++i) image.states.push_back(frames.frames[next++]);
@@ -380,7 +493,7 @@ void add_items(const DataItems& batch, pb::DataItems& wire, Message& frames, Sha
   for (const DataItem& item : batch.items) {
     pb::DataItem& one = *wire.add_items();
     to_wire(item, one);
-    if (!carries_payload(item.kind)) continue;
+    if (!carries_payload(item.kind, item.by_rows)) continue;
     const auto place = link == nullptr ? std::nullopt : link->lend(item.payload);
     if (place) {
       one.mutable_place()->set_offset(place->offset);
@@ -450,6 +563,8 @@ DataItem push_of(const LoggedUpdate& logged) {
   push.gradient_norm = logged.update.norm;
   push.weight = logged.update.weight;
   push.encoding = logged.update.encoding;
+  push.by_rows = logged.update.by_rows;
+  push.rows = logged.update.rows;
   push.payload = logged.update.gradient;
   return push;
 }

@@ -38,12 +38,18 @@ struct DataItem {
   FollowerId follower;        // in PARKED: whose confirmation the read waits for; 0: of none
   bool payload_lost = false;  // it is in shared memory that no handshake covers
   math::Encoding encoding{};  // of the payload; float32 but in pushes and VALUE
-  Frame payload;              // [count] encoded so; PUSH, PUSH_READ and VALUE carry one
+  /// Of a bucket of a table that is kept by rows, and so many rows; `count` is a row's length.
+  bool by_rows = false;
+  std::uint32_t rows = 0;
+  /// [count] encoded as `encoding` says; PUSH, PUSH_READ and VALUE carry one. By rows: as Layout
+  /// says, in READ and SNAPSHOT too.
+  Frame payload;
 };
 
 /// The update of a push.
 [[nodiscard]] inline Update update_of(const DataItem& push) {
-  return {push.clock, push.payload, push.gradient_norm, push.encoding, push.weight};
+  return {push.clock,  push.payload, push.gradient_norm, push.encoding,
+          push.weight, push.by_rows, push.rows};
 }
 /// A logged update as the push that it was. Its place in the table is not named.
 [[nodiscard]] DataItem push_of(const LoggedUpdate& logged);

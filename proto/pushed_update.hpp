@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+
 #include "common/math/codec.hpp"
 #include "common/net/message.hpp"
 #include "common/types.hpp"
@@ -14,6 +16,10 @@ struct Update {
   float norm = 0;             // the norm that the rule's math::UpdateNorm requires; 0 if none
   math::Encoding encoding{};  // of `gradient`
   float weight = 1;           // what it counts: the worker's share of the batch over an equal one
+  /// Of a bucket of a table that is kept by rows: the gradient is the numbers of `rows` rows, 8
+  /// bytes each and ascending, then their gradients, [rows, width] float32.
+  bool by_rows = false;
+  std::uint32_t rows = 0;
 };
 
 }  // namespace taut

@@ -21,6 +21,16 @@ struct ImageItem {
   std::map<WorkerId, Clock> done;  // of each member, its first update that is not in the values
   Frame values;                    // [count] float32
   std::vector<Frame> states;       // the same shape each
+  /// Of a bucket of a table that is kept by rows: how many rows the image has, which may be spread
+  /// over several messages, and how many were dropped since the image `base`, which it continues;
+  /// 0: it has all rows.
+  std::uint64_t rows = 0;
+  std::uint64_t dropped = 0;
+  std::uint64_t base = 0;
+  /// Of the rows in this message: [n] numbers ascending, 8 bytes each, then [n] the clocks of their
+  /// last updates; kDropped: the row was dropped, and values and states have no place for it.
+  Frame keys;
+  static constexpr std::int64_t kDropped = -1;
 };
 
 /// A worker's update on its way to the backup, which has it before it counts.

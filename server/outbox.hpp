@@ -32,7 +32,9 @@ class Outbox {
     if (item.kind == pb::DataItem::FOLLOW_VALUE) found->followed_bytes += item.payload.size();
     found->items.items.push_back(std::move(item));
   }
-  void add(const Answer& answer, const Slice& place, DataItem::Kind kind, Clock stable = Clock()) {
+  void add(const Answer& answer, const SliceState& slice, DataItem::Kind kind,
+           Clock stable = Clock()) {
+    const Slice& place = slice.place();
     DataItem item;
     item.kind = kind;
     item.table = place.table;
@@ -46,6 +48,8 @@ class Outbox {
     if (answer.follows && answer.values.empty()) item.count = 0;
     item.encoding = answer.encoding;
     item.payload = answer.values;
+    item.by_rows = slice.rows() != nullptr;
+    item.rows = static_cast<std::uint32_t>(answer.reader.rows.size() / sizeof(std::uint64_t));
     add(answer.reader.peer, std::move(item));
   }
   [[nodiscard]] std::vector<Outgoing> take() {

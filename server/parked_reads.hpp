@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common/net/endpoint.hpp"
+#include "common/net/message.hpp"
 #include "common/ssp/slice_clock.hpp"
 #include "common/types.hpp"
 #include "server/job_view.hpp"
@@ -17,6 +18,7 @@ struct Reader {
   PeerId peer;
   WorkerId worker;
   Clock clock;
+  Frame rows = {};  // of a table that is kept by rows: their numbers, 8 bytes each
 };
 
 /// The reads of one slice that are too early: the newest one of each worker.

@@ -264,7 +264,8 @@ dashboard::ServerFigures ServerDaemon::figures() const {
   for (const auto& shard : shards_) {
     const ShardQueues queues = shard->queues();
     figures.shards.push_back({shard->load(), queues.parked_reads, queues.held_updates,
-                              queues.held_bytes, queues.postponed_updates});
+                              queues.held_bytes, queues.postponed_updates, queues.rows,
+                              queues.dropped_rows});
   }
   return figures;
 }

@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <bit>
 #include <cctype>
+#include <cstring>
 #include <utility>
 
 #include "common/failpoint.hpp"
+#include "common/ssp/row_buckets.hpp"
 #include "proto/rights.hpp"
 #include "proto/wire_version.hpp"
 
@@ -19,6 +21,8 @@ constexpr std::size_t kMaxGreeted = 65536;
 // Clocks of updates that a slice holds beyond the slack: what is pushed before the read that waits,
 // and one more.
 constexpr std::uint64_t kHeldClocks = 2;
+// Values of rows that one message gets: above what a client asks for at once.
+constexpr std::uint64_t kMaxRowsAnswered = 4 * kMaxRowValues;
 
 DataItem reply_to(const DataItem& item, DataItem::Kind kind) {
   DataItem reply;
@@ -51,6 +55,42 @@ bool is_beyond_reads(WorkerId worker, const DataItem& item, const JobView& view,
   // A worker that V waits for is not ahead, also where its next push is at a later clock.
   return slice.done(worker) > slice.version() && item.clock >= slice.done(worker) &&
          slice.held() >= members * (clocks + kHeldClocks);
+}
+
+/// Why an item does not fit a table that is kept by rows, or that is not; empty: it fits. Whatever
+/// order a push's rows had, its sums would depend on it.
+std::string refusal_of_rows(const DataItem& item, const Slice& place, const TableSpec& table) {
+  const bool names_rows =
+      is_push(item) || item.kind == pb::DataItem::READ || item.kind == pb::DataItem::SNAPSHOT;
+  if (item.by_rows != table.rows.has_value() && (names_rows || item.by_rows)) {
+    return fmt::format("table {} {} by rows, and the item {}", table.id.value(),
+                       table.rows ? "is kept" : "is not kept", item.by_rows ? "is" : "is not");
+  }
+  if (table.rows && item.kind == pb::DataItem::FOLLOW) {
+    return fmt::format("table {} is kept by rows, which cannot be followed", table.id.value());
+  }
+  if (!item.by_rows) return {};
+  if (item.count != place.count) {
+    return fmt::format("a row of table {} has {} values, not {}", table.id.value(), place.count,
+                       item.count);
+  }
+  const auto rows = static_cast<std::uint64_t>(table.shape[0]);
+  std::uint64_t lowest = 0;  // that the next one may be
+  for (std::size_t i = 0; i < item.rows; ++i) {
+    std::uint64_t number = 0;
+    std::memcpy(&number, item.payload.bytes().data() + i * sizeof(number), sizeof(number));
+    if (number >= rows || bucket_of(number, table.rows->buckets) != place.slice.value()) {
+      return fmt::format("table {} has {} rows, and row {} is not in bucket {}", table.id.value(),
+                         rows, number, place.slice.value());
+    }
+    if (!is_push(item)) continue;
+    if (number < lowest) {
+      return fmt::format("rows {} and {} of table {} do not ascend", lowest - 1, number,
+                         table.id.value());
+    }
+    lowest = number + 1;
+  }
+  return {};
 }
 
 /// The answer to a message that is not its sender's to send.
@@ -202,8 +242,13 @@ void Shard::yield_spares() {
 
 void Shard::serve(PeerId from, const DataMessage& message, const DataItems& batch, Outbox& out) {
   const auto job = jobs_.find(message.job);
+  std::uint64_t row_values = 0;  // that are requested
   for (const DataItem& item : batch.items) {
-    if (job == jobs_.end()) {
+    if (item.by_rows && !is_push(item)) row_values += item.rows * item.count;
+    if (row_values > kMaxRowsAnswered) {
+      // A few bytes request many: what goes beyond the limit is to be requested again.
+      out.add(from, reply_to(item, pb::DataItem::PARKED));
+    } else if (job == jobs_.end()) {
       out.add(from, refuse(item, pb::DataItem::UNKNOWN_JOB,
                            fmt::format("job {} is unknown", message.job.value())));
     } else if (job->second.tables.empty()) {
@@ -234,6 +279,10 @@ std::optional<DataItem> Shard::refusal_of(const DataMessage& message, const Data
     return refuse(item, pb::DataItem::BAD_RANGE,
                   "the payload is in shared memory that was not agreed on");
   }
+  const TableSpec& table = job.tables[item.table.value()];
+  if (std::string why = refusal_of_rows(item, *place, table); !why.empty()) {
+    return refuse(item, pb::DataItem::BAD_RANGE, std::move(why));
+  }
   if (is_of_reader) return std::nullopt;  // any reader may have it
   const Member* member = job.view->membership.find(message.worker);
   if (member == nullptr) {
@@ -254,8 +303,8 @@ std::optional<DataItem> Shard::refusal_of(const DataMessage& message, const Data
         fmt::format("table {} slice {} is [{}, +{}), not [{}, +{})", item.table.value(),
                     item.slice.value(), place->offset, place->count, item.offset, item.count));
   }
-  const TableSpec& table = job.tables[item.table.value()];
-  if (is_push(item) && !job.view->compression.may_push(table, item.clock, item.encoding)) {
+  if (is_push(item) && !item.by_rows &&
+      !job.view->compression.may_push(table, item.clock, item.encoding)) {
     return refuse(
         item, pb::DataItem::BAD_RANGE,
         fmt::format("table {} is pushed as {} at clock {}; by the job's compression it is {}",
@@ -293,7 +342,9 @@ void Shard::serve_item(PeerId from, const DataMessage& message, const DataItem& 
       return;
     }
     failpoint("snapshot asked");
-    out.add(slice.snapshot(from), slice.place(), pb::DataItem::SNAPSHOT_VALUE);
+    out.add(item.by_rows ? slice.snapshot({from, message.worker, item.clock, item.payload})
+                         : slice.snapshot(from),
+            slice, pb::DataItem::SNAPSHOT_VALUE);
     return;
   }
   if (item.kind == pb::DataItem::FOLLOW) {
@@ -319,7 +370,8 @@ void Shard::serve_item(PeerId from, const DataMessage& message, const DataItem& 
   }
   const Clock read_clock = is_push(item) ? item.clock.next() : item.clock;
   if (item.kind != pb::DataItem::PUSH &&
-      read({from, message.worker, read_clock}, job, slice, out)) {
+      read({from, message.worker, read_clock, is_push(item) ? Frame() : item.payload}, job, slice,
+           out)) {
     return;
   }
   DataItem reply = reply_to(item, is_push(item) ? pb::DataItem::ACK : pb::DataItem::PARKED);
@@ -389,7 +441,10 @@ void Shard::note_bad_updates(JobState& job, const SliceState& slice) {
 std::uint64_t Shard::value_bytes() const {
   std::uint64_t bytes = 0;
   for (const auto& [id, job] : jobs_) {
-    for (const auto& [index, slice] : job.slices) bytes += slice->place().count * sizeof(float);
+    for (const auto& [index, slice] : job.slices) {
+      const std::uint64_t rows = slice->rows() == nullptr ? 1 : slice->rows()->rows();
+      bytes += rows * slice->place().count * sizeof(float);
+    }
   }
   return bytes;
 }
@@ -399,11 +454,10 @@ void Shard::add(const std::vector<Answer>& answers, const JobState& job, const S
   for (const Answer& answer : answers) {
     if (answer.follows) {
       const bool is_passed = answer.values.empty();
-      out.add(answer, slice.place(),
-              is_passed ? pb::DataItem::FOLLOW_PASSED : pb::DataItem::FOLLOW_VALUE);
+      out.add(answer, slice, is_passed ? pb::DataItem::FOLLOW_PASSED : pb::DataItem::FOLLOW_VALUE);
       continue;
     }
-    out.add(answer, slice.place(), pb::DataItem::VALUE, stable(job, slice, answer.reader.worker));
+    out.add(answer, slice, pb::DataItem::VALUE, stable(job, slice, answer.reader.worker));
   }
 }
 
@@ -413,7 +467,7 @@ bool Shard::read(const Reader& reader, JobState& job, SliceState& slice, Outbox&
   const auto answer = slice.read(reader, *job.view, slack);
   failpoint(answer ? "read answered" : "read parked");
   if (answer) {
-    out.add(*answer, slice.place(), pb::DataItem::VALUE, stable(job, slice, reader.worker));
+    out.add(*answer, slice, pb::DataItem::VALUE, stable(job, slice, reader.worker));
   }
   return answer.has_value();
 }

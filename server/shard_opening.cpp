@@ -5,10 +5,13 @@
 #include <new>
 #include <utility>
 
+#include "common/math/update_rules.hpp"
 #include "common/ssp/fragments.hpp"
+#include "common/ssp/policies/averaging.hpp"
 #include "proto/config/job_state.hpp"
 #include "proto/config/job_tables.hpp"
 #include "proto/message_limits.hpp"
+#include "server/replication/image_parts.hpp"
 #include "server/shard.hpp"
 #include "server/tables/table_difference.hpp"
 
@@ -32,6 +35,31 @@ Result<std::vector<TableSpec>> listed_tables(const pb::OpenTables& requested) {
   }
   if (tables.empty()) return invalid("no tables are named");
   return tables;
+}
+
+/// Errors    invalid: a table that is kept by rows in a job that has none
+Result<void> check_rows(const std::vector<TableSpec>& tables, const JobView& job) {
+  for (const TableSpec& table : tables) {
+    if (!table.rows || job.replication_interval == 0) continue;
+    TAUT_TRY(check_bucket_bytes(table, static_cast<std::size_t>(job.rule.state_count())));
+  }
+  const auto by_rows =
+      std::ranges::find_if(tables, [](const TableSpec& table) { return table.rows.has_value(); });
+  if (by_rows == tables.end()) return ok();
+  const auto refuse = [&](const char* what) {
+    return invalid(fmt::format("table \"{}\" is kept by rows, which {}", by_rows->name, what));
+  };
+  const math::RuleInfo& rule = math::info_of(job.rule.kind);
+  if (job.rule.is_scaled_by_slice() || rule.norm != math::UpdateNorm::kNone) {
+    return refuse("a rule that is scaled by a table's norms (LARS, LAMB) does not take");
+  }
+  const Policies::Keeps keeps = job.policies.keeps();
+  if (keeps.values || keeps.states > 0) return refuse("delay_compensation does not take");
+  if (job.policies.find<Averaging>() != nullptr) return refuse("averaging does not take");
+  // A member skips to the version of what it has read, and need not have read all buckets.
+  if (job.policies.backup_workers() > 0) return refuse("backup_workers does not take");
+  if (job.is_seeded) return refuse("members cannot bring with its values");
+  return ok();
 }
 
 DataMessage answer(const DataMessage& to, std::string reason, bool name_tables = false) {
@@ -127,6 +155,7 @@ std::string Shard::open_listed(JobState& job, const pb::OpenTables& requested) {
     problem = fmt::format("shard {} has no memory for its part of the tables", id_.value());
   }
   if (!problem.empty()) {
+    for (const auto& [index, slice] : job.slices) queues_.forget(*slice);
     job.slices.clear();
     job.tables.clear();
     job.tables_hash.clear();
@@ -158,6 +187,7 @@ std::unique_ptr<SliceState> Shard::make_slice(const JobState& job, const TableSp
 }
 
 Result<void> Shard::create_slices(JobState& job, std::vector<TableSpec> tables) {
+  TAUT_TRY(check_rows(tables, *job.view));
   if (memory_) {
     // Before anything is cut, as a list of slices is itself long.
     TAUT_TRY(memory_->check(even_needs(tables, *job.view)));
@@ -182,6 +212,7 @@ Result<void> Shard::create_slices(JobState& job, std::vector<TableSpec> tables) 
     const SliceImage* begin = image == job.begin.slices.end() ? nullptr : &image->second;
     auto& state = job.slices[index];
     state = make_slice(job, table, slice, begin);
+    queues_.add(*state);
     // The saved state replaces the job's initial one.
     if (table.origin && begin == nullptr) {
       TAUT_TRY(start_from_file(job, table, *state));

@@ -87,7 +87,9 @@ Result<void> Shard::take_over(JobState& job, const ShardPlace& place, SliceImage
   for (const Slice& slice : job.layout.slices()) {
     if (slice.shard != place.shard) continue;
     const std::size_t index = job.layout.index_of(slice.table, slice.slice);
-    job.slices[index] = make_slice(job, job.tables[slice.table.value()], slice, &images.at(index));
+    auto& state = job.slices[index];
+    state = make_slice(job, job.tables[slice.table.value()], slice, &images.at(index));
+    queues_.add(*state);
   }
   return ok();
 }

@@ -152,7 +152,8 @@ pb::ShardLoad ShardThread::load() const {
 }
 
 ShardQueues ShardThread::queues() const {
-  return {load_.parked_reads, load_.held_updates, load_.held_bytes, load_.postponed_updates};
+  return {load_.parked_reads,      load_.held_updates, load_.held_bytes,
+          load_.postponed_updates, load_.rows,         load_.dropped_rows};
 }
 
 void ShardThread::run() {
@@ -324,6 +325,8 @@ void ShardThread::note_state() {
   note(load_.parked_reads, queues.parked_reads);
   note(load_.held_updates, queues.held_updates);
   note(load_.held_bytes, queues.held_bytes);
+  note(load_.rows, queues.rows);
+  note(load_.dropped_rows, queues.dropped_rows);
   const auto moving = shard_.moving_slack();
   note(load_.dynamic_job, moving ? moving->job.value() : 0);
   note(load_.dynamic_slack, moving ? moving->slack.clocks() : 0);

@@ -105,6 +105,8 @@ class ShardThread {
     std::atomic<std::uint64_t> parked_reads = 0;
     std::atomic<std::uint64_t> held_updates = 0;
     std::atomic<std::uint64_t> held_bytes = 0;
+    std::atomic<std::uint64_t> rows = 0;
+    std::atomic<std::uint64_t> dropped_rows = 0;
     std::atomic<std::uint64_t> dynamic_job = 0;
     std::atomic<std::int64_t> dynamic_slack = 0;
   };

@@ -16,6 +16,11 @@ std::size_t rule_states(const TableSpec& table, const JobView& job) {
   return table.kind == TableKind::kTrained ? static_cast<std::size_t>(job.rule.state_count()) : 0;
 }
 
+std::unique_ptr<RowStore> row_store(const TableSpec& table, const JobView& job) {
+  return table.rows ? std::make_unique<RowStore>(table, job.seed, rule_states(table, job))
+                    : nullptr;
+}
+
 /// Policies look at the updates of trained tables alone.
 Policies::Keeps kept_for(const TableSpec& table, const JobView& job) {
   return table.kind == TableKind::kTrained ? job.policies.keeps() : Policies::Keeps{};
@@ -33,12 +38,15 @@ SliceState::SliceState(const TableSpec& table, const Slice& slice, const JobView
       policy_(job.policies.aggregation()),
       keeps_(kept_for(table, job)),
       rule_states_(rule_states(table, job)),
-      memory_(slice.count, rule_states_ + keeps_.states, pool, states == nullptr ? pool : *states),
+      pool_(pool),
+      memory_(table.rows ? 0 : slice.count, table.rows ? 0 : rule_states_ + keeps_.states, pool,
+              states == nullptr ? pool : *states),
+      rows_(row_store(table, job)),
       pulled_(job.compression.of_pull(table), job.seed, slice, pool),
       clock_(job.policies.backup_workers(), schedule) {
   if (begin != nullptr) {
     start_from(*begin, job);
-  } else if (!table.origin) {
+  } else if (!table.origin && !rows_) {
     math::fill(table.filler, job.seed, table.name, slice.offset, memory_.initial_values());
   }
   if (begin != nullptr && begin->is_replica) {
@@ -51,7 +59,11 @@ SliceState::SliceState(const TableSpec& table, const Slice& slice, const JobView
 }
 
 void SliceState::start_from(const SliceImage& image, const JobView& job) {
-  memory_.start_from(image.values, image.states);
+  if (rows_) {
+    rows_->start_from(image.rows);
+  } else {
+    memory_.start_from(image.values, image.states);
+  }
   applications_ = image.applications;
   for (const auto& [worker, done] : image.done) clock_.begin_at(worker, done);
   applied_ = image.done;
@@ -95,6 +107,7 @@ PushVerdict SliceState::push(WorkerId worker, const Update& update, const JobVie
   }
   auto& workers = waiting_[clock];
   workers.insert(std::upper_bound(workers.begin(), workers.end(), worker), worker);
+  held_bytes_ += update.gradient.size();
   held_[{clock, worker}] = update;
   clock_.accept(worker, clock);
   apply_ready(job);
@@ -128,14 +141,17 @@ void SliceState::apply_ready(const JobView& job) {
 
 void SliceState::apply(const Application& application, const JobView& job) {
   std::vector<math::GradientView> gradients;
+  std::vector<RowStore::Weighed> by_rows;
   std::vector<float> scales;
   double weight = 0;  // of all gradients
-  std::vector<Frame> alive;
+  std::vector<Update> alive;
+  alive.reserve(application.updates.size());
   Buffer corrected;
   for (const HeldUpdate& of : application.updates) {
     auto held = held_.extract(of);
     TAUT_CHECK(!held.empty(), "an application of an update that is not held");
     Update& update = held.mapped();
+    held_bytes_ -= update.gradient.size();
     auto waiting = waiting_.find(of.clock);
     std::erase(waiting->second, of.worker);
     if (waiting->second.empty()) waiting_.erase(waiting);
@@ -149,10 +165,11 @@ void SliceState::apply(const Application& application, const JobView& job) {
     weight += update.weight;
     gradients.push_back(
         {update.gradient.bytes().data(), scales.back(), update.encoding, place_.count});
-    alive.push_back(std::move(update.gradient));
+    alive.push_back(std::move(update));
     if (keeps_.reads && job.membership.mode_at(of.clock) == ApplyMode::kOnArrival) {
       gradients.back() = weigh(of, job, application.updates.size(), gradients.back(), corrected);
     }
+    by_rows.push_back({&alive.back(), gradients.back().scale});
   }
   if (kind_ == TableKind::kFrozen || gradients.empty()) return;
 
@@ -161,7 +178,7 @@ void SliceState::apply(const Application& application, const JobView& job) {
     seed(gradients.front());
     return;
   }
-  Buffer out = memory_.output();
+  Buffer out = rows_ ? Buffer() : memory_.output();
   const std::size_t counted = application.members - (application.updates.size() - gradients.size());
   // An aggregate has all updates of its clock, and their weights; what arrives alone is one of as
   // many as there are members, whose weights are 1 on average.
@@ -183,12 +200,18 @@ void SliceState::apply(const Application& application, const JobView& job) {
         math::make_step(job.rule, clock - job.first_step, lr_mult_, decay_mult_, share,
                         std::max<std::int64_t>(applications_ - seeds, 0), counted);
     std::vector<float*> state;
-    for (std::size_t i = 0; i < rule_states_; ++i) state.push_back(memory_.state(i).data());
+    for (std::size_t i = 0; i < rule_states_ && !rows_; ++i) {
+      state.push_back(memory_.state(i).data());
+    }
     const float scale = job.sum ? 1.0F : static_cast<float>(1.0 / members);
-    math::apply_update(job.rule.kind, step, gradients, scale, memory_.values().floats(),
-                       out.floats(), state);
+    if (rows_) {
+      rows_->apply(job.rule.kind, step, by_rows, scale, clock);
+    } else {
+      math::apply_update(job.rule.kind, step, gradients, scale, memory_.values().floats(),
+                         out.floats(), state);
+    }
   }
-  memory_.set_values(std::move(out));
+  if (!rows_) memory_.set_values(std::move(out));
   ++applications_;
 }
 
@@ -205,9 +228,12 @@ void SliceState::seed(const math::GradientView& values) {
 /// Whether an update changes nothing, as it is not finite; counts it.
 bool SliceState::is_refused(WorkerId worker, const Update& update, const JobView& job) {
   if (!job.refuses_bad_updates || kind_ == TableKind::kFrozen) return false;
-  const math::GradientView gradient{update.gradient.bytes().data(), 1, update.encoding,
-                                    place_.count};
-  if (std::isfinite(update.norm) && math::all_finite(gradient, place_.count)) return false;
+  // By rows, the numbers of the rows are before their gradients.
+  const std::size_t begin = update.by_rows ? update.rows * sizeof(std::uint64_t) : 0;
+  const std::size_t count = update.by_rows ? update.rows * place_.count : place_.count;
+  const math::GradientView gradient{update.gradient.bytes().data() + begin, 1, update.encoding,
+                                    count};
+  if (std::isfinite(update.norm) && math::all_finite(gradient, count)) return false;
   ++bad_updates_[worker];
   return true;
 }
@@ -259,9 +285,22 @@ Answer SliceState::answer(const Reader& reader) {
   return {reader,
           clock_.version(),
           clock_.done(reader.worker),
-          pulled_.of(memory_.values(), applications_),
+          rows_ ? values_of(reader.rows) : pulled_.of(memory_.values(), applications_),
           false,
-          pulled_.encoding()};
+          rows_ ? math::Encoding() : pulled_.encoding()};
+}
+
+/// Of a bucket's rows. Throws std::bad_alloc.
+Frame SliceState::values_of(const Frame& rows) {
+  const std::size_t count = rows.size() / sizeof(std::uint64_t);
+  if (count == 0) return {};
+  Buffer values = pool_.acquire(count * place_.count * sizeof(float));
+  rows_->read(rows.bytes(), values.floats());
+  return Frame(values);
+}
+
+Answer SliceState::snapshot(const Reader& reader) {
+  return {reader, clock_.version(), Clock(), values_of(reader.rows)};
 }
 
 Answer SliceState::snapshot(PeerId peer) const {
@@ -319,7 +358,10 @@ void SliceState::update(const JobView& job, std::vector<Answer>& released) {
     std::erase_if(waiting->second, [&](WorkerId worker) {
       const Member* member = membership.find(worker);
       const bool left = member == nullptr || clock >= member->leave;
-      if (left) held_.erase({clock, worker});
+      if (left) {
+        const auto held = held_.extract({clock, worker});
+        if (!held.empty()) held_bytes_ -= held.mapped().gradient.size();
+      }
       return left;
     });
     waiting = waiting->second.empty() ? waiting_.erase(waiting) : std::next(waiting);
@@ -391,9 +433,15 @@ SliceImage SliceState::image() {
 
 SliceImage SliceState::make_image() {
   // Memory for the next update is allocated now, while the checkpoint can still be given up.
+  if (rows_) {
+    SliceImage image{place_, clock_.version(), applications_, applied_, false, {}, {}, {}, {}};
+    image.rows = rows_->image();
+    return image;
+  }
   if (is_written()) memory_.reserve();
   return {place_, clock_.version(), applications_,    applied_,
-          false,  memory_.values(), memory_.states(), {}};
+          false,  memory_.values(), memory_.states(), {},
+          {}};
 }
 
 }  // namespace taut::server

@@ -22,6 +22,7 @@
 #include "server/pulled_values.hpp"
 #include "server/replication/replay_gate.hpp"
 #include "server/replication/slice_image.hpp"
+#include "server/tables/row_store.hpp"
 #include "server/tables/slice_memory.hpp"
 
 namespace taut::server {
@@ -31,13 +32,15 @@ struct Answer {
   Reader reader;
   Clock version;
   Clock done;    // of the reader; for a follower, the last version of the values
-  Frame values;  // [count] encoded as below; shared by readers until the slice is written again
+  Frame values;  // [count] encoded as below; shared by readers until the slice is written again;
+                 // of a bucket those of the rows that are read
   bool follows = false;       // a follower's; without values: V has passed its version
   math::Encoding encoding{};  // of the values: the job's for members, float32 for all others
 };
 
-/// One slice of a table at its shard: values, clocks, updates that wait to be applied and reads
-/// that wait to become true. The consistency contract, for one slice.
+/// One slice of a table at its shard, or a bucket of one that is kept by rows: values, clocks,
+/// updates that wait to be applied, and reads that wait to become true. The consistency contract,
+/// for one slice.
 ///
 /// Under a policy that looks at what a worker read, the newest answer to each worker is remembered
 /// (StalenessPolicy::Keeps).
@@ -87,6 +90,8 @@ class SliceState {
 
   /// The newest values, for readers that are not members.
   [[nodiscard]] Answer snapshot(PeerId peer) const;
+  /// Overload for rows of a bucket; the answer has the reader's clock.
+  [[nodiscard]] Answer snapshot(const Reader& reader);
 
   /// The values as they are of one version, for a reader that is no member: now, or released when V
   /// reaches it. Nothing is held back for it.
@@ -130,7 +135,13 @@ class SliceState {
   /// False where no update ever changes it.
   [[nodiscard]] bool is_written() const { return kind_ != TableKind::kFrozen; }
   /// How many numbers are kept with each value.
-  [[nodiscard]] std::size_t states() const { return memory_.states().size(); }
+  [[nodiscard]] std::size_t states() const {
+    return rows_ ? rows_->states() : memory_.states().size();
+  }
+  /// The rows of a bucket; nullptr: it is a slice of another table.
+  [[nodiscard]] const RowStore* rows() const { return rows_.get(); }
+  /// RowStore::take_changes() of a bucket.
+  [[nodiscard]] RowChanges take_row_changes(bool whole) { return rows_->take_changes(whole); }
   [[nodiscard]] float decay_mult() const { return decay_mult_; }
   [[nodiscard]] Clock done(WorkerId worker) const { return clock_.done(worker); }
   [[nodiscard]] Clock version() const { return clock_.version(); }
@@ -151,6 +162,8 @@ class SliceState {
   /// Updates that were accepted and are not applied: in BSP they wait for the others of their
   /// clock, in a buffer for as many as make a step.
   [[nodiscard]] std::size_t held() const { return held_.size(); }
+  /// The bytes of these.
+  [[nodiscard]] std::uint64_t held_bytes() const { return held_bytes_; }
   [[nodiscard]] std::vector<LoggedUpdate> held_updates() const;
 
  private:
@@ -179,6 +192,7 @@ class SliceState {
   void release(std::vector<Answer>& released, std::optional<WorkerId> pushed = std::nullopt);
   [[nodiscard]] Answer answer_follower(PeerId peer, Clock version) const;
   [[nodiscard]] Answer answer(const Reader& reader);
+  [[nodiscard]] Frame values_of(const Frame& rows);
   [[nodiscard]] math::GradientView weigh(const HeldUpdate& update, const JobView& job,
                                          std::size_t together, math::GradientView gradient,
                                          Buffer& corrected);
@@ -190,12 +204,15 @@ class SliceState {
   const std::unique_ptr<const AggregationPolicy> policy_;
   const Policies::Keeps keeps_;
   const std::size_t rule_states_;  // of the states, the first so many are the rule's
-  SliceMemory memory_;
+  BufferPool& pool_;
+  SliceMemory memory_;                    // of a slice
+  const std::unique_ptr<RowStore> rows_;  // of a bucket, in its place
   PulledValues pulled_;
   SliceClock clock_;
   std::int64_t applications_ = 0;
   HeldUpdates waiting_;
   std::map<HeldUpdate, Update> held_;
+  std::uint64_t held_bytes_ = 0;
   ParkedReads parked_;
   ParkedFollows follows_;
   Clock last_read_ = Clock::never();  // at which reads are answered, as followers allow

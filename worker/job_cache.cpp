@@ -16,6 +16,7 @@
 #include "worker/collective/job_exchange.hpp"
 #include "worker/device/math_options.hpp"
 #include "worker/device/pinned_parts.hpp"
+#include "worker/model/row_parameters.hpp"
 
 namespace taut::worker {
 namespace {
@@ -63,10 +64,11 @@ Result<std::unique_ptr<ParameterCache>> open_group_cache(Client& client, Backend
 
 /// The parameter cache of one device: of shared parameters, or under averaging the worker's own.
 Result<std::unique_ptr<ParameterCache>> open_device_cache(Client& client, Backend& backend,
-                                                          const std::vector<TableSpec>& tables,
+                                                          const model::Graph& graph,
                                                           const pb::WorkerJob& job,
                                                           const pb::WorkerConfig& settings,
                                                           RunPlace& place, RunOrders& orders) {
+  const std::vector<TableSpec> tables = model::served_tables(graph);
   const Clock start(job.start_clock());
   TAUT_TRY(const Policies policies, to_policies(job.definition()));
   TAUT_TRY(const math::UpdateRule rule, to_update_rule(job.definition()));
@@ -81,6 +83,7 @@ Result<std::unique_ptr<ParameterCache>> open_device_cache(Client& client, Backen
     options.norm = rule.update_norm();
     options.overlap = settings.overlap();
     options.catches_up = policies.backup_workers() > 0;
+    options.batch_rows = model::batch_rows(graph);
     auto store = place.make_store(client, options);
     TAUT_TRY(auto cache, store
                              ? ServedCache::open(client, backend, tables, options, std::move(store))
@@ -118,18 +121,18 @@ Duration silence_limit(const pb::WorkerJob& job) {
 
 Result<std::unique_ptr<ParameterCache>> open_cache(Client& client,
                                                    std::span<Backend* const> devices,
-                                                   const std::vector<TableSpec>& tables,
+                                                   const model::Graph& graph,
                                                    const pb::WorkerJob& job,
                                                    const pb::WorkerConfig& settings,
                                                    RunPlace& place, RunOrders& orders) {
-  TAUT_TRY(auto first,
-           open_device_cache(client, *devices[0], tables, job, settings, place, orders));
+  TAUT_TRY(auto first, open_device_cache(client, *devices[0], graph, job, settings, place, orders));
   if (devices.size() == 1) return first;
   ReplicatedCache::Options options;
   options.overlap = settings.overlap();
   const bool deterministic = math_options(job.definition().solver_param()).deterministic;
   options.order = deterministic ? GroupOrder::kMembers : GroupOrder::kAny;
-  auto cache = std::make_unique<ReplicatedCache>(std::move(first), devices, tables, options);
+  auto cache =
+      std::make_unique<ReplicatedCache>(std::move(first), devices, graph.parameters, options);
   log::info("{} devices share the batch; their gradients are exchanged with {}", devices.size(),
             cache->description());
   return std::unique_ptr<ParameterCache>(std::move(cache));

@@ -23,9 +23,10 @@ namespace taut::worker {
 
 /// The parameters of a member's run: shared ones; the worker's own, where it averages or sums among
 /// the workers; with several devices, those of the first, and the others' copies.
+/// graph     of the training net
 /// Errors    as the caches' open()
 [[nodiscard]] Result<std::unique_ptr<ParameterCache>> open_cache(
-    Client& client, std::span<Backend* const> devices, const std::vector<TableSpec>& tables,
+    Client& client, std::span<Backend* const> devices, const model::Graph& graph,
     const pb::WorkerJob& job, const pb::WorkerConfig& settings, RunPlace& place, RunOrders& orders);
 
 }  // namespace taut::worker

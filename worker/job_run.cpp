@@ -28,6 +28,7 @@
 #include "worker/device/pinned_memory.hpp"
 #include "worker/device/pinned_peers.hpp"
 #include "worker/job_cache.hpp"
+#include "worker/model/row_parameters.hpp"
 #include "worker/run_state.hpp"
 #include "worker/straggle.hpp"
 
@@ -275,6 +276,18 @@ std::optional<pb::Compression> await_choice(RunOrders& orders, const pb::Compres
   return std::nullopt;
 }
 
+/// The rows of a table by rows that a digest reads: all, or as many as fit in 4 MiB, evenly over
+/// the table.
+std::vector<std::uint64_t> digested_rows(const TableSpec& table) {
+  constexpr std::uint64_t kMaxValues = 1UL << 20U;
+  if (!table.rows) return {};
+  const auto all = static_cast<std::uint64_t>(table.shape[0]);
+  const std::uint64_t count = std::min(all, std::max<std::uint64_t>(kMaxValues / table.width(), 1));
+  std::vector<std::uint64_t> rows(count);
+  for (std::uint64_t i = 0; i < count; ++i) rows[i] = i * (all / count) + i * (all % count) / count;
+  return rows;
+}
+
 /// A worker's process.
 class ProcessPlace final : public RunPlace {
  public:
@@ -335,12 +348,15 @@ Result<std::string> digest_parameters(ParameterCache& cache, const model::Graph&
                                       Pace& pace) {
   Sha256 digest;
   std::vector<float> values;
-  for (const TableSpec& table : graph.parameters) {
-    values.resize(table.count());
+  const std::vector<TableSpec> tables = model::served_tables(graph);
+  for (const TableSpec& table : tables) {
+    const std::vector<std::uint64_t> rows = digested_rows(table);
+    values.resize(table.rows ? rows.size() * table.width() : table.count());
     Clock newest(-1);
     TimePoint deadline;
     while (true) {
-      TAUT_TRY(const Clock version, cache.snapshot(table.id, values));
+      TAUT_TRY(const Clock version, table.rows ? cache.snapshot_rows(table.id, rows, values)
+                                               : cache.snapshot(table.id, values));
       if (version >= until || table.kind == TableKind::kFrozen) break;
       if (version > newest) deadline = pace.now() + wait;
       newest = std::max(newest, version);
@@ -389,7 +405,7 @@ Result<JobOutcome> run_member(const pb::WorkerJob& job, const JobAssets& assets,
                               const pb::ClusterConfig& config, RunOrders& orders,
                               ProgressBoard& board, StateSaver& saver) {
   const pb::WorkerConfig& settings = config.worker();
-  const std::vector<TableSpec>& tables = assets.train_graph().parameters;
+  const model::Graph& graph = assets.train_graph();
   const Clock start(job.start_clock());
   const BudgetedBackend budgeted(*devices[0], Bytes(settings.device_memory_budget()));
   std::vector<Backend*> backends(devices.begin(), devices.end());
@@ -400,7 +416,7 @@ Result<JobOutcome> run_member(const pb::WorkerJob& job, const JobAssets& assets,
            client_options(job, settings, *devices[0], board, place, orders));
   Client client(open_endpoint(place, job, settings), options_of_client);
   const ClientUse use(place, client);
-  TAUT_TRY(auto cache, open_cache(client, backends, tables, job, settings, place, orders));
+  TAUT_TRY(auto cache, open_cache(client, backends, graph, job, settings, place, orders));
   std::unique_ptr<TestPhases> tests;
   if (job.evaluates() && place.learns()) {
     TAUT_TRY(tests, TestPhases::create(assets, *backends[0], place.pace()));
@@ -412,7 +428,7 @@ Result<JobOutcome> run_member(const pb::WorkerJob& job, const JobAssets& assets,
     board.set_metrics_file(recorder->folder() / "metrics.csv");
   }
   RunState state(job, replicas, client, *cache, saver, silence_limit(job));
-  TAUT_TRY(state.restore(tables.size()));
+  TAUT_TRY(state.restore(graph.parameters.size()));
   TAUT_TRY(const Policies policies, to_policies(job.definition()));
   Trainer::Options options = member_options(job, settings, place);
   options.recorder = recorder.get();
@@ -443,8 +459,8 @@ Result<JobOutcome> run_member(const pb::WorkerJob& job, const JobAssets& assets,
   }
   const DivergenceRule divergence(job.definition());
   TAUT_TRY(outcome.parameters_sha256,
-           digest_parameters(*cache, assets.train_graph(), reached, kFinalWait, orders.stop,
-                             divergence, board, place.pace()));
+           digest_parameters(*cache, graph, reached, kFinalWait, orders.stop, divergence, board,
+                             place.pace()));
   if (tests != nullptr) {
     TAUT_TRY(run_last_test(*tests, *cache, reached, recorder.get(), divergence, board));
   }

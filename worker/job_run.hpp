@@ -52,6 +52,7 @@ struct RunOrders {
 [[nodiscard]] Trainer::Options trainer_options(const pb::Job& job);
 
 /// The parameters' digest: SHA-256 over every table's values in table order, little-endian float32.
+/// Of a large table by rows, those of some rows.
 /// until       waits until every table holds all updates before this clock
 /// divergence  checks the values
 [[nodiscard]] Result<std::string> digest_parameters(ParameterCache& cache,

@@ -1,5 +1,7 @@
 #include "worker/local_run.hpp"
 
+#include <fmt/format.h>
+
 #include <atomic>
 #include <cmath>
 #include <cstdio>
@@ -72,6 +74,12 @@ Result<void> run_locally(const pb::Job& job, Backend& device, const LocalRunOpti
   const BudgetedBackend budgeted(device, options.budget);
   Backend& backend = budgeted.backend();
   TAUT_TRY(const JobAssets assets, JobAssets::open(job, replicas));
+  if (const auto rows = model::row_parameters(assets.train_graph()); !rows.empty()) {
+    return invalid(fmt::format(
+        "layer \"{}\": embed_param.by_rows keeps rows at servers, and a single process has none; "
+        "train with servers, e.g. with \"tautline train\", or omit by_rows",
+        rows[0].layer));
+  }
   backend.set_math(math_options(job.solver_param()));
   TAUT_TRY(const LocalCache::Options options_of_cache, cache_options(job, options));
   LocalCache cache(backend, assets.train_graph().parameters, options_of_cache);

@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <map>
 #include <utility>
 
 #include "common/log.hpp"
+#include "proto/config/exchange/settle_rows.hpp"
 #include "proto/config/settle_filler.hpp"
 #include "worker/data/open_source.hpp"
 #include "worker/device/batch_memory.hpp"
@@ -27,6 +29,44 @@ Result<void> check_labels(const FedGraph& fed) {
     }
   }
   return ok();
+}
+
+/// Which blobs have row numbers: those of layers by rows, and those of sources that write bits.
+/// Errors: invalid, numbers beyond a float's that a layer reads as floats.
+Result<std::vector<data::RowNumbers>> row_numbers_of(const FedGraph& fed) {
+  std::map<std::size_t, data::RowNumbers> found;  // by blob
+  for (const model::RowParameter& one : model::row_parameters(fed.graph)) {
+    const auto [place, is_new] = found.try_emplace(
+        one.fed, data::RowNumbers{.blob = one.fed, .rows = one.rows, .layer = one.layer});
+    if (is_new || place->second.rows <= one.rows) continue;
+    place->second.rows = one.rows;
+    place->second.layer = one.layer;
+  }
+  std::size_t blob = 0;  // the first one of a node
+  for (const model::Node& node : fed.graph.nodes) {
+    if (!node.is_fed) continue;
+    const std::size_t first = blob;
+    blob += node.tops.size();
+    const auto source = fed.sources.find(node.definition.name());
+    if (source == fed.sources.end() || !source->second->has_row_numbers()) continue;
+    constexpr std::uint64_t kWholeFloats = 1ULL << 24U;
+    const auto [place, is_new] =
+        found.try_emplace(first, data::RowNumbers{.blob = first,
+                                                  .as_places = false,
+                                                  .rows = kWholeFloats,
+                                                  .layer = node.definition.name()});
+    place->second.are_bits = true;
+    const std::uint64_t features = node.definition.sparse_data_param().features();
+    if (!is_new || features <= kWholeFloats) continue;
+    return invalid(fmt::format(
+        "layer \"{}\": sparse_data_param.features is {}, and \"{}\" is read by no Embed layer with "
+        "by_rows: only those read numbers beyond {}; say embed_param {{ by_rows: true }}, or give "
+        "it fewer features",
+        node.definition.name(), features, fed.graph.blobs[node.tops[0]].name, kWholeFloats));
+  }
+  std::vector<data::RowNumbers> numbers;
+  for (auto& [place, one] : found) numbers.push_back(std::move(one));
+  return numbers;
 }
 
 }  // namespace
@@ -54,6 +94,7 @@ Result<FedGraph> open_phase(const pb::Job& job, const model::NetChoice& choice,
                                fed.graph.name, pb::Phase_Name(choice.phase)));
   }
   TAUT_TRY(check_labels(fed));
+  TAUT_TRY(row_numbers_of(fed));
   return fed;
 }
 
@@ -129,7 +170,9 @@ Result<std::unique_ptr<data::DataLoader>> start_loader(const FedGraph& fed,
     TAUT_TRY(auto feed, make_feed(fed, node, options));
     feeds.push_back(std::move(feed));
   }
-  return data::DataLoader::start(std::move(feeds), loading);
+  data::DataLoader::Options settled = loading;
+  TAUT_TRY(settled.row_numbers, row_numbers_of(fed));
+  return data::DataLoader::start(std::move(feeds), std::move(settled));
 }
 
 std::int64_t FedGraph::batch() const {
@@ -161,6 +204,14 @@ Result<JobAssets> JobAssets::open(const pb::Job& job, std::uint32_t members,
   }
   if (job.balance()) {
     TAUT_TRY(assets.check_parts());
+  }
+  if (const auto rows = model::row_parameters(assets.train_.graph); !rows.empty()) {
+    if (const auto misfit = misfit_of_rows(job)) return invalid(misfit->what);
+    if (devices == 1) return assets;
+    return invalid(fmt::format(
+        "layer \"{}\": this worker has several devices, which divide its batch, and "
+        "embed_param.by_rows is for one; give it one device, or start a worker for each",
+        rows[0].layer));
   }
   return assets;
 }
@@ -219,6 +270,7 @@ Result<Replica> JobAssets::make_replica(Backend& backend, std::uint32_t slot, st
                                         const ReplicaOptions& sharing) const {
   Replica replica;
   replica.backend = &backend;
+  replica.rows = model::row_parameters(train_.graph);
   if (sharing.part) {
     TAUT_TRY(change_part(replica, slot, start, *sharing.part, sharing));
     return replica;

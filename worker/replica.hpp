@@ -16,6 +16,7 @@
 #include "worker/layers/net.hpp"
 #include "worker/model/graph.hpp"
 #include "worker/model/job/job_nets.hpp"
+#include "worker/model/row_parameters.hpp"
 
 namespace taut::worker {
 
@@ -26,6 +27,7 @@ struct Replica {
   std::unique_ptr<std::pmr::memory_resource> batch_memory;  // nullptr: any memory
   std::unique_ptr<data::DataLoader> loader;
   std::int64_t batch = 0;
+  std::vector<model::RowParameter> rows;  // of the net: whose rows each batch names
 };
 
 /// What a replica has in common with others of its process, and what it goes without.
@@ -54,7 +56,8 @@ struct PhaseOptions {
 };
 
 /// Opens the data of one of a job's nets and builds its graph.
-/// Errors    as build_graph, data_of and open_source; labels that the net has no output for
+/// Errors    as build_graph, data_of and open_source; labels that the net has no output for; row
+///           numbers that are too large for a layer that reads them as floats
 [[nodiscard]] Result<FedGraph> open_phase(const pb::Job& job, const model::NetChoice& choice,
                                           const PhaseOptions& options);
 

@@ -103,6 +103,7 @@ Result<Clock> Trainer::run(const std::atomic<bool>& stop) {
       rate_.take(begin, 0);
     }
     TAUT_TRY(train_clock(clock));
+    TAUT_TRY(name_ahead(clock.next()));
     const Duration took = waited + (now() - begin);
     if (is_late_) {
       unread_.push_back({.clock = clock, .place = place_, .took = took, .wait = waited_});
@@ -196,8 +197,13 @@ Result<void> Trainer::train_clock(Clock clock) {
     const bool is_last_step = step.first + devices_.size() == replicas_.size();
     for (step.batch = 0; step.batch < options_.batches; ++step.batch) {
       const bool at_once = options_.arithmetic == Arithmetic::kAtOnce;
-      if (!at_once) {
+      // Which rows are read is in the batch.
+      if (!at_once || !replica_of(step, 0).rows.empty()) {
+        const bool are_named = !ahead_.empty();
         TAUT_TRY(std::vector<data::Batch> batches, next_batches(step));
+        if (!are_named) {
+          TAUT_TRY(name_rows(step, batches));
+        }
         take_batches(step, std::move(batches));
       }
       TAUT_TRY(forward(step));
@@ -291,6 +297,10 @@ Clock Trainer::draw_of(const Step& step) const {
 
 /// The batches of a draw; those of skipped clocks are returned.
 Result<std::vector<data::Batch>> Trainer::next_batches(const Step& step) {
+  if (!ahead_.empty()) {
+    TAUT_CHECK(ahead_[0].clock == draw_of(step), "no clock is skipped whose rows were named");
+    return std::exchange(ahead_, {});
+  }
   const auto load = [&]() -> Result<std::vector<data::Batch>> {
     const timeline::Span span(timeline::Row::kWait, "data", step.clock.value());
     std::vector<data::Batch> batches;
@@ -311,6 +321,32 @@ Result<std::vector<data::Batch>> Trainer::next_batches(const Step& step) {
   auto batches = load();
   waited_ += board_.end_wait(now());
   return batches;
+}
+
+/// Starts to read the rows that batches name, one for each device.
+Result<void> Trainer::name_rows(const Step& step, std::span<const data::Batch> batches) {
+  for (std::size_t i = 0; i < batches.size(); ++i) {
+    for (const model::RowParameter& one : replica_of(step, i).rows) {
+      const TableId table(static_cast<std::uint32_t>(one.parameter));
+      TAUT_TRY(cache_.name_rows(step.first + i, table, step.clock, batches[i].rows[one.fed]));
+    }
+  }
+  return ok();
+}
+
+/// Names the rows of a clock that is to begin, if its batch is ready: servers then answer as soon
+/// as they may.
+Result<void> Trainer::name_ahead(Clock clock) {
+  if (clock >= options_.end || replicas_.size() > 1 || replicas_[0].rows.empty()) return ok();
+  const Step step{.clock = clock};
+  auto loaded = replicas_[0].loader->next(Duration(0));
+  // A loader that has ended says so again when the clock begins.
+  if (!loaded) return ok();
+  std::vector<data::Batch> batches;
+  batches.push_back(std::move(loaded.value()));
+  TAUT_TRY(name_rows(step, batches));
+  ahead_ = std::move(batches);
+  return ok();
 }
 
 /// Queues the way of batches, one for each device, to its net.
@@ -390,9 +426,11 @@ void Trainer::bind_gradients(const Step& step, std::size_t device, std::size_t l
 }
 
 /// Draws a batch and computes it forward and backward, on whatever nets others have used meanwhile;
-/// the batch exists only for that time.
+/// the batch exists only for that time, but where its rows had to be read before.
 Result<void> Trainer::compute_at_once(const Step& step) {
-  TAUT_TRY(const std::vector<data::Batch> batches, next_batches(step));
+  if (replica_of(step, 0).rows.empty()) {
+    TAUT_TRY(batches_, next_batches(step));
+  }
   at_once_losses_.assign(devices_.size(), 0);
   for (std::size_t i = 0; i < devices_.size(); ++i) {
     Net& net = *replica_of(step, i).net;
@@ -402,7 +440,7 @@ Result<void> Trainer::compute_at_once(const Step& step) {
       TAUT_CHECK(values.has_value(), "forward has acquired every table of this clock");
       net.bind_value(table.id.value(), values.value());
     }
-    net.set_batch(stream, batches[i].spans());
+    net.set_batch(stream, batches_[i].spans());
     for (std::size_t layer = 0; layer < net.layer_count(); ++layer) {
       net.forward(layer, stream, draw_of(step));
     }
@@ -412,6 +450,7 @@ Result<void> Trainer::compute_at_once(const Step& step) {
     }
     at_once_losses_[i] = net.loss(stream);
   }
+  batches_.clear();
   return ok();
 }
 
@@ -501,16 +540,18 @@ void Trainer::record(Clock clock, Duration took, Duration wait) {
   }
 }
 
-/// Of several devices, the first one's are recorded.
+/// Of several devices, the first one's are recorded. A table by rows has none here: its batch's
+/// rows are others at each clock.
 void Trainer::record_table(const Device& device, TableId table, const char* what, Clock clock,
                            DeviceSpan<const float> values) {
   if (options_.recorder == nullptr || !options_.recorder->needs_tables(clock)) return;
   if (device.backend->in_dry_run() || &device != devices_.data()) return;
+  const TableSpec& spec = replicas_[0].net->parameters()[table.value()];
+  if (spec.rows) return;
   table_copy_.resize(values.size());
   device.backend->copy_to_host(*device.stream, values, table_copy_);
   device.stream->finish();
-  const std::string& name = replicas_[0].net->parameters()[table.value()].name;
-  options_.recorder->on_table(name, what, clock, table_copy_);
+  options_.recorder->on_table(spec.name, what, clock, table_copy_);
 }
 
 }  // namespace taut::worker

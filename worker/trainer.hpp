@@ -7,6 +7,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "common/recent_rate.hpp"
@@ -137,6 +138,8 @@ class Trainer {
   void straggle(Clock clock, Duration since_begin, Duration waited_before);
   [[nodiscard]] Clock draw_of(const Step& step) const;
   [[nodiscard]] Result<std::vector<data::Batch>> next_batches(const Step& step);
+  [[nodiscard]] Result<void> name_rows(const Step& step, std::span<const data::Batch> batches);
+  [[nodiscard]] Result<void> name_ahead(Clock clock);
   void take_batches(const Step& step, std::vector<data::Batch> batches);
   [[nodiscard]] Result<void> forward(const Step& step);
   [[nodiscard]] Result<void> bring_parameters(const Step& step, std::size_t device,
@@ -164,7 +167,8 @@ class Trainer {
   // That the devices compute with; of no records if is_late_. Before the devices: if one fails,
   // copies from here may be queued until its stream ends.
   std::vector<data::Batch> batches_;
-  std::vector<Device> devices_;  // replica i is on device i modulo their number
+  std::vector<data::Batch> ahead_;  // of the next clock, whose rows were named; empty: none
+  std::vector<Device> devices_;     // replica i is on device i modulo their number
   ProgressReport report_;
   std::vector<float> table_copy_;       // on the host, for its histogram
   std::vector<double> losses_;          // the last average_loss of them

@@ -9,6 +9,7 @@
 #include "worker/model/graph.hpp"
 #include "worker/model/job/job_data.hpp"
 #include "worker/model/job/job_nets.hpp"
+#include "worker/model/row_parameters.hpp"
 
 namespace taut::cli {
 namespace {
@@ -60,8 +61,12 @@ Result<JobNeeds> needs_of(const pb::Job& job) {
   TAUT_TRY(const model::Graph graph,
            model::build_graph(model::net_of(job, pb::TRAIN),
                               records_of(job).records.graph_options(pb::TRAIN)));
-  for (const TableSpec& table : graph.parameters) {
-    needs.parameter_bytes += table.count() * sizeof(float);
+  for (const TableSpec& table : model::served_tables(graph)) {
+    std::uint64_t values = table.count();
+    if (table.rows && table.rows->max_rows > 0) {
+      values = std::min(values, table.rows->max_rows * table.width());
+    }
+    needs.parameter_bytes += values * sizeof(float);
   }
   return needs;
 }

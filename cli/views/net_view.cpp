@@ -5,13 +5,15 @@
 #include <cstdint>
 
 #include "cli/views/draw.hpp"
+#include "worker/model/row_parameters.hpp"
 
 namespace taut::cli {
 namespace {
 
-std::uint64_t parameters_of(const model::Graph& graph, const model::Node& node) {
+/// tables  of the graph, as servers have them
+std::uint64_t parameters_of(const std::vector<TableSpec>& tables, const model::Node& node) {
   std::uint64_t count = 0;
-  for (const std::size_t parameter : node.parameters) count += graph.parameters[parameter].count();
+  for (const std::size_t parameter : node.parameters) count += tables[parameter].count();
   return count;
 }
 
@@ -22,6 +24,7 @@ std::string titled(const model::Graph& graph) {
 }
 
 std::vector<std::string> net_view(const model::Graph& graph) {
+  const std::vector<TableSpec> tables = model::served_tables(graph);
   std::vector<Row> rows;
   for (const model::Node& node : graph.nodes) {
     std::string tops;
@@ -30,12 +33,12 @@ std::vector<std::string> net_view(const model::Graph& graph) {
       tops +=
           fmt::format("{}{} {}", tops.empty() ? "" : ", ", blob.name, model::to_string(blob.shape));
     }
-    const std::uint64_t parameters = parameters_of(graph, node);
+    const std::uint64_t parameters = parameters_of(tables, node);
     rows.push_back({"    " + node.definition.name(), node.definition.type(), tops,
                     parameters == 0 ? "" : grouped(static_cast<std::int64_t>(parameters))});
   }
   std::uint64_t total = 0;
-  for (const TableSpec& table : graph.parameters) total += table.count();
+  for (const TableSpec& table : tables) total += table.count();
   std::vector<std::string> lines{
       fmt::format("  {}, phase {}: {} layers, {} parameters in {} tables", titled(graph),
                   pb::Phase_Name(graph.phase), graph.nodes.size(),

@@ -30,6 +30,9 @@ struct UpdateRule {
   float clip_norm = -1;     // a worker's gradient is scaled down to this L2 norm; negative: never
   float rms_decay = 0.99F;  // RMSProp: how slowly the average of squares forgets
   float trust_coefficient = 0.001F;  // LARS
+  float ftrl_beta = 1;
+  float ftrl_l1 = 0;
+  float ftrl_l2 = 0;
   /// Nesterov: the values are kept so many applications ahead along the velocity.
   std::size_t steps_ahead = 1;
   /// Nesterov: where each update is applied on arrival, further ahead by the n - 1 applications of
@@ -80,13 +83,13 @@ struct UpdateRule {
 
 /// The numbers of one application: the same for every element of a slice.
 struct UpdateStep {
-  float rate = 0;   // learning rate, with the table's lr_mult
-  float decay = 0;  // weight decay, with the table's decay_mult and this application's share
-  float momentum = 0;
-  float momentum2 = 0;
-  float ahead = 0;  // Nesterov: how many velocities the values are ahead
+  float rate = 0;       // learning rate, with the table's lr_mult
+  float decay = 0;      // weight decay, with the table's decay_mult and this application's share
+  float momentum = 0;   // FTRL: ftrl_l1
+  float momentum2 = 0;  // FTRL: ftrl_l2
+  float ahead = 0;      // Nesterov: how many velocities the values are ahead
   float rms_decay = 0;
-  float delta = 0;
+  float delta = 0;        // FTRL: ftrl_beta
   float correction = 1;   // bias correction: Adam's of both moments in one; else of the first
   float correction2 = 1;  // AdamW and LAMB: of the second moment's root
   bool l1 = false;

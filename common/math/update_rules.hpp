@@ -31,6 +31,7 @@ enum class RuleKind : std::uint8_t {
   kLars,
   kLamb,
   kLion,
+  kFtrl,
   kEnd,
 };
 inline constexpr std::size_t kRuleCount = static_cast<std::size_t>(RuleKind::kEnd);
@@ -43,6 +44,7 @@ struct SolverFields {
   bool rms_decay = false;
   bool trust_coefficient = false;
   bool delta = false;
+  bool ftrl = false;  // ftrl_beta, ftrl_l1 and ftrl_l2
 };
 
 struct RuleInfo {
@@ -311,6 +313,41 @@ struct Rule<RuleKind::kLion> {
     const float sign = along > 0 ? 1.0F : (along < 0 ? -1.0F : 0.0F);
     moment = step.momentum2 * moment + (1 - step.momentum2) * gradient;
     return value - step.rate * (sign + decay_pull(step, value));
+  }
+};
+
+/// n' = n + g^2; z = z + g - (sqrt(n') - sqrt(n)) / rate * w; w is 0 where |z| is at most l1, else
+/// -(z - sign(z) l1) / ((beta + sqrt(n')) / rate + l2). Before the first gradient z is what gives
+/// the initial value.
+/// On arrival: as AdaGrad; z gathers n times g/n, the aggregate's sum.
+/// Source    McMahan et al., "Ad Click Prediction: a View from the Trenches", KDD 2013, algorithm 1
+template <>
+struct Rule<RuleKind::kFtrl> {
+  static constexpr RuleInfo kInfo{.name = "FTRL", .state_count = 2, .reads = {.ftrl = true}};
+  static void complete(const UpdateRule& rule, double, double, UpdateStep& step) {
+    step.momentum = rule.ftrl_l1;
+    step.momentum2 = rule.ftrl_l2;
+    step.delta = rule.ftrl_beta;
+  }
+  TAUT_HD static float sign(float number) {
+    return number > 0 ? 1.0F : (number < 0 ? -1.0F : 0.0F);
+  }
+  TAUT_HD float operator()(const UpdateStep& step, float value, float gradient, float& pull,
+                           float& squares) const {
+    const float beta = step.delta;
+    const float l1 = step.momentum;
+    const float l2 = step.momentum2;
+    if (!(step.rate > 0)) return value;
+    if (squares == 0 && pull == 0) {
+      pull = -value * (beta / step.rate + l2) - sign(value) * l1;
+    }
+    const float sum = squares + gradient * gradient;
+    const float root = std::sqrt(sum);
+    pull = pull + gradient - (root - std::sqrt(squares)) / step.rate * value;
+    squares = sum;
+    const float beyond = std::fabs(pull) - l1;
+    if (!(beyond > 0)) return 0;
+    return -sign(pull) * beyond / ((beta + root) / step.rate + l2);
   }
 };
 

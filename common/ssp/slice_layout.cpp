@@ -12,8 +12,15 @@ SliceLayout::SliceLayout(std::span<const TableSpec> tables, std::span<const Shar
   TAUT_CHECK(!shards.empty() && slice_elements > 0, "a layout needs a shard");
   for (std::size_t t = 0; t < tables.size(); ++t) {
     TAUT_CHECK(tables[t].id.value() == t, "tables are numbered in order");
-    const std::uint64_t total = tables[t].count();
     std::uint32_t number = 0;
+    if (tables[t].rows) {
+      for (; number < tables[t].rows->buckets; ++number) {
+        slices_.push_back({tables[t].id, SliceId(number), number, tables[t].width(), ShardId()});
+      }
+      first_of_table_.push_back(slices_.size());
+      continue;
+    }
+    const std::uint64_t total = tables[t].count();
     for (std::uint64_t offset = 0; offset < total; offset += slice_elements) {
       slices_.push_back({tables[t].id, SliceId(number++), offset,
                          std::min(slice_elements, total - offset), ShardId()});

@@ -9,12 +9,13 @@
 
 namespace taut {
 
-/// A contiguous part of a table: the unit of clocks, reads and updates.
+/// A part of a table, the unit of clocks, reads and updates: a contiguous one, or one of the
+/// buckets of a table that is kept by rows.
 struct Slice {
   TableId table;
   SliceId slice;
-  std::uint64_t offset = 0;  // of its first element within the table
-  std::uint64_t count = 0;   // elements
+  std::uint64_t offset = 0;  // of its first element within the table; a bucket's number
+  std::uint64_t count = 0;   // elements; of a bucket, those of a row
   ShardId shard;
 };
 

@@ -17,6 +17,14 @@ enum class TableKind : std::uint8_t {
   kFrozen,    // never pushed
 };
 
+/// How a table of shape [rows, width] is kept by rows.
+struct RowTable {
+  std::uint32_t buckets = 1;   // parts of the rows, by a hash of their numbers: the table's slices
+  std::uint64_t max_rows = 0;  // that are kept at most, of all buckets; those updated last
+  std::int64_t idle_clocks = 0;  // a row is dropped that was not updated for so long; 0: never
+  friend bool operator==(const RowTable&, const RowTable&) = default;
+};
+
 /// A table as its creator describes it.
 struct TableSpec {
   TableId id;
@@ -27,6 +35,7 @@ struct TableSpec {
   float lr_mult = 1;
   float decay_mult = 1;
   std::optional<TensorPlace> origin = {};  // what it starts from instead of the filler
+  std::optional<RowTable> rows = {};       // it is kept by rows; the shape is then [rows, width]
 
   /// Elements.
   [[nodiscard]] std::uint64_t count() const {
@@ -34,6 +43,8 @@ struct TableSpec {
     for (const std::int64_t extent : shape) product *= static_cast<std::uint64_t>(extent);
     return product;
   }
+  /// The length of a row. REQUIRES: it is kept by rows.
+  [[nodiscard]] std::uint64_t width() const { return static_cast<std::uint64_t>(shape[1]); }
   friend bool operator==(const TableSpec&, const TableSpec&) = default;
 };
 

@@ -17,6 +17,7 @@
 #include "proto/config/settle_policies.hpp"
 #include "proto/formats/resume_point.hpp"
 #include "server/coordinator/coordinator_config.hpp"
+#include "worker/model/row_parameters.hpp"
 
 namespace taut::lab {
 namespace {
@@ -74,6 +75,14 @@ class Training {
   Result<void> start() {
     TAUT_TRY(const pb::Job job, job_of(options_));
     TAUT_TRY(assets_, open_assets(job));
+    if (const auto rows = model::row_parameters(assets_->train_graph());
+        !options_.learns && !rows.empty()) {
+      return invalid(
+          fmt::format("layer \"{}\": which rows a worker reads is in its data "
+                      "(embed_param.by_rows), and without "
+                      "learning there is none; omit --no-learning or by_rows",
+                      rows[0].layer));
+    }
     BackendOptions device;
     device.device = DeviceKind::kCpu;
     device.threads = static_cast<int>(options_.threads);

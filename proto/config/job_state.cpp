@@ -14,6 +14,7 @@
 #include "common/did_you_mean.hpp"
 #include "common/files/sha256.hpp"
 #include "common/math/learning_rate.hpp"
+#include "common/ssp/row_buckets.hpp"
 #include "common/ssp/table_shape.hpp"
 #include "common/thread_sanitizer.hpp"
 #include "proto/config/net_state.hpp"
@@ -85,6 +86,33 @@ Result<std::optional<TensorPlace>> origin_from_wire(const pb::TableSpec& wire) {
 }
 
 /// Errors    invalid: not settled, or for tables of another shape
+/// Errors    invalid: a table that cannot be kept so
+Result<RowTable> rows_from_wire(const pb::TableSpec& wire, const TableSpec& table) {
+  const pb::TableSpec::Rows& rows = wire.rows();
+  const auto refuse = [&](const std::string& why) {
+    return invalid(fmt::format("table \"{}\", which is kept by rows, {}", wire.name(), why));
+  };
+  if (table.shape.size() != 2) {
+    return refuse(
+        fmt::format("must have the shape rows x width, has {} extents", table.shape.size()));
+  }
+  if (table.width() > kMaxRowWidth) {
+    return refuse(
+        fmt::format("has rows of {} values; at most {} are allowed", table.width(), kMaxRowWidth));
+  }
+  if (table.kind != TableKind::kTrained || table.origin) {
+    return refuse("must be trained and start from a filler");
+  }
+  if (rows.buckets() < 1 || rows.buckets() > kMaxBuckets) {
+    return refuse(fmt::format("has {} buckets; it must have 1 to {}", rows.buckets(), kMaxBuckets));
+  }
+  if (rows.idle_clocks() < 0) {
+    return refuse(
+        fmt::format("drops rows after {} idle clocks; it must be at least 0", rows.idle_clocks()));
+  }
+  return RowTable{rows.buckets(), rows.max_rows(), rows.idle_clocks()};
+}
+
 Result<math::Filler> filler_from_wire(const pb::TableSpec& wire) {
   using Kind = math::Filler::Kind;
   const pb::FillerParameter& filler = wire.filler();
@@ -131,6 +159,11 @@ Result<math::RuleInfo> check_rule(const pb::SolverParameter& solver) {
         "clip_gradients is {}: type {} scales each table's gradient by its norm; omit it",
         solver.clip_gradients(), rule.name));
   }
+  if (rule.reads.ftrl && solver.weight_decay() != 0) {
+    return invalid(fmt::format(
+        "weight_decay is {}: type {} has its own terms; omit it and set ftrl_{}",
+        solver.weight_decay(), rule.name, solver.regularization_type() == "L1" ? "l1" : "l2"));
+  }
   return rule;
 }
 
@@ -147,6 +180,9 @@ Result<math::UpdateRule> to_update_rule(const pb::SolverParameter& solver) {
   rule.delta = solver.delta();
   rule.rms_decay = solver.rms_decay();
   rule.trust_coefficient = solver.trust_coefficient();
+  rule.ftrl_beta = solver.ftrl_beta();
+  rule.ftrl_l1 = solver.ftrl_l1();
+  rule.ftrl_l2 = solver.ftrl_l2();
   rule.weight_decay = solver.weight_decay();
   if (solver.regularization_type() == "L1") {
     rule.regularization = math::Regularization::kL1;
@@ -253,6 +289,12 @@ pb::TableSpec to_wire(const TableSpec& table) {
     origin.set_offset(table.origin->offset);
     origin.set_element_type(std::string(to_string(table.origin->type)));
   }
+  if (table.rows) {
+    pb::TableSpec::Rows& rows = *wire.mutable_rows();
+    rows.set_buckets(table.rows->buckets);
+    rows.set_max_rows(table.rows->max_rows);
+    rows.set_idle_clocks(table.rows->idle_clocks);
+  }
   return wire;
 }
 
@@ -274,6 +316,9 @@ Result<TableSpec> from_wire(const pb::TableSpec& wire) {
   table.decay_mult = wire.decay_mult();
   if (wire.has_origin()) {
     TAUT_TRY(table.origin, origin_from_wire(wire));
+  }
+  if (wire.has_rows()) {
+    TAUT_TRY(table.rows, rows_from_wire(wire, table));
   }
   return table;
 }

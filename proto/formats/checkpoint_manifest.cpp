@@ -169,6 +169,21 @@ std::vector<TableSpec> tables_of(const pb::CheckpointManifest& manifest) {
   return tables;
 }
 
+namespace {
+
+/// Whether a note's slice can be one of the table's.
+bool is_of(const TableSpec& table, const pb::CheckpointSlice& slice) {
+  if (slice.count() == 0 || slice.count() > kMaxElements || slice.offset() > kMaxElements) {
+    return false;
+  }
+  const std::uint64_t end = slice.offset() + slice.count();
+  if (!table.rows) return end <= table.count() && slice.rows() == 0;
+  return slice.count() == 1 && end <= table.rows->buckets &&
+         slice.rows() <= static_cast<std::uint64_t>(table.shape[0]);
+}
+
+}  // namespace
+
 Result<pb::CheckpointSlices> parse_slices(std::string_view text,
                                           const std::vector<TableSpec>& tables,
                                           const std::string& name) {
@@ -176,10 +191,8 @@ Result<pb::CheckpointSlices> parse_slices(std::string_view text,
   TAUT_TRY(parse_text(text, name, slices));
   for (const pb::CheckpointSlice& slice : slices.slices()) {
     const bool known = slice.table() < tables.size();
-    const std::uint64_t total = known ? tables[slice.table()].count() : 0;
-    if (!known || slice.count() == 0 || slice.count() > kMaxElements ||
-        slice.offset() > kMaxElements || slice.offset() + slice.count() > total ||
-        slice.states() > kMaxStates || slice.applications() < 0 || slice.version() < 0) {
+    if (!known || !is_of(tables[slice.table()], slice) || slice.states() > kMaxStates ||
+        slice.applications() < 0 || slice.version() < 0) {
       return invalid(fmt::format("{}: a slice [{}, +{}) of table {} cannot be", name,
                                  slice.offset(), slice.count(), slice.table()));
     }
@@ -194,6 +207,14 @@ std::string slice_tensor(const std::string& table, const pb::CheckpointSlice& sl
 std::string state_tensor(const std::string& table, const pb::CheckpointSlice& slice,
                          std::uint32_t state) {
   return fmt::format("{}.state{}", slice_tensor(table, slice), state);
+}
+
+std::string row_numbers_tensor(const std::string& table, const pb::CheckpointSlice& slice) {
+  return slice_tensor(table, slice) + ".rows";
+}
+
+std::string row_clocks_tensor(const std::string& table, const pb::CheckpointSlice& slice) {
+  return slice_tensor(table, slice) + ".clocks";
 }
 
 std::string shard_file_name(std::uint32_t shard) {

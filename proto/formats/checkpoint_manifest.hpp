@@ -46,6 +46,12 @@ inline constexpr const char* kSlicesNote = "slices";
 [[nodiscard]] std::string slice_tensor(const std::string& table, const pb::CheckpointSlice& slice);
 [[nodiscard]] std::string state_tensor(const std::string& table, const pb::CheckpointSlice& slice,
                                        std::uint32_t state);
+/// Of a bucket of a table that is kept by rows: of the rows' numbers, and of the clocks of their
+/// last updates.
+[[nodiscard]] std::string row_numbers_tensor(const std::string& table,
+                                             const pb::CheckpointSlice& slice);
+[[nodiscard]] std::string row_clocks_tensor(const std::string& table,
+                                            const pb::CheckpointSlice& slice);
 
 /// The files of a server's shard, with slices, and of a worker, without.
 inline constexpr const char* kWorkerFile = "worker";

@@ -252,15 +252,7 @@ Result<void> CheckpointReader::note_slices(std::size_t file) {
       place = static_cast<std::size_t>(named - manifest_.files().begin());
     }
     const std::string& table = tables_[slice.table()].name;
-    const auto holds = [&](const std::string& name) {
-      const safetensors::Tensor* tensor = files_[place].find(name);
-      return tensor != nullptr && tensor->type == safetensors::ElementType::kF32 &&
-             tensor->count() == slice.count();
-    };
-    bool whole = place < files_.size() && holds(slice_tensor(table, slice));
-    for (std::uint32_t i = 0; i < slice.states(); ++i) {
-      whole = whole && holds(state_tensor(table, slice, i));
-    }
+    const bool whole = place < files_.size() && is_whole(slice, files_[place]);
     if (!whole || !pieces_[slice.table()].emplace(slice.offset(), Piece{slice, place}).second) {
       return invalid(
           fmt::format("{}: {} is missing or occurs twice", path, slice_tensor(table, slice)));
@@ -269,6 +261,26 @@ Result<void> CheckpointReader::note_slices(std::size_t file) {
   return ok();
 }
 
+/// Whether a file has all tensors of a slice.
+bool CheckpointReader::is_whole(const pb::CheckpointSlice& slice,
+                                const safetensors::Reader& file) const {
+  const TableSpec& table = tables_[slice.table()];
+  const auto holds = [&](const std::string& name, ElementType type, std::uint64_t count) {
+    const safetensors::Tensor* tensor = file.find(name);
+    return tensor != nullptr && tensor->type == type && tensor->count() == count;
+  };
+  // A row has at most 2^20 elements, and a table 2^40: no product is too large.
+  const std::uint64_t floats = table.rows ? slice.rows() * table.width() : slice.count();
+  bool whole = holds(slice_tensor(table.name, slice), ElementType::kF32, floats);
+  for (std::uint32_t i = 0; i < slice.states(); ++i) {
+    whole = whole && holds(state_tensor(table.name, slice, i), ElementType::kF32, floats);
+  }
+  if (!whole || !table.rows) return whole;
+  return holds(row_numbers_tensor(table.name, slice), ElementType::kU64, slice.rows()) &&
+         holds(row_clocks_tensor(table.name, slice), ElementType::kI64, slice.rows());
+}
+
+/// A table has all of its elements, or buckets.
 Result<void> CheckpointReader::check_coverage() const {
   for (std::size_t t = 0; t < tables_.size(); ++t) {
     std::uint64_t end = 0;
@@ -278,10 +290,12 @@ Result<void> CheckpointReader::check_coverage() const {
       states = piece.slice.states();
       end += piece.slice.count();
     }
-    if (end != tables_[t].count()) {
-      return invalid(fmt::format("{}: table \"{}\" of {} elements is not whole from element {} on",
-                                 folder_.string(), tables_[t].name, tables_[t].count(), end));
-    }
+    const bool by_rows = tables_[t].rows.has_value();
+    const std::uint64_t count = by_rows ? tables_[t].rows->buckets : tables_[t].count();
+    if (end == count) continue;
+    const char* what = by_rows ? "bucket" : "element";
+    return invalid(fmt::format("{}: table \"{}\" of {} {}s is not whole from {} {} on",
+                               folder_.string(), tables_[t].name, count, what, what, end));
   }
   return ok();
 }
@@ -338,6 +352,10 @@ Result<void> CheckpointReader::read(TableId table, int state, std::uint64_t firs
       out.size() > tables_[table.value()].count() - first) {
     return invalid(fmt::format("{}: {} elements from {} on are not in table {}", folder_.string(),
                                out.size(), first, table.value()));
+  }
+  if (tables_[table.value()].rows) {
+    return invalid(fmt::format("{}: table \"{}\" is kept by rows, and has no array of all values",
+                               folder_.string(), tables_[table.value()].name));
   }
   const auto& pieces = pieces_[table.value()];
   auto next = std::prev(pieces.upper_bound(first));

@@ -78,12 +78,31 @@ class CheckpointReader {
   /// Numbers that the update rule kept for each of the table's values. REQUIRES: readable().
   [[nodiscard]] std::uint32_t states_of(TableId table) const;
 
-  /// Values [first, first + out.size()) of a table. Errors: invalid beyond its end; io.
+  /// Values [first, first + out.size()) of a table.
+  /// Errors    invalid: beyond its end, or it is kept by rows; io
   [[nodiscard]] Result<void> read_values(TableId table, std::uint64_t first,
                                          std::span<float> out) const;
   /// The same of the n-th number kept for each. Errors: also invalid: the rule kept fewer.
   [[nodiscard]] Result<void> read_state(TableId table, std::uint32_t state, std::uint64_t first,
                                         std::span<float> out) const;
+
+  /// A bucket of a table that is kept by rows, as it was saved.
+  /// REQUIRES: readable(); the table is kept by rows and has this bucket.
+  [[nodiscard]] const pb::CheckpointSlice& bucket(TableId table, std::uint32_t bucket) const;
+  /// The numbers of its rows, and the clocks of their last updates. Errors: io.
+  /// REQUIRES: as bucket(), here and below; out has as many elements as the bucket rows.
+  [[nodiscard]] Result<void> read_row_numbers(TableId table, std::uint32_t bucket,
+                                              std::span<std::uint64_t> out) const;
+  [[nodiscard]] Result<void> read_row_clocks(TableId table, std::uint32_t bucket,
+                                             std::span<std::int64_t> out) const;
+  /// Rows' values, or what the update rule kept for each.
+  /// part   0: the values; n: the n-th state
+  /// first  of the bucket's rows, in their order
+  /// out    [rows, width]
+  /// Errors    invalid: beyond the bucket's end; io
+  [[nodiscard]] Result<void> read_row_floats(TableId table, std::uint32_t bucket,
+                                             std::uint32_t part, std::uint64_t first,
+                                             std::span<float> out) const;
 
   /// A slice as it was saved, and the file that has its tensors; nullptr: none is cut like this.
   struct Stored {
@@ -117,6 +136,9 @@ class CheckpointReader {
   /// Takes the slices that a file's note describes over.
   [[nodiscard]] Result<void> note_slices(std::size_t file);
   [[nodiscard]] Result<void> check_coverage() const;
+  [[nodiscard]] bool is_whole(const pb::CheckpointSlice& slice,
+                              const safetensors::Reader& file) const;
+  [[nodiscard]] const Piece& piece_of(TableId table, std::uint32_t bucket) const;
   [[nodiscard]] Result<void> read(TableId table, int state, std::uint64_t first,
                                   std::span<float> out) const;
 

@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
+#include <iterator>
 #include <system_error>
 #include <utility>
 
@@ -17,6 +19,7 @@
 #include "proto/config/settle_policies.hpp"
 #include "proto/config/text.hpp"
 #include "proto/formats/checkpoint_manifest.hpp"
+#include "server/checkpoints/row_tensors.hpp"
 #include "server/checkpoints/unchanged_slices.hpp"
 
 namespace taut::server {
@@ -46,14 +49,24 @@ class WholeFile final : public CheckpointOutput {
   pb::CheckpointFile file_;
 };
 
+const TableSpec& table_of(const SliceImage& image, const ShardCapture& capture) {
+  return capture.tables[image.place.table.value()];
+}
+
 pb::CheckpointSlice describe(const SliceImage& image, const ShardCapture& capture) {
   pb::CheckpointSlice slice;
   slice.set_table(image.place.table.value());
   slice.set_offset(image.place.offset);
-  slice.set_count(image.place.count);
   slice.set_version(image.version.value());
   slice.set_applications(image.applications);
-  slice.set_states(static_cast<std::uint32_t>(image.states.size()));
+  if (table_of(image, capture).rows) {
+    slice.set_count(1);
+    slice.set_rows(image.rows.rows);
+    slice.set_states(static_cast<std::uint32_t>(image.rows.states));
+  } else {
+    slice.set_count(image.place.count);
+    slice.set_states(static_cast<std::uint32_t>(image.states.size()));
+  }
   const auto term = capture.terms.find(image.place.shard);
   if (term != capture.terms.end()) slice.set_term(term->second);
   for (const auto& [worker, done] : image.done) {
@@ -99,7 +112,7 @@ Result<void> check_finite(const SliceImage& image, const ShardCapture& capture) 
   const auto check = [&](const Buffer& part, const char* what) -> Result<void> {
     if (math::all_finite(part.floats())) return ok();
     return invalid(fmt::format("table \"{}\" has {} that are not finite: the training has diverged",
-                               capture.tables[image.place.table.value()].name, what));
+                               table_of(image, capture).name, what));
   };
   TAUT_TRY(check(image.values, "values"));
   for (const Buffer& state : image.states) {
@@ -108,17 +121,36 @@ Result<void> check_finite(const SliceImage& image, const ShardCapture& capture) 
   return ok();
 }
 
+std::vector<safetensors::TensorSpec> tensors_of(const SliceImage& image,
+                                                const ShardCapture& capture) {
+  const pb::CheckpointSlice slice = describe(image, capture);
+  const TableSpec& table = table_of(image, capture);
+  if (table.rows) return row_tensors(table, slice);
+  std::vector<safetensors::TensorSpec> tensors{{slice_tensor(table.name, slice), {slice.count()}}};
+  for (std::uint32_t state = 0; state < slice.states(); ++state) {
+    tensors.push_back({state_tensor(table.name, slice, state), {slice.count()}});
+  }
+  return tensors;
+}
+
+/// Errors    those of `out`; closed: it was stopped; invalid: values that are not finite
+Result<void> append(const SliceImage& image, const ShardCapture& capture, CheckpointOutput& out,
+                    const std::atomic<bool>& stop) {
+  const TableSpec& table = table_of(image, capture);
+  if (table.rows) return append_rows(image.rows, table, out, stop);
+  TAUT_TRY(check_finite(image, capture));
+  TAUT_TRY(out.append(image.values.bytes()));
+  for (const Buffer& state : image.states) {
+    TAUT_TRY(out.append(state.bytes()));
+  }
+  return ok();
+}
+
 Result<pb::CheckpointFile> write_file(const Plan& plan, ShardCapture& capture,
                                       const MakeOutput& make, const std::atomic<bool>& stop) {
   std::vector<safetensors::TensorSpec> tensors;
   for (const std::size_t i : plan.slices) {
-    const SliceImage& image = capture.slices[i];
-    const pb::CheckpointSlice slice = describe(image, capture);
-    const std::string& table = capture.tables[slice.table()].name;
-    tensors.push_back({slice_tensor(table, slice), {slice.count()}});
-    for (std::uint32_t state = 0; state < slice.states(); ++state) {
-      tensors.push_back({state_tensor(table, slice, state), {slice.count()}});
-    }
+    std::ranges::move(tensors_of(capture.slices[i], capture), std::back_inserter(tensors));
   }
   TAUT_TRY(const safetensors::EncodedHead head,
            safetensors::encode_head(tensors, {{kSlicesNote, to_text(plan.note)}}, plan.name));
@@ -126,12 +158,8 @@ Result<pb::CheckpointFile> write_file(const Plan& plan, ShardCapture& capture,
   TAUT_TRY(out->append(std::as_bytes(std::span(head.bytes))));
   for (const std::size_t i : plan.slices) {
     if (stop) return make_error(ErrorCode::kClosed, plan.name + ": the server ends");
-    SliceImage image = std::move(capture.slices[i]);
-    TAUT_TRY(check_finite(image, capture));
-    TAUT_TRY(out->append(image.values.bytes()));
-    for (const Buffer& state : image.states) {
-      TAUT_TRY(out->append(state.bytes()));
-    }
+    const SliceImage image = std::move(capture.slices[i]);
+    TAUT_TRY(append(image, capture, *out, stop));
   }
   return out->commit();
 }

@@ -10,6 +10,7 @@
 #include "proto/config/settle_averaging.hpp"
 #include "proto/config/settle_compression.hpp"
 #include "proto/config/settle_policies.hpp"
+#include "server/checkpoints/row_tensors.hpp"
 
 namespace taut::server {
 namespace {
@@ -84,13 +85,18 @@ Result<void> check_states(const pb::ServerJob& job, const CheckpointReader& save
 /// A slice as it was saved, in a job whose members continue the work of these.
 Result<SliceImage> read_image(const CheckpointReader& saved, const Slice& place,
                               const Successors& takes_up, BufferPool& pool) {
-  const auto from = saved.slices_of(place.table, place.offset, place.count);
+  const TableSpec& table = saved.tables()[place.table.value()];
+  const auto from = saved.slices_of(place.table, place.offset, table.rows ? 1 : place.count);
   SliceImage image;
   image.place = place;
   image.version = saved.clock();
   image.applications = from.front()->applications();
   for (const auto& [worker, before] : takes_up) {
     image.done[worker] = before ? done_of(from, *before, saved.clock()) : saved.clock();
+  }
+  if (table.rows) {
+    TAUT_TRY(image.rows, read_rows(saved, table, static_cast<std::uint32_t>(place.offset)));
+    return image;
   }
   image.values = pool.acquire(place.count * sizeof(float));
   TAUT_TRY(saved.read_values(place.table, place.offset, image.values.floats()));

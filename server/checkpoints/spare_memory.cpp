@@ -22,7 +22,8 @@ std::optional<SpareStock> SpareMemory::prepare(std::span<const SliceState* const
   stock.demands_ = {{values_, {}}, {states_, {}}};
   std::uint64_t bytes[] = {0, 0};
   for (const SliceState* slice : slices) {
-    if (!slice->is_written()) continue;
+    // What is copied of a bucket's rows is as much as is updated of them.
+    if (!slice->is_written() || slice->rows() != nullptr) continue;
     const std::size_t size = slice->place().count * sizeof(float);
     const std::size_t rounded = BufferPool::rounded_size(size);
     const std::size_t counts[] = {1, slice->states()};

@@ -12,10 +12,22 @@ namespace taut::server {
 namespace fs = std::filesystem;
 namespace {
 
+bool is_bucket(const SliceImage& image, const ShardCapture& capture) {
+  return capture.tables[image.place.table.value()].rows.has_value();
+}
+
+std::uint64_t bytes_of(const SliceImage& image, const ShardCapture& capture) {
+  const std::uint64_t floats = image.place.count * sizeof(float);
+  if (!is_bucket(image, capture)) return floats * (1 + image.states.size());
+  const std::uint64_t keys = sizeof(std::uint64_t) + sizeof(std::int64_t);
+  return image.rows.rows * (keys + floats * (1 + image.rows.states));
+}
+
 /// Whether values and states are those that were saved.
 bool is_same(const SliceImage& image, const CheckpointReader::Stored& saved,
              const ShardCapture& capture) {
-  if (saved.slice == nullptr || saved.slice->states() != image.states.size()) return false;
+  const std::size_t states = is_bucket(image, capture) ? image.rows.states : image.states.size();
+  if (saved.slice == nullptr || saved.slice->states() != states) return false;
   // No update changes a frozen table, whoever serves it.
   if (capture.tables[image.place.table.value()].kind == TableKind::kFrozen) return true;
   // A slice that was taken over may have applied as many updates in another order.
@@ -53,12 +65,13 @@ std::map<std::string, UnchangedSlices::Use> UnchangedSlices::compare(const Shard
                                                                      const CheckpointReader& base) {
   std::map<std::string, Use> uses;
   for (const SliceImage& image : capture.slices) {
-    const auto stored = base.find_slice(image.place.table, image.place.offset, image.place.count);
+    const auto stored = base.find_slice(image.place.table, image.place.offset,
+                                        is_bucket(image, capture) ? 1 : image.place.count);
     if (!is_same(image, stored, capture)) continue;
     unchanged_[place_of(image)] = "";
     Use& use = uses[stored.file->name()];
     use.file = stored.file;
-    use.bytes += image.place.count * sizeof(float) * (1 + image.states.size());
+    use.bytes += bytes_of(image, capture);
     use.slices.push_back(place_of(image));
   }
   return uses;

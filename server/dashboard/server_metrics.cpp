@@ -163,6 +163,11 @@ void add_server(Scrape& scrape, const std::string& server, const ServerFigures& 
        "Updates of slices refused for now, to be sent again: the job's epoch was changing, or "
        "an earlier one was missing.",
        {{"", now(&ShardFigures::postponed_updates)}});
+  each(&Scrape::gauge, "shard_rows", "Rows that a shard keeps of tables by rows.",
+       {{"", now(&ShardFigures::rows)}});
+  each(&Scrape::gauge, "shard_dropped_rows",
+       "Rows that these tables have dropped, as they were not updated for long or were too many.",
+       {{"", now(&ShardFigures::dropped_rows)}});
   each(&Scrape::counter, "shard_dropped_updates_total",
        "Updates that arrived after the end of their clock (backup workers).",
        {{"", done(&Load::dropped_updates)}});

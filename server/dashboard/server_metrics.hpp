@@ -16,6 +16,8 @@ struct ShardFigures {
   std::uint64_t held_updates = 0;
   std::uint64_t held_bytes = 0;
   std::uint64_t postponed_updates = 0;  // since its process started
+  std::uint64_t rows = 0;               // of tables that are kept by rows
+  std::uint64_t dropped_rows = 0;
 };
 
 /// The figures of a server process: its shards in order, and the memory of its tables.

@@ -9,6 +9,7 @@
 
 #include "common/failpoint.hpp"
 #include "proto/config/job_state.hpp"
+#include "server/replication/image_parts.hpp"
 
 namespace taut::server {
 namespace {
@@ -16,6 +17,16 @@ namespace {
 constexpr Duration kCheck = std::chrono::seconds(1);  // between two looks for backups far behind
 // Clocks between two images where the backup keeps each update until an image holds it.
 constexpr std::uint32_t kMaxInterval = 4;
+
+std::uint64_t bytes_of(const ImageItem& image) {
+  return image.keys.size() + image.values.size() * (1 + image.states.size());
+}
+
+std::uint64_t bytes_of(const std::vector<ImageItem>& parts) {
+  std::uint64_t bytes = 0;
+  for (const ImageItem& part : parts) bytes += bytes_of(part);
+  return bytes;
+}
 
 }  // namespace
 
@@ -108,9 +119,10 @@ void ImageSender::follow_slice(std::size_t index, const SliceState& slice,
   track.term = term;
   track.copy = copy;
   track.is_due = copy != 0;
-  track.under_way.reset();
+  track.under_way.clear();
   track.behind_since.reset();
   track.is_kept = false;
+  track.is_whole_due = true;
   begin_log(track, slice);
   if (track.is_due) pending_.insert(index);
 }
@@ -148,7 +160,7 @@ void ImageSender::log(std::size_t index, UpdateLog::Push push) {
 
 /// Nothing is left to be sent of a slice.
 void ImageSender::rest_if_done(std::size_t index, const Track& track) {
-  if (!track.is_due && !track.under_way && track.log.empty()) pending_.erase(index);
+  if (!track.is_due && track.under_way.empty() && track.log.empty()) pending_.erase(index);
 }
 
 void ImageSender::hang_up(const Dial& dial) {
@@ -187,15 +199,18 @@ void ImageSender::settle(std::size_t index, PeerId peer, WorkerId worker, Clock 
 
 bool ImageSender::is_sendable(const Track& track, const Target& target, TimePoint now) const {
   constexpr int kMaxDoublings = 6;
-  if (track.under_way) {
-    return now - track.sent >= (1 << std::min(track.attempts - 1, kMaxDoublings)) * kAgain;
+  if (!track.under_way.empty()) {
+    // An image of many parts takes longer.
+    const auto times = static_cast<std::int64_t>(1 + bytes_of(track.under_way) / kUnderWay);
+    const Duration again = times * kAgain;
+    return now - track.sent >= (1 << std::min(track.attempts - 1, kMaxDoublings)) * again;
   }
   // A backup is whole only with what the slice has accepted before it was chosen.
   if (!track.is_kept && track.log.has_accepted()) return false;
   return track.is_due && target.under_way < kUnderWay;
 }
 
-ImageItem ImageSender::make_item(SliceState& slice, Track& track) const {
+std::vector<ImageItem> ImageSender::make_image(SliceState& slice, Track& track) const {
   const SliceImage image = slice.image();
   ImageItem item;
   item.table = image.place.table;
@@ -211,20 +226,25 @@ ImageItem ImageSender::make_item(SliceState& slice, Track& track) const {
       item.done[worker] = std::max(item.done[worker], logged);
     }
   }
-  item.values = Frame(image.values);
-  for (const Buffer& state : image.states) item.states.emplace_back(state);
+  std::vector<ImageItem> parts;
+  if (slice.rows() != nullptr) {
+    const RowChanges changes = slice.take_row_changes(std::exchange(track.is_whole_due, true));
+    if (!changes.is_whole) item.base = item.sequence - 1;
+    parts = in_parts(std::move(item), changes, slice.rows()->width(), slice.states());
+    track.is_whole_due = false;
+  } else {
+    item.values = Frame(image.values);
+    for (const Buffer& state : image.states) item.states.emplace_back(state);
+    parts.push_back(std::move(item));
+  }
   if (track.needs_image && track.needed == 0) track.needed = track.sequence;
   track.is_due = false;
   track.version = image.version;
   track.applications = image.applications;
-  return item;
+  return parts;
 }
 
 namespace {
-
-std::uint64_t bytes_of(const ImageItem& image) {
-  return image.values.size() * (1 + image.states.size());
-}
 
 /// A batch as messages that a shard takes in: each has enough bytes, and the last one what is left.
 std::vector<DataImages> in_messages(DataImages batch) {
@@ -232,7 +252,7 @@ std::vector<DataImages> in_messages(DataImages batch) {
   std::vector<DataImages> messages;
   std::uint64_t bytes = kTargetBytes;
   const auto next = [&](std::uint64_t more) -> DataImages& {
-    if (bytes >= kTargetBytes) {
+    if (bytes >= kTargetBytes || messages.back().images.size() >= DataImages::kMaxImages) {
       messages.push_back({batch.shard, batch.term, batch.copy, batch.tables, {}, {}});
       bytes = 0;
     }
@@ -256,18 +276,18 @@ bool ImageSender::add(Track& track, Target& target, SliceState& slice, DataImage
   if (!is_sendable(track, target, now) || batch.images.size() >= DataImages::kMaxImages) {
     return false;
   }
-  if (!track.under_way) {
+  if (track.under_way.empty()) {
     try {
-      track.under_way = make_item(slice, track);
+      track.under_way = make_image(slice, track);
     } catch (const std::bad_alloc&) {
       return false;  // later, when readers have let memory go
     }
     track.attempts = 0;
     track.begun = now;
-    target.under_way += bytes_of(*track.under_way);
+    target.under_way += bytes_of(track.under_way);
   }
   // The same image again: a newer one would make the reply to this one worthless.
-  batch.images.push_back(*track.under_way);
+  batch.images.insert(batch.images.end(), track.under_way.begin(), track.under_way.end());
   track.sent = now;
   ++track.attempts;
   return true;
@@ -290,7 +310,9 @@ std::vector<Outgoing> ImageSender::take_outgoing(const std::vector<TableSpec>& t
       Track& track = tracks_.at(*entry);
       const auto target = targets_.find(track.shard);
       if (target == targets_.end()) continue;
-      if ((track.is_due || track.under_way) && !track.behind_since) track.behind_since = now;
+      if ((track.is_due || !track.under_way.empty()) && !track.behind_since) {
+        track.behind_since = now;
+      }
       DataImages& batch = batches[track.shard];
       if (add(track, target->second, *slices.at(*entry), batch, now)) next_ = *entry + 1;
       track.log.send(batch, logged[track.shard], now);
@@ -377,11 +399,18 @@ std::vector<ImageSender::Settled> ImageSender::take_reply(
     const auto entry = index ? tracks_.find(*index) : tracks_.end();
     if (entry == tracks_.end()) continue;
     Track& track = entry->second;
-    const bool is_awaited = track.shard == found->first && track.under_way &&
-                            kept.sequence() == track.under_way->sequence;
-    if (!is_awaited) continue;
-    target.under_way -= std::min(target.under_way, bytes_of(*track.under_way));
-    for (const auto& [worker, done] : track.under_way->done) {
+    if (track.shard != found->first || track.under_way.empty()) continue;
+    const ImageItem& image = track.under_way.front();
+    // The backup does not have what this one continues.
+    const bool is_lacking = kept.sequence() == 0 && image.base != 0;
+    if (!is_lacking && kept.sequence() != image.sequence) continue;
+    target.under_way -= std::min(target.under_way, bytes_of(track.under_way));
+    if (is_lacking) {
+      track.under_way.clear();
+      track.is_due = track.is_whole_due = true;
+      continue;
+    }
+    for (const auto& [worker, done] : image.done) {
       Clock& stable = track.stable[worker];
       stable = std::max(stable, done);
     }
@@ -389,7 +418,7 @@ std::vector<ImageSender::Settled> ImageSender::take_reply(
       track.needs_image = false;
       release(track.log.take_kept());
     }
-    track.under_way.reset();
+    track.under_way.clear();
     track.is_kept = true;
     // What has changed since that image was first sent.
     track.behind_since.reset();

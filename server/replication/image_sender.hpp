@@ -100,9 +100,10 @@ class ImageSender {
     std::uint64_t copy = 0;  // 0: there is none
     bool is_due = false;
     std::uint64_t sequence = 0;
-    std::optional<ImageItem> under_way;
+    std::vector<ImageItem> under_way;       // the parts of an image; empty: none is
     std::optional<TimePoint> behind_since;  // of what the backup does not have yet, the oldest
     bool is_kept = false;                   // the backup has some image of it
+    bool is_whole_due = false;              // the next image of a bucket continues no other
     TimePoint begun;                        // when that one was sent first
     TimePoint sent;
     int attempts = 0;
@@ -134,7 +135,7 @@ class ImageSender {
   void release(std::vector<UpdateLog::Push> pushes);
   void rest_if_done(std::size_t index, const Track& track);
   [[nodiscard]] bool is_sendable(const Track& track, const Target& target, TimePoint now) const;
-  ImageItem make_item(SliceState& slice, Track& track) const;
+  std::vector<ImageItem> make_image(SliceState& slice, Track& track) const;
   /// Puts a slice's image into the batch if one is due, or is to be sent again.
   /// Returns whether it did.
   bool add(Track& track, Target& target, SliceState& slice, DataImages& batch, TimePoint now);

@@ -11,6 +11,7 @@
 #include "common/ssp/table.hpp"
 #include "common/types.hpp"
 #include "proto/slice_images.hpp"
+#include "server/tables/row_store.hpp"
 
 namespace taut::server {
 
@@ -47,6 +48,7 @@ struct SliceImage {
   bool is_replica = false;
   Buffer values;               // [count] float32
   std::vector<Buffer> states;  // what the rule and policies keep with them, the same shape each
+  RowImage rows;               // of a table that is kept by rows, in place of both
   /// Of a slice that is taken over: the last primary's updates that are not in the values, in the
   /// order in which they counted there.
   std::vector<LoggedUpdate> logged;

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "proto/config/job_state.hpp"
+#include "server/tables/bucket_numbers.hpp"
 
 namespace taut::server {
 namespace {
@@ -80,32 +81,79 @@ std::optional<pb::SliceImagesReply> SliceImageStore::take(
                             return is_clock(member.second);
                           });
     if (!is_sound) continue;
-    if (slice == nullptr || slice->shard != place_.shard ||
-        image.values.size() != slice->count * sizeof(float) ||
-        image.states.size() != states_of(tables_[image.table.value()], view)) {
+    if (slice == nullptr || slice->shard != place_.shard) continue;
+    const TableSpec& table = tables_[image.table.value()];
+    if (table.rows) {
+      keep_rows(image, *slice, states_of(table, view), reply);
+      continue;
+    }
+    if (image.values.size() != slice->count * sizeof(float) ||
+        image.states.size() != states_of(table, view) || !image.keys.empty()) {
       continue;
     }
     const std::size_t index = layout_.index_of(image.table, image.slice);
     ImageItem& newest = images_[index];
     if (image.sequence >= newest.sequence) newest = image;
     forget_logged(index, newest);
-    pb::SliceImagesReply::Kept& kept = *reply.add_kept();
-    kept.set_table(image.table.value());
-    kept.set_slice(image.slice.value());
-    kept.set_sequence(newest.sequence);
+    note_kept(image, newest.sequence, reply);
   }
   for (const LoggedUpdate& one : images.logged) keep_logged(one, view, reply);
   return reply;
 }
 
+void SliceImageStore::note_kept(const ImageItem& image, std::uint64_t sequence,
+                                pb::SliceImagesReply& reply) {
+  pb::SliceImagesReply::Kept& kept = *reply.add_kept();
+  kept.set_table(image.table.value());
+  kept.set_slice(image.slice.value());
+  kept.set_sequence(sequence);
+}
+
+/// Takes a part of a bucket's image. Where the image that it continues is not here, the primary is
+/// told to send all rows.
+void SliceImageStore::keep_rows(const ImageItem& image, const Slice& place, std::size_t states,
+                                pb::SliceImagesReply& reply) {
+  const std::size_t index = layout_.index_of(image.table, image.slice);
+  const TableSpec& table = tables_[image.table.value()];
+  RowCopy& copy = copies_.try_emplace(index, table, place.slice.value(), states).first->second;
+  if (image.sequence > copy.sequence()) {
+    switch (copy.take(image)) {
+      case RowCopy::Taken::kPart:
+        return;
+      case RowCopy::Taken::kLacking:
+        if (copy.sequence() == 0) images_.erase(index);
+        note_kept(image, 0, reply);
+        return;
+      case RowCopy::Taken::kWhole:
+        break;
+    }
+    ImageItem& newest = images_[index] = image;
+    // The rows are in the copy.
+    newest.keys = newest.values = Frame();
+    newest.states.clear();
+    forget_logged(index, newest);
+  }
+  note_kept(image, copy.sequence(), reply);
+}
+
+/// Whether an update may be one of a slice, as a shard takes them.
+bool SliceImageStore::is_sound(const LoggedUpdate& one, const Slice& place,
+                               const JobView& view) const {
+  const TableSpec& table = tables_[one.table.value()];
+  const Update& update = one.update;
+  if (one.count != place.count || update.weight < view.min_weight ||
+      update.weight > view.max_weight || update.by_rows != table.rows.has_value() ||
+      !view.compression.may_push(table, update.clock, update.encoding)) {
+    return false;
+  }
+  return !update.by_rows ||
+         are_rows_of(table, place.slice.value(), update.gradient.bytes(), update.rows);
+}
+
 void SliceImageStore::keep_logged(const LoggedUpdate& one, const JobView& view,
                                   pb::SliceImagesReply& reply) {
   const Slice* slice = layout_.find(one.table, one.slice);
-  const bool is_sound =
-      slice != nullptr && slice->shard == place_.shard && one.count == slice->count &&
-      one.update.weight >= view.min_weight && one.update.weight <= view.max_weight &&
-      view.compression.may_push(tables_[one.table.value()], one.update.clock, one.update.encoding);
-  if (!is_sound) return;
+  if (slice == nullptr || slice->shard != place_.shard || !is_sound(one, *slice, view)) return;
   const std::size_t index = layout_.index_of(one.table, one.slice);
   const auto image = images_.find(index);
   // A copy that is late: the image holds it.
@@ -140,8 +188,12 @@ std::map<std::size_t, SliceImage> SliceImageStore::slices(BufferPool& values,
     slice.applications = image.applications;
     slice.done = image.done;
     slice.is_replica = true;
-    slice.values = copy_of(image.values, values);
-    for (const Frame& state : image.states) slice.states.push_back(copy_of(state, states));
+    if (const auto copy = copies_.find(index); copy != copies_.end()) {
+      slice.rows = copy->second.image();
+    } else {
+      slice.values = copy_of(image.values, values);
+      for (const Frame& state : image.states) slice.states.push_back(copy_of(state, states));
+    }
     const auto logged = logged_.find(index);
     if (logged == logged_.end()) continue;
     for (const auto& [number, update] : logged->second) slice.logged.push_back(update);

@@ -14,6 +14,7 @@
 #include "common/ssp/table.hpp"
 #include "proto/data_message.hpp"
 #include "server/job_view.hpp"
+#include "server/replication/row_copy.hpp"
 #include "server/replication/slice_image.hpp"
 #include "server/tables/table_memory.hpp"
 
@@ -50,6 +51,12 @@ class SliceImageStore {
   [[nodiscard]] Result<void> open(const std::vector<pb::TableSpec>& tables, const JobView& view,
                                   std::uint64_t slice_elements,
                                   const std::shared_ptr<TableMemory>& memory);
+  static void note_kept(const ImageItem& image, std::uint64_t sequence,
+                        pb::SliceImagesReply& reply);
+  void keep_rows(const ImageItem& image, const Slice& place, std::size_t states,
+                 pb::SliceImagesReply& reply);
+  [[nodiscard]] bool is_sound(const LoggedUpdate& one, const Slice& place,
+                              const JobView& view) const;
   void keep_logged(const LoggedUpdate& one, const JobView& view, pb::SliceImagesReply& reply);
   void forget_logged(std::size_t index, const ImageItem& image);
 
@@ -59,6 +66,7 @@ class SliceImageStore {
   std::size_t slices_ = 0;  // of this shard
   TableMemory::Share memory_;
   std::map<std::size_t, ImageItem> images_;
+  std::map<std::size_t, RowCopy> copies_;  // of buckets, with the rows of their images
   // Of each slice, what the newest image does not hold, by number.
   std::map<std::size_t, std::map<std::uint64_t, LoggedUpdate>> logged_;
   std::string problem_;

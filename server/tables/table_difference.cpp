@@ -17,12 +17,25 @@ std::string describe(const TableSpec& table) {
       table.origin ? fmt::format("; from byte {} of {} with SHA-256 {:.12}", table.origin->offset,
                                  table.origin->file, table.origin->sha256)
                    : "";
+  const std::string rows =
+      table.rows ? fmt::format("; by rows in {} buckets, max_rows {}, idle_clocks {}",
+                               table.rows->buckets, table.rows->max_rows, table.rows->idle_clocks)
+                 : "";
   return fmt::format(
-      "table {} \"{}\" of {} elements ({}; {}; {} {}, {}{}; lr_mult {}; decay_mult {}{})",
+      "table {} \"{}\" of {} elements ({}; {}; {} {}, {}{}; lr_mult {}; decay_mult {}{}{})",
       table.id.value(), table.name, table.count(), fmt::join(table.shape, "x"),
       kKinds[static_cast<std::size_t>(table.kind)],
       kFillers[static_cast<std::size_t>(table.filler.kind)], table.filler.a, table.filler.b, sparse,
-      table.lr_mult, table.decay_mult, origin);
+      table.lr_mult, table.decay_mult, origin, rows);
+}
+
+/// How many parts a table by rows has, which cannot change; 0: it is not kept so.
+std::uint32_t buckets_of(const TableSpec& table) {
+  return table.rows ? table.rows->buckets : 0;
+}
+
+std::string describe_keeping(const TableSpec& table) {
+  return table.rows ? fmt::format("by rows in {} buckets", table.rows->buckets) : "whole";
 }
 
 }  // namespace
@@ -48,7 +61,11 @@ std::string resume_difference(const std::vector<TableSpec>& saved,
   for (std::size_t i = 0; i < saved.size(); ++i) {
     const TableSpec& a = saved[i];
     const TableSpec& b = requested[i];
-    if (a.name == b.name && a.shape == b.shape && a.kind == b.kind) continue;
+    if (a.name == b.name && a.shape == b.shape && a.kind == b.kind) {
+      if (buckets_of(a) == buckets_of(b)) continue;
+      return fmt::format("the checkpoint holds table \"{}\" {}, the job keeps it {}", a.name,
+                         describe_keeping(a), describe_keeping(b));
+    }
     return fmt::format("the checkpoint holds table \"{}\" of {}, the job has \"{}\" of {}", a.name,
                        fmt::join(a.shape, "x"), b.name, fmt::join(b.shape, "x"));
   }

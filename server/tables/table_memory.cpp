@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "common/ssp/policies/averaging.hpp"
+#include "server/tables/row_store.hpp"
 
 namespace taut::server {
 namespace {
@@ -23,8 +24,14 @@ std::uint64_t encoded_bytes_of(const TableSpec& table, std::uint64_t elements, c
   return is_encoded ? math::encoded_bytes(encoding, elements) : 0;
 }
 
+/// elements  of its slices; by rows, `slices` is all that counts
 TableNeed need_of(const TableSpec& table, std::uint64_t elements, std::uint64_t slices,
                   const JobView& job) {
+  if (table.rows) {
+    const auto states = static_cast<std::size_t>(job.rule.state_count());
+    const std::uint64_t bytes = RowStore::max_bytes(table, slices, states);
+    return {table.name, std::min(bytes + slices * kSliceBytes, kMaxBytes), 0};
+  }
   std::uint64_t copies = 1;
   std::uint64_t compensation = 0;
   // Updates that wait in a buffer.
@@ -45,7 +52,8 @@ TableNeed need_of(const TableSpec& table, std::uint64_t elements, std::uint64_t 
 std::vector<TableNeed> even_needs(std::span<const TableSpec> tables, const JobView& job) {
   std::vector<TableNeed> needs;
   for (const TableSpec& table : tables) {
-    const std::uint64_t slices = table.count() / SliceLayout::kSliceElements + 1;
+    const std::uint64_t slices =
+        table.rows ? table.rows->buckets : table.count() / SliceLayout::kSliceElements + 1;
     TableNeed& need = needs.emplace_back(need_of(table, table.count(), slices, job));
     need.bytes /= job.shards.size();
     need.compensation /= job.shards.size();

@@ -31,7 +31,7 @@ inline constexpr std::uint64_t kSliceBytes = 4096;
 /// before any is cut. It is the values, and as members get them if those are encoded, what the rule
 /// remembers, the updates that a buffer holds, kSliceBytes for each slice, and for delay
 /// compensation what each member of the job has read, of those that are known when the tables are
-/// opened.
+/// opened. Of a table that is kept by rows it is what as many rows as it may keep take.
 [[nodiscard]] std::vector<TableNeed> even_needs(std::span<const TableSpec> tables,
                                                 const JobView& job);
 /// The same, to the byte.

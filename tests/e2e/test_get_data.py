@@ -129,6 +129,27 @@ class GetData(unittest.TestCase):
         self.assertNotEqual(done.returncode, 0)
         self.assertEqual([path.name for path in (self.place / "lmdb").iterdir()], ["train"])
 
+    def test_get_data_checks_a9a_by_its_records_and_labels(self):
+        folder = self.mirror / "a9a"
+        folder.mkdir()
+        for name, records, positive in (("a9a", 32561, 7841), ("a9a.t", 16281, 3846)):
+            (folder / name).write_text("".join(
+                f"{'+1' if i < positive else '-1'} {1 + i % 110}:1 123:1 \n"
+                for i in range(records)))
+        done = self.get_data("a9a", "out")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("a9a: all of it is in out, records and labels as published (fetched)\n",
+                      done.stdout)
+        self.assertIn("(there already)", self.get_data("a9a", "out").stdout)
+        # A damaged file is not used, and no other place has the set.
+        with open(folder / "a9a.t", "a", encoding="ascii") as file:
+            file.write("+1 124:1\n")
+        (self.place / "out" / "a9a.t").unlink()
+        done = self.get_data("a9a", "out")
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertIn("a9a.t has other records or labels than the published file", done.stderr)
+        self.assertEqual(self.get_data("a9a", "--mean", "mean").returncode, 2)
+
 
 if __name__ == "__main__":
     unittest.main()

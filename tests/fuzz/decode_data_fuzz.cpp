@@ -6,6 +6,24 @@
 #include "tests/fuzz/fuzz_target.hpp"
 
 namespace taut {
+namespace {
+
+/// By rows: numbers of 8 bytes in a push and in a read, values in a push and in an answer.
+std::uint64_t announced_bytes(const DataItem& item) {
+  if (!item.by_rows) return math::encoded_bytes(item.encoding, item.count);
+  const std::uint64_t values = std::uint64_t{item.rows} * item.count * sizeof(float);
+  switch (item.kind) {
+    case pb::DataItem::PUSH:
+      return std::uint64_t{item.rows} * sizeof(std::uint64_t) + values;
+    case pb::DataItem::READ:
+    case pb::DataItem::SNAPSHOT:
+      return std::uint64_t{item.rows} * sizeof(std::uint64_t);
+    default:
+      return values;
+  }
+}
+
+}  // namespace
 
 std::vector<std::string> fuzz::samples() {
   std::vector<std::string> samples;
@@ -40,6 +58,18 @@ std::vector<std::string> fuzz::samples() {
   }
   DataItem read;
   read.kind = pb::DataItem::READ;
+  DataItem rows = push;
+  rows.kind = pb::DataItem::PUSH;
+  rows.by_rows = true;
+  rows.rows = 2;
+  rows.payload = Frame::copy_of(std::string(announced_bytes(rows), '\1'));
+  DataItem some = rows;
+  some.kind = pb::DataItem::READ;
+  some.payload = rows.payload.part(0, announced_bytes(some));
+  DataItem values = rows;
+  values.kind = pb::DataItem::VALUE;
+  values.payload = rows.payload.part(0, announced_bytes(values));
+  add(DataItems{{rows, some, values, push}});
   DataItem refused;
   refused.kind = pb::DataItem::REFUSED;
   refused.reason = "out of order";
@@ -84,8 +114,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   TAUT_CHECK(taut::decode_data(taut::encode(decoded.value())).has_value(), "a round trip");
   if (const auto* batch = std::get_if<taut::DataItems>(&decoded.value().body)) {
     for (const taut::DataItem& item : batch->items) {
-      TAUT_CHECK(item.payload.empty() ||
-                     item.payload.size() == taut::math::encoded_bytes(item.encoding, item.count),
+      TAUT_CHECK(item.payload.empty() || item.payload.size() == taut::announced_bytes(item),
                  "a payload of another size than announced");
     }
   }

@@ -7,6 +7,7 @@
 
 #include "common/check.hpp"
 #include "common/math/filler.hpp"
+#include "common/ssp/row_buckets.hpp"
 #include "proto/config/job_state.hpp"
 #include "proto/wire_version.hpp"
 #include "server/shard.hpp"
@@ -19,6 +20,11 @@ using fuzz::Script;
 
 constexpr std::uint32_t kMembers = 3;
 constexpr std::uint64_t kValues = 6;
+constexpr std::uint32_t kTables = 3;
+constexpr TableId kRowTable(2);  // the one that is kept by rows
+constexpr std::uint32_t kRows = 40;
+constexpr std::uint32_t kBuckets = 2;
+constexpr std::uint32_t kRowWidth = 2;
 constexpr std::uint64_t kStrangers = 100;  // the first of their connections
 constexpr PeerId kOtherHost(90);  // that keeps this one's images, and has its own kept here
 
@@ -51,7 +57,25 @@ inline TableSpec make_table(std::uint32_t id) {
   table.name = "table" + std::to_string(id);
   table.shape = {static_cast<std::int64_t>(kValues)};
   table.filler = {math::Filler::Kind::kUniform, -1.0F, 1.0F};
+  if (table.id == kRowTable) {
+    table.shape = {kRows, kRowWidth};
+    table.rows = RowTable{.buckets = kBuckets, .max_rows = 10, .idle_clocks = 4};
+  }
   return table;
+}
+
+/// The payload of a push of these rows, with values that `stream` draws, or of a read: the numbers.
+inline Frame row_payload(const std::vector<std::uint64_t>& rows, bool pushes,
+                         const std::string& stream, std::uint64_t width = kRowWidth) {
+  std::vector<float> values(pushes ? rows.size() * width : 0);
+  math::fill({math::Filler::Kind::kGaussian, 0.0F, 1.0F}, 3, stream, 0, values);
+  std::string bytes(rows.size() * sizeof(std::uint64_t) + values.size() * sizeof(float), '\0');
+  if (!rows.empty()) std::memcpy(bytes.data(), rows.data(), rows.size() * sizeof(std::uint64_t));
+  if (!values.empty()) {
+    std::memcpy(bytes.data() + rows.size() * sizeof(std::uint64_t), values.data(),
+                values.size() * sizeof(float));
+  }
+  return Frame::copy_of(bytes);
 }
 
 /// A shard, and what it tells the members of a job.
@@ -86,6 +110,8 @@ class Side {
   /// What the members were told since the last call, and how far their job is.
   [[nodiscard]] std::string take() {
     const ShardReport report = shard_.report(job_);
+    TAUT_CHECK(shard_.value_bytes() <= memory_->taken().value(),
+               "values take more memory than was reserved for them");
     told_ += "|" + std::to_string(report.max_done.value()) + "," +
              std::to_string(report.min_version.value()) + "," + report.error;
     return std::exchange(told_, {});
@@ -109,7 +135,7 @@ class Side {
 
   const JobId job_;
   BufferPool pool_;
-  std::shared_ptr<TableMemory> memory_ = std::make_shared<TableMemory>(Bytes(1 << 16));
+  std::shared_ptr<TableMemory> memory_ = std::make_shared<TableMemory>(Bytes(1 << 18));
   Shard shard_;
   std::string told_;
   std::vector<DataMessage> sent_;
@@ -130,7 +156,7 @@ class Worker {
       message.body = hello;
     } else if (step_ == 1) {
       pb::OpenTables open;
-      for (std::uint32_t i = 0; i < 2; ++i) *open.add_tables() = to_wire(make_table(i));
+      for (std::uint32_t i = 0; i < kTables; ++i) *open.add_tables() = to_wire(make_table(i));
       message.body = open;
     } else {
       const int clock = (step_ - 2) / 2;
@@ -143,6 +169,16 @@ class Worker {
         item.count = kValues;
         item.clock = Clock(pushes ? clock : clock + 1);
         if (pushes) item.payload = gradient(table, clock);
+      }
+      for (std::uint32_t bucket = 0; bucket < kBuckets; ++bucket) {
+        DataItem& item = items.items.emplace_back();
+        item.kind = pushes ? pb::DataItem::PUSH : pb::DataItem::READ;
+        item.table = kRowTable;
+        item.slice = SliceId(bucket);
+        item.offset = bucket;
+        item.count = kRowWidth;
+        item.clock = Clock(pushes ? clock : clock + 1);
+        name_rows(item, bucket, clock, pushes);
       }
       message.body = std::move(items);
     }
@@ -160,6 +196,17 @@ class Worker {
   }
 
  private:
+  /// The rows that it names at a clock and that are in one bucket.
+  void name_rows(DataItem& item, std::uint32_t bucket, int clock, bool pushes) const {
+    std::vector<std::uint64_t> rows;
+    for (std::uint64_t row = 0; row < kRows; ++row) {
+      const bool is_named = (row + static_cast<std::uint64_t>(clock) + number_) % 5 == 0;
+      if (is_named && bucket_of(row, kBuckets) == bucket) rows.push_back(row);
+    }
+    item.by_rows = true;
+    item.rows = static_cast<std::uint32_t>(rows.size());
+    item.payload = row_payload(rows, pushes, std::to_string(number_) + std::to_string(clock));
+  }
   [[nodiscard]] Frame gradient(std::uint32_t table, int clock) const {
     std::vector<float> values(kValues);
     const std::string stream =
@@ -194,6 +241,30 @@ inline Frame strange_payload(Script& script, const math::Encoding& encoding, std
   return Frame::copy_of(bytes);
 }
 
+/// Rows of any numbers and order, in an item of any kind.
+inline void strange_rows(Script& script, DataItem& item) {
+  item.by_rows = true;
+  const bool pushes = item.kind == pb::DataItem::PUSH || item.kind == pb::DataItem::PUSH_READ;
+  if (script.pick(8) > 0) item.count = kRowWidth;
+  if (item.count >= 64) return;
+  if (item.slice == SliceId(0)) item.slice = SliceId(script.pick(kBuckets + 1));
+  if (item.offset == 0) item.offset = item.slice.value();
+  std::vector<std::uint64_t> rows(script.pick(16));
+  std::uint64_t row = script.pick(4);
+  for (std::uint64_t& number : rows) {
+    number = row;
+    // The next one of the bucket, most often.
+    const std::uint32_t kind = script.pick(16);
+    if (kind == 0) continue;
+    do ++row;
+    while (kind > 2 && row < kRows && bucket_of(row, kBuckets) != item.slice.value());
+    if (kind == 1) row = script.number();
+  }
+  item.rows = static_cast<std::uint32_t>(rows.size());
+  if (script.pick(16) == 0) item.rows = static_cast<std::uint32_t>(script.number());
+  item.payload = row_payload(rows, pushes, "strange", item.count);
+}
+
 inline DataItem strange_item(Script& script) {
   DataItem item;
   item.kind = static_cast<DataItem::Kind>(script.pick(pb::DataItem::Kind_ARRAYSIZE));
@@ -208,6 +279,9 @@ inline DataItem strange_item(Script& script) {
   if (script.pick(4) == 0) item.encoding = strange_encoding(script);
   if (script.pick(8) == 0) item.weight = static_cast<float>(script.pick(4)) / 2;
   item.payload = strange_payload(script, item.encoding, item.count);
+  const bool by_rows =
+      item.table == kRowTable ? script.pick(8) > 0 : !is_near && script.pick(2) > 0;
+  if (by_rows) strange_rows(script, item);
   return item;
 }
 
@@ -274,6 +348,11 @@ inline DataMessage strange_message(Script& script, JobId job, std::uint32_t work
       for (std::uint32_t i = script.pick(4); i > 0; --i) {
         pb::TableSpec& table = *open.add_tables() = to_wire(make_table(script.pick(3)));
         if (script.pick(2) == 0) table.set_shape(0, static_cast<std::int64_t>(script.number()));
+        if (script.pick(8) == 0) {
+          table.mutable_rows()->set_buckets(static_cast<std::uint32_t>(script.number()));
+          table.mutable_rows()->set_max_rows(script.number());
+          table.mutable_rows()->set_idle_clocks(static_cast<std::int64_t>(script.number()));
+        }
       }
       for (std::uint32_t i = script.pick(4); i > 0; --i) {
         open.add_sent(static_cast<std::int64_t>(script.number()));

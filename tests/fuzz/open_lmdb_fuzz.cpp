@@ -4,8 +4,8 @@
 #include <string>
 
 #include "common/check.hpp"
+#include "tests/fuzz/driver/memory_folder.hpp"
 #include "tests/fuzz/fuzz_target.hpp"
-#include "tests/fuzz/memory_folder.hpp"
 #include "tests/support/temp_folder.hpp"
 #include "worker/data/images/lmdb_file.hpp"
 

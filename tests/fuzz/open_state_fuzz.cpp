@@ -13,8 +13,8 @@
 #include "server/coordinator/runs/run_keeper.hpp"
 #include "server/coordinator/store/check_record.hpp"
 #include "server/coordinator/store/store.hpp"
+#include "tests/fuzz/driver/memory_folder.hpp"
 #include "tests/fuzz/fuzz_target.hpp"
-#include "tests/fuzz/memory_folder.hpp"
 #include "tests/unit/coordinator/fake_cluster.hpp"
 
 namespace taut {

@@ -26,6 +26,7 @@ struct Options {
   std::string compression;
   bool seeded = false;
   bool sync = false;
+  bool rows = false;
   bool verbose = false;
   bool trace = false;
 };
@@ -45,6 +46,7 @@ Result<PlanLimits> limits_of(const Options& options) {
   }
   if (options.seeded) limits.seeded = true;
   limits.logs_updates = options.sync;
+  limits.by_rows = options.rows;
   if (options.slack == "async") {
     limits.slack = Slack::unbounded();
   } else if (!options.slack.empty()) {
@@ -78,9 +80,10 @@ int simulate(const Options& options, const PlanLimits& limits) {
     if (outcome.broken) {
       fmt::print("seed {} breaks the contract: {}: {}\n", seed, outcome.broken->rule,
                  outcome.broken->what);
-      fmt::print("again: tautline-sim --seed {}{}{}{} --faults {}\n", seed,
+      fmt::print("again: tautline-sim --seed {}{}{}{}{} --faults {}\n", seed,
                  options.steps > 0 ? fmt::format(" --steps {}", options.steps) : "",
-                 options.seeded ? " --seeded" : "", options.sync ? " --sync" : "", options.faults);
+                 options.seeded ? " --seeded" : "", options.sync ? " --sync" : "",
+                 options.rows ? " --rows" : "", options.faults);
       fmt::print("{:016x}\n", hash);
       return 1;
     }
@@ -131,6 +134,9 @@ int main(int argc, char** argv) {
   app.add_flag("--seeded", options.seeded,
                "members are programs that bring the initial values, wherever policy and "
                "compression allow it; drawn where not given");
+  app.add_flag("--rows", options.rows,
+               "a table or two by rows, wherever policy, compression and initial values allow it; "
+               "drawn where not given");
   app.add_flag("--verbose", options.verbose, "one line for each run");
   app.add_flag("--trace", options.trace, "every event, up to the first that breaks the contract");
   CLI11_PARSE(app, argc, argv);

@@ -29,7 +29,7 @@ void DeviceStore::add_table(const TableSpec& spec) {
   Table& table = tables_.emplace_back();
   table.id = spec.id;
   table.is_trained = spec.kind == TableKind::kTrained;
-  if (spec.kind == TableKind::kFrozen) return;
+  if (spec.kind == TableKind::kFrozen || spec.rows) return;
   table.computed = backend_.make_event();
   table.squares = backend_.allocate_host(Bytes(2 * sizeof(double)));
   table.gradient = backend_.allocate_floats(spec.count(), BufferKind::kGradient,

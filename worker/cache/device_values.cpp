@@ -23,6 +23,12 @@ DeviceValues::DeviceValues(Backend& backend, std::shared_ptr<MemoryPinning> pinn
 
 void DeviceValues::add(const TableSpec& spec) {
   Table table;
+  if (spec.rows) {
+    // A place, so that the others have theirs by number.
+    table.changes = false;
+    tables_.push_back(std::move(table));
+    return;
+  }
   table.name = "parameter " + spec.name;
   table.count = spec.count();
   table.changes = spec.kind != TableKind::kFrozen;

@@ -29,7 +29,8 @@ class DeviceValues {
   /// pinned   of what a device copies without the host; nullptr: of nothing
   explicit DeviceValues(Backend& backend, std::shared_ptr<MemoryPinning> pinned = nullptr);
 
-  /// Adds the next table; its id is the number of tables added before.
+  /// Adds the next table; its id is the number of tables added before. One that is kept by rows has
+  /// no values here.
   void add(const TableSpec& spec);
 
   /// Where a table's fresh values are written: pinned host memory.

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "common/check.hpp"
 #include "common/result.hpp"
 #include "common/ssp/table.hpp"
 #include "common/time.hpp"
@@ -50,6 +51,18 @@ class ParameterCache {
   /// stream.
   virtual void compute_on(std::size_t /*replica*/, Stream& /*stream*/) {}
 
+  /// The rows that a replica's batch of `clock` names, of a table that is kept by rows: once, and
+  /// before acquire(), whose values are then these rows', in this order, with zeros behind them. Of
+  /// the gradient as many rows are sent.
+  /// rows      ascending; at most as many as the net's parameter has
+  /// Errors    invalid: more of them than one read or update may name
+  [[nodiscard]] virtual Result<void> name_rows(std::size_t /*replica*/, TableId /*table*/,
+                                               Clock /*clock*/,
+                                               std::span<const std::uint64_t> /*rows*/) {
+    TAUT_CHECK(false, "only servers keep tables by rows");
+    return ok();
+  }
+
   /// The tables' values for `clock`, on the replica's device; the first call of a clock may
   /// wait.
   /// Errors    timeout, stale, mismatch, closed: as Client::wait
@@ -68,6 +81,14 @@ class ParameterCache {
 
   /// A copy of the newest values of a table, and their version. Waits for no worker.
   [[nodiscard]] virtual Result<Clock> snapshot(TableId table, std::span<float> into) = 0;
+  /// snapshot() of rows of a table that is kept by rows.
+  /// into  [rows, width], in the order of `rows`
+  [[nodiscard]] virtual Result<Clock> snapshot_rows(TableId /*table*/,
+                                                    std::span<const std::uint64_t> /*rows*/,
+                                                    std::span<float> /*into*/) {
+    TAUT_CHECK(false, "only servers keep tables by rows");
+    return Clock(0);
+  }
 
   /// Waits until everything published has arrived.
   [[nodiscard]] virtual Result<void> flush(Duration wait) = 0;

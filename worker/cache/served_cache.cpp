@@ -18,7 +18,14 @@ constexpr Clock kDryRun{-1};
 ServedCache::ServedCache(Client& client, Backend& backend, std::vector<TableSpec> tables,
                          const Options& options, std::unique_ptr<ValueStore> store)
     : client_(client), backend_(backend), options_(options), store_(std::move(store)) {
-  for (TableSpec& spec : tables) tables_.emplace_back().spec = std::move(spec);
+  for (TableSpec& spec : tables) {
+    Table& table = tables_.emplace_back();
+    table.spec = std::move(spec);
+    if (!table.spec.rows) continue;
+    const auto batch_rows = options.batch_rows.find(table.spec.id);
+    TAUT_CHECK(batch_rows != options.batch_rows.end(), "how many rows a batch names is known");
+    table.rows = std::make_unique<ServedRows>(client, backend, table.spec, batch_rows->second);
+  }
 }
 
 ServedCache::~ServedCache() {
@@ -47,6 +54,7 @@ Result<std::unique_ptr<ServedCache>> ServedCache::open(Client& client, Backend& 
       new ServedCache(client, backend, std::move(tables), options, std::move(store)));
   cache->store_->start();
   for (const Table& table : cache->tables_) {
+    if (table.rows) continue;
     client.read(table.spec.id, clock_of(table, options.start), cache->store_->fresh(table.spec.id));
   }
   for (Table& table : cache->tables_) {
@@ -58,6 +66,16 @@ Result<std::unique_ptr<ServedCache>> ServedCache::open(Client& client, Backend& 
 
 void ServedCache::compute_on(std::size_t /*replica*/, Stream& stream) {
   store_->compute_on(stream);
+  for (const Table& table : tables_) {
+    if (table.rows) table.rows->compute_on(stream);
+  }
+}
+
+Result<void> ServedCache::name_rows(std::size_t /*replica*/, TableId id, Clock clock,
+                                    std::span<const std::uint64_t> rows) {
+  const Table& table = tables_[id.value()];
+  TAUT_CHECK(table.rows != nullptr, "a table by rows");
+  return table.rows->name(clock, rows);
 }
 
 /// A frozen table is never pushed: its only clock is 0.
@@ -94,8 +112,9 @@ Result<void> ServedCache::await(Table& table, Clock clock) {
 }
 
 /// Waits for a table's values at a clock, and puts them in front. A dry run's are whatever is
-/// there.
+/// there. Rows are brought as they are acquired.
 Result<void> ServedCache::bring(Table& table, Clock clock) {
+  if (table.rows) return ok();
   const bool dry_run = backend_.in_dry_run();
   const Clock required = clock_of(table, dry_run ? kDryRun : clock);
   if (table.front == required) return ok();
@@ -114,17 +133,28 @@ Result<DeviceSpan<const float>> ServedCache::acquire(std::size_t /*replica*/, Ta
       TAUT_TRY(bring(table, clock));
     }
   }
-  TAUT_TRY(bring(tables_[id.value()], clock));
+  Table& table = tables_[id.value()];
+  if (table.rows) {
+    TAUT_TRY(table.rows->bring(clock, options_.wait));
+    return table.rows->front();
+  }
+  TAUT_TRY(bring(table, clock));
   return store_->front(id);
 }
 
 DeviceSpan<float> ServedCache::gradient(std::size_t replica, TableId id) {
   TAUT_CHECK(replica == 0, "a served cache has one replica");
-  return store_->gradient(id);
+  const Table& table = tables_[id.value()];
+  return table.rows ? table.rows->gradient() : store_->gradient(id);
 }
 
 void ServedCache::publish(std::size_t /*replica*/, TableId id, Clock clock) {
-  store_->publish(id, clock);
+  const Table& table = tables_[id.value()];
+  if (table.rows) {
+    table.rows->publish(clock);
+  } else {
+    store_->publish(id, clock);
+  }
 }
 
 void ServedCache::finish_clock(std::size_t /*replica*/, Clock clock) {
@@ -133,6 +163,12 @@ void ServedCache::finish_clock(std::size_t /*replica*/, Clock clock) {
 
 Result<Clock> ServedCache::snapshot(TableId table, std::span<float> into) {
   TAUT_TRY(const ReadResult read, client_.snapshot(table, into, options_.wait));
+  return read.version;
+}
+
+Result<Clock> ServedCache::snapshot_rows(TableId table, std::span<const std::uint64_t> rows,
+                                         std::span<float> into) {
+  TAUT_TRY(const ReadResult read, client_.snapshot_rows(table, rows, into, options_.wait));
   return read.version;
 }
 

@@ -13,6 +13,7 @@ TwoBuffers::TwoBuffers(Backend& backend, const std::vector<TableSpec>& tables) {
   for (const TableSpec& spec : tables) {
     const std::string name = "parameter " + spec.name;
     Table& table = tables_.emplace_back();
+    if (spec.rows) continue;
     table.front = backend.allocate_floats(spec.count(), BufferKind::kParameter, name);
     table.back = backend.allocate_floats(spec.count(), BufferKind::kParameter, name);
   }

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstddef>
+#include <map>
 #include <span>
 
 #include "common/math/update_rule.hpp"
@@ -17,14 +19,15 @@ struct ServedOptions {
   /// The norm that each update carries. One of the whole gradient is known when backward is over,
   /// and the updates are then sent together.
   math::UpdateNorm norm = math::UpdateNorm::kNone;
-  bool overlap = true;        // each update is sent while the rest of backward still runs
-  bool catches_up = false;    // skips clocks that are over: the job has backup workers
+  bool overlap = true;      // each update is sent while the rest of backward still runs
+  bool catches_up = false;  // skips clocks that are over: the job has backup workers
+  std::map<TableId, std::size_t> batch_rows = {};  // that a batch names at most, of tables by rows
   Duration wait{60'000'000};  // a shard that owes answers may be silent for so long
 };
 
 /// Where a served cache stores the values of its tables, and where their gradients are computed. A
 /// table has values in front, which the compute reads, and a place for fresh ones, which the client
-/// writes.
+/// writes. Those that are kept by rows are not stored here.
 /// Errors    DeviceError
 /// Thread    the compute thread
 class ValueStore {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/check.hpp"
 #include "worker/client/client_driver.hpp"
 
 namespace taut {
@@ -25,11 +26,10 @@ Result<void> Client::open(std::vector<TableSpec> tables, Duration wait) {
 }
 
 void Client::begin_open(std::vector<TableSpec> tables) {
-  table_bytes_.clear();
+  tables_ = tables;
   std::size_t clock = 0;
   for (const TableSpec& table : tables) {
-    table_bytes_.push_back(table.count() * sizeof(float));
-    clock += BufferPool::rounded_size(table_bytes_.back());
+    if (!table.rows) clock += BufferPool::rounded_size(table.count() * sizeof(float));
   }
   // Gradients of at most two clocks are in flight; in the steady state none of their memory is
   // allocated or freed.
@@ -45,7 +45,9 @@ Result<bool> Client::await_open(Duration wait, Duration at_most) {
 }
 
 Buffer Client::gradient_buffer(TableId table) {
-  return driver_->pool().acquire(table_bytes_[table.value()]);
+  const TableSpec& spec = tables_[table.value()];
+  TAUT_CHECK(!spec.rows, "a table that is kept by rows is pushed by rows");
+  return driver_->pool().acquire(spec.count() * sizeof(float));
 }
 
 bool Client::shares_memory() const {
@@ -68,6 +70,32 @@ void Client::push_and_read(TableId table, Clock clock, const Frame& gradient,
 
 void Client::read(TableId table, Clock clock, std::span<float> into) {
   driver_->read(table, clock, into);
+}
+
+Result<void> Client::push_rows(TableId table, Clock clock, std::span<const std::uint64_t> rows,
+                               std::span<const float> gradients, float norm) {
+  return driver_->push_rows(tables_[table.value()], clock, rows, gradients, norm);
+}
+
+Result<void> Client::read_rows(TableId table, Clock clock, std::span<const std::uint64_t> rows,
+                               std::span<float> into) {
+  const TableSpec& spec = tables_[table.value()];
+  TAUT_CHECK(spec.rows && into.size() == rows.size() * spec.width(), "memory for each row");
+  TAUT_TRY(auto reads, split_read(spec, rows, driver_->pool()));
+  driver_->read_rows(table, clock, std::move(reads), into);
+  return ok();
+}
+
+Result<ReadResult> Client::snapshot_rows(TableId table, std::span<const std::uint64_t> rows,
+                                         std::span<float> into, Duration wait) {
+  const TableSpec& spec = tables_[table.value()];
+  TAUT_CHECK(spec.rows && into.size() == rows.size() * spec.width(), "memory for each row");
+  TAUT_TRY(auto reads, split_read(spec, rows, driver_->pool()));
+  const Buffer values = driver_->pool().acquire(into.size_bytes());
+  driver_->snapshot_rows(table, std::move(reads), values);
+  TAUT_TRY(const auto read, driver_->await_snapshot(table, wait, Duration::max()));
+  std::ranges::copy(values.floats().first(into.size()), into.begin());
+  return ReadResult{read->version, read->version};
 }
 
 Result<ReadResult> Client::wait(TableId table, Clock clock, Duration wait) {

@@ -128,6 +128,25 @@ class Client {
   /// returns.
   void read(TableId table, Clock clock, std::span<float> into);
 
+  /// Pushes this worker's update at `clock` of a table that is kept by rows. All of its buckets are
+  /// pushed, those of which no row is named too: once at each clock.
+  /// rows       ascending, below the table's
+  /// gradients  [rows, width]; copied
+  /// Errors     invalid: rows that the table lacks, that do not ascend, or that are too many for
+  ///            one push of a bucket; nothing is pushed then
+  [[nodiscard]] Result<void> push_rows(TableId table, Clock clock,
+                                       std::span<const std::uint64_t> rows,
+                                       std::span<const float> gradients, float norm = 0);
+  /// Reads rows of such a table at `clock`; wait() is for all of them. One read for a clock.
+  /// rows    any, in any order; copied
+  /// into    [rows, width], in the order of the numbers; as read()'s
+  /// Errors  as push_rows()
+  [[nodiscard]] Result<void> read_rows(TableId table, Clock clock,
+                                       std::span<const std::uint64_t> rows, std::span<float> into);
+  /// snapshot() of rows; buckets may have different versions.
+  [[nodiscard]] Result<ReadResult> snapshot_rows(TableId table, std::span<const std::uint64_t> rows,
+                                                 std::span<float> into, Duration wait);
+
   /// Waits for the read of a table at `clock`: for others' updates as long as they take.
   /// wait      the longest silence allowed of a shard that owes an answer
   /// Errors    timeout, with the shard and its address; stale (this worker was declared
@@ -215,7 +234,7 @@ class Client {
 
   std::unique_ptr<ClientDriver> driver_;
   std::optional<UnderWay> snapshot_;
-  std::vector<std::size_t> table_bytes_;
+  std::vector<TableSpec> tables_;
   const bool shares_pool_;
   const std::shared_ptr<MemoryPinning> pinning_;
   std::shared_ptr<void> gradient_memory_;  // two clocks' worth, which its own pool keeps

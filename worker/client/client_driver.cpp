@@ -191,6 +191,28 @@ void ClientDriver::read(TableId table, Clock clock, std::span<float> into) {
   post({Request::Kind::kRead, table, clock, {}, {}, into, {}});
 }
 
+Result<void> ClientDriver::push_rows(const TableSpec& table, Clock clock,
+                                     std::span<const std::uint64_t> rows,
+                                     std::span<const float> gradients, float norm) {
+  const float weight = weight_ ? weight_(clock) : 1;
+  TAUT_TRY(auto updates, split_push(table, clock, rows, gradients, norm, weight, *pool_));
+  const std::size_t bytes = rows.size() * sizeof(std::uint64_t) + gradients.size_bytes();
+  pushed_ += bytes;
+  post({Request::Kind::kPush, table.id, clock, std::move(updates), {}, {}, {}},
+       may_wait(clock, bytes));
+  return ok();
+}
+
+void ClientDriver::read_rows(TableId table, Clock clock, std::vector<RowRead> rows,
+                             std::span<float> into) {
+  post({Request::Kind::kRead, table, clock, {}, {}, into, {}, std::move(rows)});
+}
+
+void ClientDriver::snapshot_rows(TableId table, std::vector<RowRead> rows, const Buffer& values) {
+  snapshot_wait_.reset();
+  post({Request::Kind::kSnapshot, table, {}, {}, values, {}, {}, std::move(rows)});
+}
+
 void ClientDriver::on_read(Client::OnRead notify) {
   std::scoped_lock lock(mutex_);
   notify_ = std::move(notify);
@@ -239,12 +261,20 @@ void ClientDriver::obey(Request& request) {
     case Request::Kind::kRead:
       // A read that is requested again has not completed, even if one at the same clock has.
       reads_[table.value()].clock = Clock(-1);
-      protocol_.read(table, request.clock, request.into);
+      if (request.rows.empty()) {
+        protocol_.read(table, request.clock, request.into);
+      } else {
+        protocol_.read_rows(table, request.clock, std::move(request.rows), request.into);
+      }
       note_read(table);
       break;
     case Request::Kind::kSnapshot:
       snapshots_[table.value()].clock = Clock(-1);
-      protocol_.snapshot(table, request.memory.floats());
+      if (request.rows.empty()) {
+        protocol_.snapshot(table, request.memory.floats());
+      } else {
+        protocol_.snapshot_rows(table, std::move(request.rows), request.memory.floats());
+      }
       snapshot_memory_[table.value()] = std::move(request.memory);
       break;
   }

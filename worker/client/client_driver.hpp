@@ -15,6 +15,7 @@
 #include "common/time_source.hpp"
 #include "worker/client/client.hpp"
 #include "worker/client/client_protocol.hpp"
+#include "worker/client/row_parts.hpp"
 #include "worker/client/shard_connections.hpp"
 #include "worker/client/update_encoder.hpp"
 
@@ -40,6 +41,13 @@ class ClientDriver {
   void push_and_read(TableId table, Clock clock, const Frame& gradient, std::span<float> into,
                      float norm);
   void read(TableId table, Clock clock, std::span<float> into);
+  /// As the Client's.
+  [[nodiscard]] Result<void> push_rows(const TableSpec& table, Clock clock,
+                                       std::span<const std::uint64_t> rows,
+                                       std::span<const float> gradients, float norm);
+  void read_rows(TableId table, Clock clock, std::vector<RowRead> rows, std::span<float> into);
+  /// values  as snapshot()'s
+  void snapshot_rows(TableId table, std::vector<RowRead> rows, const Buffer& values);
   /// As Client::on_read.
   void on_read(Client::OnRead notify);
   /// As Client::on_values.
@@ -114,6 +122,7 @@ class ClientDriver {
     Buffer memory;                // what a snapshot is read into
     std::span<float> into;
     std::vector<TableSpec> tables;
+    std::vector<RowRead> rows = {};  // of a read or snapshot by rows
   };
   [[nodiscard]] std::vector<Update> encode(TableId table, Clock clock, const Frame& gradient,
                                            float norm);

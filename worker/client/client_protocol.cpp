@@ -61,7 +61,7 @@ void ClientProtocol::open(std::vector<TableSpec> tables, const Compression& comp
   TAUT_CHECK(tables_.empty() && !tables.empty(), "tables are opened once");
   tables_ = std::move(tables);
   for (const TableSpec& table : tables_) {
-    pulls_.push_back(compression.of_pull(table));
+    pulls_.push_back(table.rows ? math::Encoding() : compression.of_pull(table));
     *by_name_.add_tables() = to_wire(table);
   }
   by_hash_.set_tables_hash(tables_hash(tables_));
@@ -181,6 +181,35 @@ void ClientProtocol::begin(TableId table, Clock clock, std::span<float> into, bo
     // A worker whose first request is a read starts there: its first push may be later, and skip
     // clocks.
     if (!snapshot && !slice.next) slice.next = clock;
+    touch(slice);
+  }
+}
+
+void ClientProtocol::read_rows(TableId table, Clock clock, std::vector<RowRead> rows,
+                               std::span<float> into) {
+  begin_rows(table, clock, std::move(rows), into, false);
+}
+
+/// An answer to an earlier snapshot may still come, of other rows: its number tells.
+void ClientProtocol::snapshot_rows(TableId table, std::vector<RowRead> rows,
+                                   std::span<float> into) {
+  begin_rows(table, Clock(row_snapshots_++), std::move(rows), into, true);
+}
+
+void ClientProtocol::begin_rows(TableId table, Clock clock, std::vector<RowRead> rows,
+                                std::span<float> into, bool snapshot) {
+  TAUT_CHECK(is_by_rows(table) && !rows.empty(), "rows of a table that is kept by rows");
+  for (const Slice& place : layout_.slices_of(table)) {
+    SliceLink& slice = slices_[layout_.index_of(table, place.slice)];
+    (snapshot ? slice.snapshot : slice.read).reset();
+    if (!snapshot && !slice.next) slice.next = clock;
+  }
+  auto& pending = (snapshot ? snapshots_ : reads_)[table.value()];
+  pending = {clock, rows.size(), Clock::never(), Clock(-1)};
+  for (RowRead& part : rows) {
+    SliceLink& slice = slices_[layout_.index_of(table, part.bucket)];
+    auto& read = snapshot ? slice.snapshot : slice.read;
+    read = PendingRead{clock, into, {}, 0, {}, std::move(part)};
     touch(slice);
   }
 }
@@ -355,6 +384,19 @@ void ClientProtocol::receive_value(SliceLink& slice, const DataItem& item) {
   auto& read = snapshot ? slice.snapshot : slice.read;
   // A late or repeated answer to a read that is over.
   if (!read || (!snapshot && read->clock != item.clock)) return;
+  if (item.by_rows || is_by_rows(item.table)) {
+    if (snapshot && read->clock != item.clock) return;
+    if (!item.by_rows || item.count != slice.place.count || item.rows != read->rows.places.size()) {
+      fail(ErrorCode::kMismatch,
+           fmt::format("table {} bucket {}: {} rows of {} values arrived, {} of {} were expected",
+                       item.table.value(), item.slice.value(), item.rows, item.count,
+                       read->rows.places.size(), slice.place.count));
+      return;
+    }
+    scatter(item, *read);
+    complete_part(slice, item, snapshot);
+    return;
+  }
   const math::Encoding expected = snapshot ? math::Encoding() : pulls_[item.table.value()];
   const std::uint64_t bytes = math::encoded_bytes(expected, read->into.size());
   if (item.encoding != expected || item.payload.size() != bytes) {
@@ -373,7 +415,22 @@ void ClientProtocol::receive_value(SliceLink& slice, const DataItem& item) {
   } else {
     std::memcpy(read->into.data(), item.payload.bytes().data(), item.payload.size());
   }
-  read.reset();
+  complete_part(slice, item, snapshot);
+}
+
+/// Writes a bucket's rows to their places.
+void ClientProtocol::scatter(const DataItem& item, const PendingRead& read) {
+  const std::size_t row_bytes = item.count * sizeof(float);
+  const std::byte* from = item.payload.bytes().data();
+  for (const std::uint32_t place : read.rows.places) {
+    std::memcpy(read.into.data() + place * item.count, from, row_bytes);
+    from += row_bytes;
+  }
+}
+
+/// The values of one of a read's slices are where they belong.
+void ClientProtocol::complete_part(SliceLink& slice, const DataItem& item, bool snapshot) {
+  (snapshot ? slice.snapshot : slice.read).reset();
   PendingTable& table = (snapshot ? snapshots_ : reads_)[item.table.value()];
   table.lowest = std::min(table.lowest, item.version);
   table.highest = std::max(table.highest, item.version);

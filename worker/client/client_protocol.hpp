@@ -18,6 +18,7 @@
 #include "proto/pushed_update.hpp"
 #include "worker/client/client_load.hpp"
 #include "worker/client/resend_timer.hpp"
+#include "worker/client/row_parts.hpp"
 #include "worker/client/send_policy.hpp"
 
 namespace taut {
@@ -71,6 +72,12 @@ class ClientProtocol {
   /// Reads a table at `clock` into [count] floats, which stay the client's until it has completed.
   /// A newer read of the table takes its place.
   void read(TableId table, Clock clock, std::span<float> into);
+  /// Reads rows of a table that is kept by rows, each bucket's into the places that it names. One
+  /// read for a clock; a newer one of the table takes its place.
+  /// into  [rows, width]
+  void read_rows(TableId table, Clock clock, std::vector<RowRead> rows, std::span<float> into);
+  /// Reads the newest values of rows; waits for no other worker.
+  void snapshot_rows(TableId table, std::vector<RowRead> rows, std::span<float> into);
   /// Called with the values of a slice and where they are to be read into, instead of copying them
   /// there; not for snapshots. What was encoded is decoded first.
   using OnValues = std::function<void(std::span<float> into, const Frame& values)>;
@@ -139,6 +146,7 @@ class ClientProtocol {
     std::optional<TimePoint> sent;
     int attempts = 0;
     std::optional<WorkerId> waits_for;  // as its shard says
+    RowRead rows = {};                  // of a bucket
   };
   struct PendingSettle {
     bool of_all = true;  // of what is still to be acknowledged too
@@ -171,6 +179,13 @@ class ClientProtocol {
   void mark_unsent(const SliceLink& slice, PendingPush& push);
   [[nodiscard]] bool may_send(const SliceLink& slice, const PendingPush& push);
   void begin(TableId table, Clock clock, std::span<float> into, bool snapshot);
+  void begin_rows(TableId table, Clock clock, std::vector<RowRead> rows, std::span<float> into,
+                  bool snapshot);
+  static void scatter(const DataItem& item, const PendingRead& read);
+  void complete_part(SliceLink& slice, const DataItem& item, bool snapshot);
+  [[nodiscard]] bool is_by_rows(TableId table) const {
+    return tables_[table.value()].rows.has_value();
+  }
   void handle_item(const DataItem& item, TimePoint now);
   void handle_refusal(SliceLink& slice, const DataItem& item, TimePoint now);
   void receive_value(SliceLink& slice, const DataItem& item);
@@ -209,6 +224,7 @@ class ClientProtocol {
   std::size_t kept_ = 0;
   std::uint64_t kept_bytes_ = 0;
   bool was_ready_ = false;
+  std::int64_t row_snapshots_ = 0;  // so far: each has its number in the place of a clock
   std::optional<Error> failure_;
 };
 

@@ -49,6 +49,7 @@ void ClientProtocol::greet_or_open(ShardId shard, Link& link, std::vector<Outgoi
 }
 
 ClientProtocol::Next ClientProtocol::next_item(SliceLink& slice, DataItem& item, TimePoint now) {
+  const bool by_rows = is_by_rows(slice.place.table);
   const auto make = [&](DataItem::Kind kind, Clock clock) {
     item = DataItem();
     item.kind = kind;
@@ -57,7 +58,12 @@ ClientProtocol::Next ClientProtocol::next_item(SliceLink& slice, DataItem& item,
     item.offset = slice.place.offset;
     item.count = slice.place.count;
     item.clock = clock;
+    item.by_rows = by_rows && kind != pb::DataItem::SETTLE;  // which names no row
     return Next::kItem;
+  };
+  const auto name_rows = [&item](const PendingRead& read) {
+    item.rows = static_cast<std::uint32_t>(read.rows.places.size());
+    item.payload = read.rows.numbers;
   };
   const auto mark_requested = [now](PendingRead& read) {
     read.sent = now;
@@ -73,14 +79,15 @@ ClientProtocol::Next ClientProtocol::next_item(SliceLink& slice, DataItem& item,
     if (!patient && may_send(slice, push)) {
       push.not_before.reset();
       mark_sent(slice, push, now);
-      const bool then_read =
-          slice.read && !slice.read->sent && slice.read->clock == push.update.clock.next();
+      const bool then_read = !by_rows && slice.read && !slice.read->sent &&
+                             slice.read->clock == push.update.clock.next();
       if (then_read) mark_requested(*slice.read);
       make(then_read ? pb::DataItem::PUSH_READ : pb::DataItem::PUSH, push.update.clock);
       item.payload = push.update.gradient;
       item.gradient_norm = push.update.norm;
       item.weight = push.update.weight;
       item.encoding = push.update.encoding;
+      item.rows = push.update.rows;
       return Next::kItem;
     }
     // Later ones would be refused as out of order; its read is sent with it.
@@ -90,11 +97,15 @@ ClientProtocol::Next ClientProtocol::next_item(SliceLink& slice, DataItem& item,
   }
   if (slice.read && !slice.read->sent && !read_waits) {
     mark_requested(*slice.read);
-    return make(pb::DataItem::READ, slice.read->clock);
+    make(pb::DataItem::READ, slice.read->clock);
+    name_rows(*slice.read);
+    return Next::kItem;
   }
   if (slice.snapshot && !slice.snapshot->sent) {
     mark_requested(*slice.snapshot);
-    return make(pb::DataItem::SNAPSHOT, slice.snapshot->clock);
+    make(pb::DataItem::SNAPSHOT, slice.snapshot->clock);
+    name_rows(*slice.snapshot);
+    return Next::kItem;
   }
   const bool may_settle = slice.settle && !slice.settle->sent && !slice.kept.empty();
   if (may_settle && (slice.pushes.empty() || !slice.settle->of_all)) {
@@ -168,6 +179,10 @@ std::vector<ClientProtocol::Outgoing> ClientProtocol::take_outgoing(TimePoint no
         again.push_back(index);
         Batch& batch = batches[shard];
         batch.bytes += item.payload.size();
+        // The answer to a read of rows is longer than the read.
+        if (item.kind == pb::DataItem::READ || item.kind == pb::DataItem::SNAPSHOT) {
+          batch.bytes += item.rows * item.count * sizeof(float);
+        }
         batch.items.items.push_back(std::move(item));
         const std::size_t max_bytes =
             links_[shard].shares_memory ? kSharedMessageBytes : kMessageBytes;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <exception>
 #include <utility>
@@ -19,12 +20,12 @@ constexpr Duration kLookAgain = std::chrono::seconds(1);
 Result<std::unique_ptr<DataLoader>> DataLoader::start(std::vector<std::unique_ptr<Feed>> feeds,
                                                       Options options) {
   if (options.depth == 0) return invalid("the loader's depth must be at least 1, is 0");
-  return std::unique_ptr<DataLoader>(new DataLoader(std::move(feeds), options));
+  return std::unique_ptr<DataLoader>(new DataLoader(std::move(feeds), std::move(options)));
 }
 
 DataLoader::DataLoader(std::vector<std::unique_ptr<Feed>> feeds, Options options)
     : feeds_(std::move(feeds)),
-      options_(options),
+      options_(std::move(options)),
       next_(options_.start),
       ready_(options_.depth),
       spare_(options_.depth + 2) {
@@ -94,13 +95,23 @@ Result<void> DataLoader::fill(Batch& batch) {
       if (blob == batch.blobs.size()) batch.blobs.emplace_back(options_.memory);
       std::pmr::vector<float>& values = batch.blobs[blob];
       // A returned batch holds this feed's earlier values.
-      const bool holds_it = values.size() == feed->elements()[top] && feed->is_constant(top);
+      const bool holds_it =
+          values.size() == feed->elements()[top] && feed->is_constant(top) && !is_rewritten(blob);
       values.resize(feed->elements()[top]);
       tops.push_back(holds_it ? std::span<float>() : std::span<float>(values));
     }
     TAUT_TRY(feed->fill(batch.clock, tops));
   }
+  batch.rows.resize(options_.row_numbers.empty() ? 0 : batch.blobs.size());
+  for (const RowNumbers& numbers : options_.row_numbers) {
+    TAUT_TRY(settle_rows(numbers, batch.blobs[numbers.blob], batch.rows[numbers.blob]));
+  }
   return ok();
+}
+
+bool DataLoader::is_rewritten(std::size_t blob) const {
+  return std::ranges::find(options_.row_numbers, blob, &RowNumbers::blob) !=
+         options_.row_numbers.end();
 }
 
 }  // namespace taut::data

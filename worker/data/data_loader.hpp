@@ -15,6 +15,7 @@
 #include "common/time.hpp"
 #include "common/types.hpp"
 #include "worker/data/feed.hpp"
+#include "worker/data/row_numbers.hpp"
 
 namespace taut::data {
 
@@ -22,6 +23,9 @@ namespace taut::data {
 struct Batch {
   Clock clock;
   std::vector<std::pmr::vector<float>> blobs;  // the tops of every feed, in order
+  /// For each blob, of one whose numbers name rows the distinct ones, ascending: it then has their
+  /// places among these. Empty of any other, and as a whole if there is none.
+  std::vector<std::vector<std::uint64_t>> rows;
 
   [[nodiscard]] std::vector<std::span<const float>> spans() const {
     return {blobs.begin(), blobs.end()};
@@ -41,6 +45,7 @@ class DataLoader {
     Clock start;            // of the first batch
     std::size_t depth = 4;  // batches made ahead
     Loading loading = Loading::kAhead;
+    std::vector<RowNumbers> row_numbers = {};  // the blobs that have some
     /// Where batches are stored. It outlives them all; the loader's thread takes from it, and
     /// the last user of a batch gives back.
     std::pmr::memory_resource* memory = std::pmr::get_default_resource();
@@ -68,6 +73,7 @@ class DataLoader {
   void run();
   [[nodiscard]] Result<Batch> make(Clock clock);
   [[nodiscard]] Result<void> fill(Batch& batch);
+  [[nodiscard]] bool is_rewritten(std::size_t blob) const;
   void fail(const std::string& why);
 
   const std::vector<std::unique_ptr<Feed>> feeds_;

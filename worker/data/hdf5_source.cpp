@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -148,7 +147,7 @@ class Hdf5Source final : public RecordSource {
         labels.resize(std::min<std::uint64_t>(kLabelBlock, part.records() - first));
         TAUT_TRY(part.arrays[range.field].read(first, labels));
         for (std::size_t i = 0; i < labels.size(); ++i) {
-          TAUT_TRY(check(part.first + first + i, labels[i], range));
+          TAUT_TRY(check_class(name_, part.first + first + i, labels[i], range));
         }
       }
     }
@@ -163,16 +162,6 @@ class Hdf5Source final : public RecordSource {
   }
 
  private:
-  Result<void> check(std::uint64_t record, float label, const LabelRange& range) const {
-    constexpr float kMaxWhole = 16777216;  // beyond it floats skip whole numbers
-    if (std::fabs(label) <= kMaxWhole && std::floor(label) == label) {
-      return check_label(name_, record, static_cast<std::int64_t>(label), range);
-    }
-    return invalid(fmt::format(
-        "{}: record {} has label {}, which is not a class: labels must be whole numbers", name_,
-        record, label));
-  }
-
   const std::string name_;
   const bool shuffle_;
   std::uint64_t size_ = 0;

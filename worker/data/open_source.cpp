@@ -9,6 +9,7 @@
 #include "worker/data/image_sequence.hpp"
 #include "worker/data/image_source.hpp"
 #include "worker/data/images/folder_kind.hpp"
+#include "worker/data/sparse/sparse_source.hpp"
 #include "worker/data/text_source.hpp"
 
 namespace taut::data {
@@ -127,6 +128,7 @@ Result<std::shared_ptr<const RecordSource>> open_source(const pb::LayerParameter
                                                         const SourcePlace& place, Part part) {
   if (is_text(layer)) return open_text(layer.text_param(), place.folder, part);
   if (layer.type() == "HDF5Data") return open_hdf5(layer, place.folder);
+  if (layer.type() == "SparseData") return open_sparse(layer, place.folder);
   TAUT_TRY(auto images, open_images(layer, place, part));
   return as_requested(std::move(images), layer, part);
 }
@@ -135,6 +137,7 @@ std::optional<RecordShape> peek_fields(const pb::LayerParameter& layer, const So
                                        Part part) {
   if (is_text(layer)) return text_fields(layer.text_param());
   if (layer.type() == "HDF5Data") return peek_hdf5(layer, place.folder);
+  if (layer.type() == "SparseData") return peek_sparse(layer, place.folder);
   if (layer.has_clip_param()) return clip_fields(layer.clip_param());
   const auto shape = peek_images(layer, place, part);
   if (!shape) return std::nullopt;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <string_view>
 
 namespace taut::data {
@@ -18,6 +19,17 @@ Result<void> check_label(const std::string& name, std::uint64_t record, std::int
   if ((label >= 0 && label < range.classes) || label == range.ignored) return ok();
   return invalid(fmt::format("{}: record {} has label {}, but the net has {} classes (0 to {})",
                              name, record, label, range.classes, range.classes - 1));
+}
+
+Result<void> check_class(const std::string& name, std::uint64_t record, float label,
+                         const RecordSource::LabelRange& range) {
+  constexpr float kMaxWhole = 16777216;  // beyond it floats skip whole numbers
+  if (std::fabs(label) <= kMaxWhole && std::floor(label) == label) {
+    return check_label(name, record, static_cast<std::int64_t>(label), range);
+  }
+  return invalid(
+      fmt::format("{}: record {} has label {}, which is not a class: labels must be whole numbers",
+                  name, record, label));
 }
 
 Result<std::unique_ptr<Sampler>> RecordSource::sampler(const FeedOptions& options) const {

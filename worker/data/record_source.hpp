@@ -85,11 +85,17 @@ class RecordSource {
   [[nodiscard]] virtual Result<std::unique_ptr<Sampler>> sampler(const FeedOptions& options) const;
   /// Whether batches may have another size from some clock on.
   [[nodiscard]] virtual bool batch_may_change() const { return true; }
+  /// Whether each float of the first field is the bits of a std::uint32_t, the number of a row, in
+  /// place of the number: floats have all whole numbers only up to 2^24.
+  [[nodiscard]] virtual bool has_row_numbers() const { return false; }
 };
 
 /// Checks one record's label against a range.
 /// name      of the file, for the message
 [[nodiscard]] Result<void> check_label(const std::string& name, std::uint64_t record,
                                        std::int64_t label, const RecordSource::LabelRange& range);
+/// The same of a label that may be a fraction, which no class has.
+[[nodiscard]] Result<void> check_class(const std::string& name, std::uint64_t record, float label,
+                                       const RecordSource::LabelRange& range);
 
 }  // namespace taut::data

@@ -45,17 +45,31 @@ Result<std::unique_ptr<Evaluator>> Evaluator::create(const JobAssets& assets, Ba
                                                      int iterations, std::size_t test, Pace& pace) {
   const model::Graph& graph = *assets.test_graph(test);
   std::unique_ptr<Evaluator> evaluator(new Evaluator(test, graph, backend));
+  evaluator->tables_ = model::served_tables(assets.train_graph());
+  const std::vector<TableSpec> served = model::served_tables(graph);
   for (const TableSpec& table : graph.parameters) {
-    const auto& trained = assets.train_graph().parameters;
+    const auto& trained = evaluator->tables_;
     const auto found = std::ranges::find(trained, table.name, &TableSpec::name);
-    if (found == trained.end() || found->shape != table.shape) {
+    if (found != trained.end() && found->rows != table.rows) {
+      return invalid(fmt::format(
+          "the test net's parameter \"{}\" {}; say the same as in training", table.name,
+          found->rows && table.rows ? "has another evict or other buckets than in training"
+          : table.rows              ? "is kept by rows, and in training it is not"
+                                    : "is not kept by rows, and in training it is"));
+    }
+    if (found == trained.end() || found->shape != served[table.id.value()].shape) {
       return invalid(fmt::format(
           "the test net's parameter \"{}\" {}", table.name,
           found == trained.end() ? "is not in the training net" : "has another shape in training"));
     }
-    Parameter parameter{found->id, backend.allocate_floats(table.count(), BufferKind::kParameter,
-                                                           "parameter " + table.name)};
+    Parameter parameter;
+    parameter.table = found->id;
+    parameter.values =
+        backend.allocate_floats(table.count(), BufferKind::kParameter, "parameter " + table.name);
     evaluator->parameters_.push_back(std::move(parameter));
+  }
+  for (const model::RowParameter& one : model::row_parameters(graph)) {
+    evaluator->parameters_[one.parameter].fed = one.fed;
   }
   evaluator->assets_ = &assets;
   evaluator->pace_ = &pace;
@@ -89,26 +103,49 @@ void Evaluator::compute(std::span<const std::span<const float>> batch, Sums& sum
 }
 
 Result<TestResult> Evaluator::run(ParameterCache& cache) {
-  return run([&cache](TableId table, std::span<float> into) -> Result<void> {
-    TAUT_TRY(cache.snapshot(table, into));
+  return run([this, &cache](TableId table, std::span<const std::uint64_t> rows,
+                            std::span<float> into) -> Result<void> {
+    const bool by_rows = tables_[table.value()].rows.has_value();
+    TAUT_TRY(by_rows ? cache.snapshot_rows(table, rows, into) : cache.snapshot(table, into));
     return ok();
   });
 }
 
 Result<TestResult> Evaluator::run_initial() {
-  return run([this](TableId table, std::span<float> into) {
-    return read_initial_values(assets_->train_graph().parameters[table.value()],
-                               assets_->job().seed(), into);
+  return run([this](TableId id, std::span<const std::uint64_t> rows, std::span<float> into) {
+    const TableSpec& table = tables_[id.value()];
+    const std::uint64_t seed = assets_->job().seed();
+    return table.rows ? read_initial_rows(table, seed, rows, into)
+                      : read_initial_values(table, seed, into);
   });
 }
 
+/// Reads a parameter's values, or its rows, onto the device.
+Result<void> Evaluator::bring(const Parameter& parameter, std::span<const std::uint64_t> rows,
+                              const ReadTable& read) {
+  const DeviceSpan<float> values = parameter.values.as<float>();
+  const std::size_t count =
+      parameter.fed ? rows.size() * tables_[parameter.table.value()].width() : values.size();
+  snapshot_.resize(count);
+  TAUT_TRY(read(parameter.table, rows, snapshot_));
+  backend_->copy_to_device(*stream_, snapshot_, values.subspan(0, count));
+  stream_->finish();
+  return ok();
+}
+
+/// Reads the rows that a batch names.
+Result<void> Evaluator::bring_rows(const data::Batch& batch, const ReadTable& read) {
+  for (const Parameter& parameter : parameters_) {
+    if (!parameter.fed) continue;
+    TAUT_TRY(bring(parameter, batch.rows[*parameter.fed], read));
+  }
+  return ok();
+}
+
 Result<TestResult> Evaluator::run(const ReadTable& read) {
-  for (const auto& parameter : parameters_) {
-    const DeviceSpan<float> values = parameter.values.as<float>();
-    snapshot_.resize(values.size());
-    TAUT_TRY(read(parameter.table, snapshot_));
-    backend_->copy_to_device(*stream_, snapshot_, values);
-    stream_->finish();
+  for (const Parameter& parameter : parameters_) {
+    if (parameter.fed) continue;
+    TAUT_TRY(bring(parameter, {}, read));
   }
   // A new loader, so that every test reads the same records.
   TAUT_TRY(auto loader, assets_->test_loader(test_, snapshot_.get_allocator().resource()));
@@ -116,6 +153,7 @@ Result<TestResult> Evaluator::run(const ReadTable& read) {
   TAUT_TRY(files_.begin(static_cast<std::uint64_t>(iterations_)));
   for (int i = 0; i < iterations_; ++i) {
     TAUT_TRY(data::Batch batch, loader->next(kDataWait));
+    TAUT_TRY(bring_rows(batch, read));
     backend_->begin_cycle(*stream_, cycle_);
     compute(batch.spans(), sums);
     backend_->end_cycle();

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <memory_resource>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -42,6 +44,7 @@ class Evaluator {
   struct Parameter {
     TableId table;  // in the training net
     DeviceBuffer values;
+    std::optional<std::size_t> fed;  // by rows: the blob whose numbers name them
   };
   Evaluator(std::size_t test, const model::Graph& graph, Backend& backend);
   /// Over the batches so far.
@@ -49,9 +52,13 @@ class Evaluator {
     double loss = 0;
     OutputMeans outputs;
   };
-  /// Reads a table's values.
-  using ReadTable = std::function<Result<void>(TableId table, std::span<float> into)>;
+  /// Reads a table's values, or those of some rows of one that is kept by rows.
+  using ReadTable = std::function<Result<void>(TableId table, std::span<const std::uint64_t> rows,
+                                               std::span<float> into)>;
   [[nodiscard]] Result<TestResult> run(const ReadTable& read);
+  [[nodiscard]] Result<void> bring(const Parameter& parameter, std::span<const std::uint64_t> rows,
+                                   const ReadTable& read);
+  [[nodiscard]] Result<void> bring_rows(const data::Batch& batch, const ReadTable& read);
   void compute(std::span<const std::span<const float>> batch, Sums& sums);
 
   const std::size_t test_;
@@ -65,6 +72,7 @@ class Evaluator {
   std::unique_ptr<Net> net_;
   std::unique_ptr<Stream> stream_;
   std::vector<Parameter> parameters_;  // by the test net's numbering
+  std::vector<TableSpec> tables_;      // of the training net, as servers have them
   int iterations_ = 0;
   std::string accuracy_;  // the output that is the accuracy; "" if none
   std::string cycle_;

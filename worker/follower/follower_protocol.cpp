@@ -190,6 +190,14 @@ void FollowerProtocol::take_tables(const pb::Description& description) {
                                         identity_.job.value(), wire.table()));
       return;
     }
+    if (table.value().rows) {
+      failure_ = make_error(
+          ErrorCode::kMismatch,
+          fmt::format("job {}: table \"{}\" is kept by rows at the servers (embed_param.by_rows), "
+                      "and a follower reads whole tables; train without by_rows to follow",
+                      identity_.job.value(), table.value().name));
+      return;
+    }
     table.value().id = TableId(wire.table());
     tables.push_back(std::move(table.value()));
   }

@@ -43,10 +43,11 @@ class PositionEmbed final : public Layer {
 
 std::unique_ptr<Layer> make_embed(Backend& backend, const LayerSetup& setup) {
   const pb::EmbedParameter& parameter = setup.node.definition.embed_param();
-  return std::make_unique<Embed>(backend.make(
-      EmbedSpec{.count = static_cast<std::int64_t>(model::element_count(setup.bottoms[0])),
-                .inputs = parameter.input_dim(),
-                .outputs = parameter.num_output()}));
+  const auto count = static_cast<std::int64_t>(model::element_count(setup.bottoms[0]));
+  return std::make_unique<Embed>(
+      backend.make(EmbedSpec{.count = count,
+                             .inputs = parameter.by_rows() ? count : parameter.input_dim(),
+                             .outputs = parameter.num_output()}));
 }
 
 std::unique_ptr<Layer> make_position_embed(Backend& backend, const LayerSetup& setup) {

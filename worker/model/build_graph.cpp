@@ -13,6 +13,7 @@
 #include "worker/model/graph.hpp"
 #include "worker/model/parameters.hpp"
 #include "worker/model/phase.hpp"
+#include "worker/model/row_parameters.hpp"
 #include "worker/model/rules/layer_rule.hpp"
 #include "worker/model/upgrade.hpp"
 
@@ -285,7 +286,9 @@ Result<Graph> build_graph(const pb::NetParameter& net, const GraphOptions& optio
       return invalid(fmt::format("{} {}", title, added.error().message));
     }
   }
-  return std::move(assembly).finish();
+  Graph graph = std::move(assembly).finish();
+  TAUT_TRY(check_row_parameters(graph));
+  return graph;
 }
 
 std::vector<std::size_t> fed_blobs(const Graph& graph) {

@@ -4,6 +4,7 @@
 #include <set>
 #include <string_view>
 
+#include "worker/model/row_parameters.hpp"
 #include "worker/model/rules/recurrent_ports.hpp"
 
 namespace taut::model {
@@ -62,6 +63,7 @@ std::uint64_t multiply_adds_of(const Graph& graph, const Node& node) {
 
 NetCost net_cost(const Graph& graph) {
   NetCost cost;
+  const std::vector<TableSpec> served = served_tables(graph);
   std::set<std::size_t> parameters;
   std::set<std::size_t> blobs;
   for (const Node& node : graph.nodes) {
@@ -70,10 +72,11 @@ NetCost net_cost(const Graph& graph) {
       if (!parameters.insert(parameter).second) continue;
       const TableSpec& table = graph.parameters[parameter];
       const bool counted = node.definition.type() == "BatchNorm";
-      (counted ? layer.statistics : layer.parameters) += table.count();
+      (counted ? layer.statistics : layer.parameters) += served[parameter].count();
       // Statistics occupy a gradient too: their new values.
       const bool pushed = table.kind != TableKind::kFrozen;
       cost.training_bytes += (pushed ? 2 : 1) * table.count() * sizeof(float);
+      cost.inference_bytes += table.count() * sizeof(float);
     }
     layer.multiply_adds = multiply_adds_of(graph, node);
     for (const std::size_t top : node.tops) {
@@ -85,7 +88,7 @@ NetCost net_cost(const Graph& graph) {
     cost.parameters += layer.parameters;
     cost.statistics += layer.statistics;
     cost.multiply_adds += layer.multiply_adds;
-    cost.inference_bytes += layer.top_bytes + (layer.parameters + layer.statistics) * sizeof(float);
+    cost.inference_bytes += layer.top_bytes;
     cost.layers.push_back(layer);
   }
   return cost;

@@ -9,7 +9,8 @@ namespace taut::model {
 
 /// The cost of one layer of a graph, for one batch.
 struct LayerCost {
-  std::uint64_t parameters = 0;     // numbers, without those shared with an earlier layer
+  /// Numbers, without those shared with an earlier layer; of a table by rows, of all of its rows.
+  std::uint64_t parameters = 0;
   std::uint64_t statistics = 0;     // a BatchNorm's running ones, which are not learned
   std::uint64_t multiply_adds = 0;  // of one forward pass; see net_cost
   std::uint64_t top_bytes = 0;      // blobs that it adds, without overwritten ones
@@ -21,7 +22,8 @@ struct NetCost {
   std::uint64_t statistics = 0;
   std::uint64_t multiply_adds = 0;
   /// The memory in use: every blob and every parameter, float32; for training also a gradient of
-  /// each blob that needs one and of each trained parameter. The workspace of the device's
+  /// each blob that needs one and of each trained parameter; of a table by rows, those that a batch
+  /// names. The workspace of the device's
   /// libraries and the update rule's state at the server are not included.
   std::uint64_t inference_bytes = 0;
   std::uint64_t training_bytes = 0;

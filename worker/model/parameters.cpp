@@ -62,13 +62,26 @@ Result<TableSpec> new_table(const std::string& name, std::size_t id,
   if (!filler) {
     return invalid(fmt::format("{}_filler {}", required.suffix, filler.error().message));
   }
-  return TableSpec{.id = TableId(static_cast<std::uint32_t>(id)),
-                   .name = name,
-                   .shape = required.shape,
-                   .kind = kind_of(required, spec),
-                   .filler = filler.value(),
-                   .lr_mult = spec.lr_mult(),
-                   .decay_mult = spec.decay_mult()};
+  TableSpec table{.id = TableId(static_cast<std::uint32_t>(id)),
+                  .name = name,
+                  .shape = required.shape,
+                  .kind = kind_of(required, spec),
+                  .filler = filler.value(),
+                  .lr_mult = spec.lr_mult(),
+                  .decay_mult = spec.decay_mult()};
+  if (!required.rows) return table;
+  if (!spec.name().empty()) {
+    return invalid(fmt::format(
+        "parameter \"{}\" is kept by rows, which belong to one layer: omit the name", name));
+  }
+  if (table.kind == TableKind::kFrozen) {
+    return invalid(fmt::format(
+        "parameter \"{}\" is kept by rows, and lr_mult 0 updates none of them; omit by_rows",
+        name));
+  }
+  table.rows = required.rows->table;
+  table.shape[0] = required.rows->of_batch;
+  return table;
 }
 
 }  // namespace

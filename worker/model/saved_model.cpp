@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <map>
 #include <system_error>
 #include <utility>
@@ -83,6 +84,14 @@ Result<SavedModel> SavedModel::open(const fs::path& model, const fs::path& net_f
 }
 
 Result<ReadTable> SavedModel::tables_of(const Graph& graph) const {
+  const auto by_rows = std::ranges::find_if(
+      graph.parameters, [](const TableSpec& table) { return table.rows.has_value(); });
+  if (by_rows != graph.parameters.end()) {
+    return invalid(fmt::format(
+        "{}: \"{}\" is kept by rows at the servers (embed_param.by_rows), and this reads "
+        "whole tables; to test such a model, continue its job from a checkpoint (resume)",
+        path_.string(), by_rows->name));
+  }
   return checkpoint_ ? from_checkpoint(graph) : from_weights(graph);
 }
 
@@ -94,6 +103,12 @@ Result<ReadTable> SavedModel::from_checkpoint(const Graph& graph) const {
     if (found == nullptr) {
       lacking.push_back(table.name);
       continue;
+    }
+    if (found->rows) {
+      return invalid(fmt::format(
+          "{}: \"{}\" is kept by rows: only those that were updated are saved, and this command "
+          "reads whole tables; train with by_rows: false to use it",
+          path_.string(), table.name));
     }
     if (found->shape != table.shape) {
       return make_error(

@@ -78,6 +78,14 @@ std::vector<std::uint64_t> without_leading_ones(const std::vector<std::uint64_t>
 Result<void> check_tensor(const Graph& graph, std::size_t table, const StoredTensor& tensor,
                           const std::string& file) {
   const TableSpec& spec = graph.parameters[table];
+  if (spec.rows) {
+    return make_error(
+        ErrorCode::kMismatch,
+        fmt::format("{}: {} is for \"{}\" of layer \"{}\", which is kept by rows "
+                    "(embed_param.by_rows): those start from the filler; rename the layer to omit "
+                    "it, or continue from a checkpoint with resume",
+                    file, tensor.name, spec.name, layer_of(graph, table)));
+  }
   const std::vector<std::uint64_t> expected(spec.shape.begin(), spec.shape.end());
   if (without_leading_ones(expected) != without_leading_ones(tensor.shape)) {
     return make_error(

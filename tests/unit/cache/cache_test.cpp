@@ -196,7 +196,11 @@ TEST_CASE("BSP over a server ends in the bits of one process that does the same 
         job.solver().set_clip_gradients(0.7F);
       }
       if (name.starts_with("decayed") || name.starts_with("everything")) {
-        job.solver().set_weight_decay(0.03F);
+        if (type == "FTRL") {
+          job.solver().set_ftrl_l1(0.03F);  // its own terms
+        } else {
+          job.solver().set_weight_decay(0.03F);
+        }
       }
       if (name.ends_with("L1")) job.solver().set_regularization_type("L1");
       if (name.ends_with("summed")) {

@@ -483,4 +483,25 @@ TEST_CASE("a follower whose source lives and keeps models back reads from the se
   CHECK(model->version == Clock(1));
 }
 
+TEST_CASE("a job with a table by rows is not followed, and the follower says why",
+          "[follower][rows]") {
+  Followed followed;
+  FollowerProtocol follower(identity(1), FollowerTimings{}, followed.pool, kSlice);
+  pb::FollowReply reply;
+  reply.set_state(pb::RUNNING);
+  reply.set_joined(true);
+  reply.set_job_hash(followed.job.hash());
+  reply.add_shards()->set_address("shard");
+  follower.handle(reply, followed.now);
+  TableSpec table = test::make_table(0, {12, 2});
+  table.rows = RowTable{4, 0, 0};
+  pb::Description description;
+  *description.add_tables() = to_wire(table);
+  DataMessage message{JobId(7), WorkerId(), Incarnation(), {}};
+  message.body = description;
+  follower.handle(ShardId(0), message, followed.now);
+  REQUIRE(follower.failure());
+  CHECK(follower.failure()->message.find("table \"table0\" is kept by rows") != std::string::npos);
+}
+
 }  // namespace taut

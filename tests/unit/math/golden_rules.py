@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""Writes golden_rules.hpp: where PyTorch's optimizers bring small vectors in a few steps, for
-update_rule_golden_test.cpp.
+"""Writes golden_rules.hpp: where PyTorch's optimizers, and FTRL as its paper has it, bring small
+vectors in a few steps, for update_rule_golden_test.cpp.
 
 Needs PyTorch (apt install python3-torch); the values were written by 1.13.0, in double, and rounded
 to float.
@@ -13,6 +13,29 @@ import torch
 
 STEPS = 6
 ELEMENTS = 7
+
+
+class Ftrl:
+    """Algorithm 1 of McMahan et al., "Ad Click Prediction: a View from the Trenches", KDD 2013: the
+    values follow from the sums z and n. z is at first what gives the initial values."""
+
+    def __init__(self, parameters, alpha, beta, l1, l2):
+        self.parameter, = parameters
+        self.alpha, self.beta, self.l1, self.l2 = alpha, beta, l1, l2
+        w = self.parameter.detach()
+        self.n = torch.zeros_like(w)
+        self.z = -w * (beta / alpha + l2) - torch.sign(w) * l1
+
+    def step(self):
+        w, g = self.parameter.detach(), self.parameter.grad
+        sigma = (torch.sqrt(self.n + g ** 2) - torch.sqrt(self.n)) / self.alpha
+        self.z = self.z + g - sigma * w
+        self.n = self.n + g ** 2
+        w = (-(self.z - torch.sign(self.z) * self.l1) /
+             ((self.beta + torch.sqrt(self.n)) / self.alpha + self.l2))
+        w[self.z.abs() <= self.l1] = 0
+        self.parameter.data = w
+
 
 # The solver's words for it, and PyTorch's optimizer with the same numbers.
 RULES = [
@@ -32,6 +55,9 @@ RULES = [
      torch.optim.RMSprop, {"lr": 0.1, "alpha": 0.9, "eps": 1e-3, "weight_decay": 0.02}),
     ("type: 'AdaDelta' base_lr: 2 momentum: 0.9 delta: 0.001 weight_decay: 0.02",
      torch.optim.Adadelta, {"lr": 2, "rho": 0.9, "eps": 1e-3, "weight_decay": 0.02}),
+    ("type: 'FTRL' base_lr: 0.5", Ftrl, {"alpha": 0.5, "beta": 1, "l1": 0, "l2": 0}),
+    ("type: 'FTRL' base_lr: 0.5 ftrl_beta: 0.1 ftrl_l1: 1.5 ftrl_l2: 0.3", Ftrl,
+     {"alpha": 0.5, "beta": 0.1, "l1": 1.5, "l2": 0.3}),
 ]
 
 

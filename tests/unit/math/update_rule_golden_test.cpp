@@ -1,5 +1,6 @@
-// The rules compared with PyTorch's optimizers, and those that PyTorch does not have next to a few
-// lines of their papers' arithmetic in double.
+// The rules compared with PyTorch's optimizers (FTRL with its paper's algorithm, on PyTorch's
+// tensors), and those that PyTorch does not have next to a few lines of their papers' arithmetic in
+// double.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -86,7 +87,7 @@ void check_against(const std::string& solver, const Reference& reference) {
 
 }  // namespace
 
-TEST_CASE("rules move values as PyTorch's optimizers do", "[update-rule]") {
+TEST_CASE("rules move values as PyTorch's optimizers and FTRL's paper do", "[update-rule]") {
   for (const test::GoldenRule& golden : test::kGoldenRules) {
     CAPTURE(golden.solver);
     Slice slice(rule_of(golden.solver), test::kGoldenValues);
@@ -194,6 +195,18 @@ TEST_CASE("Lion steps by the sign of a mean that remembers longer than it steps"
                 });
 }
 
+TEST_CASE("FTRL keeps a value at 0 while its gradients stay within l1", "[update-rule]") {
+  Slice slice(rule_of("type: 'FTRL' base_lr: 0.5 ftrl_l1: 1"), {0, 0, 0.25F});
+  const std::vector<float> gradient = {0.4F, -0.6F, 0};
+  slice.step(gradient);
+  CHECK(slice.values()[0] == 0);
+  CHECK(slice.values()[1] == 0);
+  CHECK(slice.values()[2] == Approx(0.25));  // no gradient yet: the initial value
+  slice.step(gradient);
+  CHECK(slice.values()[0] == 0);  // 0.8 in all
+  CHECK(slice.values()[1] > 0);   // 1.2 in all
+}
+
 TEST_CASE("a table that is zero is moved by LARS and LAMB without their ratios", "[update-rule]") {
   const std::vector<float> zeros(test::kGoldenValues.size(), 0.0F);
   Slice lars(rule_of("type: 'LARS' base_lr: 0.1 momentum: 0.9"), zeros);
@@ -245,7 +258,8 @@ TEST_CASE("each rule has the same bits at every alignment of a slice's memory", 
   for (const RuleInfo& info : rule_types()) {
     const std::string type(info.name);
     CAPTURE(type);
-    const UpdateRule rule = rule_of("base_lr: 0.1 weight_decay: 0.01 type: '" + type + "'");
+    const UpdateRule rule = rule_of((info.reads.ftrl ? "ftrl_l1: 0.2 " : "weight_decay: 0.01 ") +
+                                    ("base_lr: 0.1 type: '" + type + "'"));
     Slice aligned(rule, values);
     aligned.step(gradient);
     // One float further, every vector load straddles.

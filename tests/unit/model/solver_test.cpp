@@ -55,6 +55,7 @@ TEST_CASE("a solver of each policy and type passes without a warning", "[solver]
         "type: 'AdamW' momentum: 0.9 momentum2: 0.99 weight_decay: 0.1 clip_gradients: 1",
         "type: 'LARS' momentum: 0.9 trust_coefficient: 0.02",
         "type: 'LAMB' momentum: 0.9 momentum2: 0.99 clip_gradients: 1",
+        "type: 'FTRL' ftrl_beta: 0 ftrl_l1: 0.5 ftrl_l2: 0.1",
         "clip_gradients: 5",
         "clip_gradients: -1",
         "regularization_type: 'L1' weight_decay: 0.1",
@@ -113,6 +114,15 @@ TEST_CASE("impossible numbers are reported", "[solver]") {
         "momentum is 0.5: type RMSProp has none; omit it");
   CHECK(error_of(kBase + "type: 'LARS' clip_gradients: 1") ==
         "clip_gradients is 1: type LARS scales each table's gradient by its norm; omit it");
+  CHECK(error_of(kBase + "type: 'FTRL' ftrl_beta: -1") == "ftrl_beta must be at least 0, is -1");
+  CHECK(error_of(kBase + "type: 'FTRL' ftrl_l1: nan") == "ftrl_l1 must be at least 0, is nan");
+  CHECK(error_of(kBase + "type: 'FTRL' ftrl_l2: -0.5") == "ftrl_l2 must be at least 0, is -0.5");
+  CHECK(error_of(kBase + "type: 'FTRL' momentum: 0.9") ==
+        "momentum is 0.9: type FTRL has none; omit it");
+  CHECK(error_of(kBase + "type: 'FTRL' weight_decay: 0.5") ==
+        "weight_decay is 0.5: type FTRL has its own terms; omit it and set ftrl_l2");
+  CHECK(error_of(kBase + "type: 'FTRL' weight_decay: 0.5 regularization_type: 'L1'") ==
+        "weight_decay is 0.5: type FTRL has its own terms; omit it and set ftrl_l1");
   CHECK(error_of(kBase + "weight_decay: -1") == "weight_decay must be at least 0, is -1");
   CHECK(error_of(kBase + "clip_gradients: 0") ==
         "clip_gradients must be greater than 0, or -1 for none, is 0");
@@ -163,6 +173,9 @@ TEST_CASE("fields of a solver without an effect are warned of", "[solver]") {
         Lines{"momentum2: type \"SGD\" does not read it", "delta: type \"SGD\" does not read it",
               "rms_decay: type \"SGD\" does not read it",
               "trust_coefficient: type \"SGD\" does not read it"});
+  CHECK(check(kBase + "ftrl_beta: 1 ftrl_l1: 0 ftrl_l2: 0").value() ==
+        Lines{"ftrl_beta: type \"SGD\" does not read it", "ftrl_l1: type \"SGD\" does not read it",
+              "ftrl_l2: type \"SGD\" does not read it"});
 }
 
 TEST_CASE("the older spelling of a solver's type is today's", "[solver]") {

@@ -159,7 +159,8 @@ TEST_CASE("error feedback is refused with what makes later parts count otherwise
       {"solver_param { type: \"Adam\" }", "solver type Adam"},
       {"solver_param { type: \"AdaGrad\" }", "solver type AdaGrad"},
       {"solver_param { type: \"LAMB\" }", "solver type LAMB"},
-      {"solver_param { type: \"Lion\" }", "solver type Lion"}};
+      {"solver_param { type: \"Lion\" }", "solver type Lion"},
+      {"solver_param { type: \"FTRL\" }", "solver type FTRL"}};
   for (const auto& [rest, what] : jobs) {
     for (const std::string scheme : {"ONE_BIT", "TOP_K", "RANDOM_K", "POWER_SGD"}) {
       const std::string error = error_of("compression { push { scheme: " + scheme + " } } " + rest);

@@ -322,6 +322,58 @@ TEST_CASE("images survive the way through frames, and those without their payloa
   CHECK_THAT(refusal_of(uneven), Contains("a state of 8 bytes for values of 12"));
 }
 
+TEST_CASE("images of rows survive the way through frames, and impossible ones are refused",
+          "[codec][rows]") {
+  const auto keys = [](std::vector<std::uint64_t> numbers, std::vector<std::int64_t> clocks) {
+    for (const std::int64_t clock : clocks) numbers.push_back(static_cast<std::uint64_t>(clock));
+    return Frame::copy_of(std::as_bytes(std::span(numbers)));
+  };
+  DataImages images;
+  ImageItem& image = images.images.emplace_back();
+  image.table = TableId(1);
+  image.slice = SliceId(4);
+  image.sequence = 9;
+  image.base = 8;
+  image.rows = 5;
+  image.dropped = 2;
+  image.keys = keys({3, 7, 11}, {4, ImageItem::kDropped, 6});
+  image.values = floats(6);
+  image.states = {floats(6)};
+  // A bucket without rows.
+  images.images.emplace_back().states = {Frame()};
+  const auto sent = [&] { return encode(DataMessage{JobId(1), {}, {}, images}); };
+  const auto decoded = decode_data(sent());
+  REQUIRE(decoded.has_value());
+  const auto& same = std::get<DataImages>(decoded.value().body);
+  REQUIRE(same.images.size() == 2);
+  CHECK(same.images[0].base == 8);
+  CHECK(same.images[0].rows == 5);
+  CHECK(same.images[0].dropped == 2);
+  CHECK(same.images[0].keys.text() == image.keys.text());
+  CHECK(same.images[0].values.text() == image.values.text());
+  CHECK(same.images[0].states.size() == 1);
+  CHECK(same.images[1].keys.empty());
+
+  Message less = sent();
+  less.frames.pop_back();
+  CHECK_THAT(refusal_of(less), Contains("an image without its payload"));
+  const auto refused = [&](Frame changed) {
+    images.images[0].keys = std::move(changed);
+    return refusal_of(sent());
+  };
+  CHECK_THAT(refused(keys({3, 3, 11}, {4, -1, 6})), Contains("numbers that do not ascend"));
+  CHECK_THAT(refused(keys({3, 7, ~std::uint64_t{0}}, {4, -1, 6})), Contains("do not ascend"));
+  CHECK_THAT(refused(keys({3, 7, 11}, {4, -2, 6})), Contains("impossible clocks"));
+  CHECK_THAT(refused(keys({3, 7, 11}, {-1, -1, -1})), Contains("other values"));
+  CHECK_THAT(refused(keys({3, 7, 11, 13}, {0, 0, 0, 0})), Contains("other values"));
+  CHECK_THAT(refused(keys({1, 2, 3, 4, 5, 6, 7, 8}, {0, 0, 0, 0, 0, 0, 0, 0})),
+             Contains("too few or too many numbers"));
+  CHECK_THAT(refused(Frame()), Contains("too few or too many numbers"));
+  CHECK_THAT(refused(floats(5)), Contains("too few or too many numbers"));
+  images.images[0].rows = std::numeric_limits<std::uint64_t>::max();
+  CHECK_THAT(refused(keys({3, 7, 11}, {4, -1, 6})), Contains("too few or too many numbers"));
+}
+
 TEST_CASE("logged updates travel with images, and are as whole as pushes", "[codec]") {
   DataImages batch;
   batch.shard = ShardId(3);

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <filesystem>
+#include <numeric>
 #include <utility>
 
 #include "proto/config/text.hpp"
@@ -30,9 +31,15 @@ std::filesystem::path models() {
 
 Tables values_of(ParameterCache& cache, const model::Graph& graph) {
   Tables all;
-  for (const TableSpec& table : graph.parameters) {
-    all.emplace_back(table.count());
-    REQUIRE(cache.snapshot(table.id, all.back()).has_value());
+  for (const TableSpec& table : model::served_tables(graph)) {
+    std::vector<float>& values = all.emplace_back(table.count());
+    if (table.rows) {
+      std::vector<std::uint64_t> rows(static_cast<std::size_t>(table.shape[0]));
+      std::iota(rows.begin(), rows.end(), 0);
+      REQUIRE(cache.snapshot_rows(table.id, rows, values).has_value());
+    } else {
+      REQUIRE(cache.snapshot(table.id, values).has_value());
+    }
   }
   return all;
 }
@@ -133,8 +140,9 @@ Result<Tables> train_served(Backend& backend, const pb::Job& job, std::int64_t c
   const auto client = served.client(0);
   ServedCache::Options options;
   options.wait = kDeadline;
+  options.batch_rows = model::batch_rows(assets.train_graph());
   TAUT_TRY(const auto cache,
-           open(kind, *client, backend, assets.train_graph().parameters, options));
+           open(kind, *client, backend, model::served_tables(assets.train_graph()), options));
   ProgressBoard board;
   Trainer trainer(copies, *cache, nullptr, until(clocks), board);
   const std::atomic<bool> stop = false;

@@ -1,11 +1,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <string_view>
 #include <utility>
 
 #include "worker/data/tables/label_column.hpp"
+#include "worker/data/tables/svm_line.hpp"
 
 namespace taut::data {
 namespace {
@@ -28,9 +28,7 @@ class SvmReader {
     while (begin < text_.size()) {
       const std::size_t end = std::min(text_.find('\n', begin), text_.size());
       ++line_;
-      std::string_view line = text_.substr(begin, end - begin);
-      line = line.substr(0, line.find('#'));
-      TAUT_TRY(read_line(line));
+      TAUT_TRY(read_line(text_.substr(begin, end - begin)));
       begin = end + 1;
     }
     if (labels_.empty()) return invalid(fmt::format("{}: holds no row", name_));
@@ -60,63 +58,27 @@ class SvmReader {
   [[nodiscard]] const std::vector<std::string>& labels() const { return labels_; }
 
  private:
-  [[nodiscard]] Error wrong(std::size_t column, const std::string& what) const {
-    return invalid(fmt::format("{}:{}:{}: {}", name_, line_, column + 1, what));
-  }
-
-  Result<void> read_line(std::string_view line) {
-    constexpr std::string_view kSpace = " \t\r";
-    std::uint64_t last = 0;
-    bool is_first = true;
-    for (std::size_t begin = line.find_first_not_of(kSpace); begin != std::string_view::npos;
-         begin = line.find_first_not_of(kSpace, begin)) {
-      const std::size_t end = std::min(line.find_first_of(kSpace, begin), line.size());
-      const std::string_view word = line.substr(begin, end - begin);
-      if (is_first && !parse_number(word)) {
-        return wrong(begin, fmt::format("\"{}\" is not a label: a line must start with a number",
-                                        word.substr(0, 40)));
+  Result<void> read_line(std::string_view text) {
+    const LinePlace place{name_, line_};
+    TAUT_TRY(parse_svm_line(text, place, parsed_));
+    if (parsed_.label.empty()) return ok();
+    labels_.emplace_back(parsed_.label);
+    for (const SvmEntry& entry : parsed_.entries) {
+      if (entry.index > kMaxIndex) {
+        return place.wrong(entry.column, fmt::format("the index must be at most {}, is {}",
+                                                     kMaxIndex, entry.index));
       }
-      if (is_first) {
-        labels_.emplace_back(word);
-      } else {
-        TAUT_TRY(read_entry(word, begin, last));
-      }
-      is_first = false;
-      begin = end;
+      highest_ = std::max(highest_, entry.index);
+      has_zero_ = has_zero_ || entry.index == 0;
+      entries_.push_back({labels_.size() - 1, entry.index, entry.value});
     }
-    return ok();
-  }
-
-  /// last  the index before it plus 1; 0: none
-  Result<void> read_entry(std::string_view word, std::size_t column, std::uint64_t& last) {
-    const std::size_t colon = word.find(':');
-    Entry entry{labels_.size() - 1, 0, 0};
-    const char* end = word.data() + std::min(colon, word.size());
-    const auto [stop, fault] = std::from_chars(word.data(), end, entry.index);
-    const auto value =
-        colon == std::string_view::npos ? std::nullopt : parse_number(word.substr(colon + 1));
-    if (fault != std::errc() || stop != end || !value) {
-      return wrong(column, fmt::format("\"{}\" must be INDEX:VALUE", word.substr(0, 40)));
-    }
-    if (entry.index > kMaxIndex) {
-      return wrong(column,
-                   fmt::format("the index must be at most {}, is {}", kMaxIndex, entry.index));
-    }
-    if (entry.index + 1 <= last) {
-      return wrong(column,
-                   fmt::format("index {} follows {}: indices must ascend", entry.index, last - 1));
-    }
-    entry.value = *value;
-    last = entry.index + 1;
-    highest_ = std::max(highest_, entry.index);
-    has_zero_ = has_zero_ || entry.index == 0;
-    entries_.push_back(entry);
     return ok();
   }
 
   const std::string_view text_;
   const std::string& name_;
   std::size_t line_ = 0;
+  SvmLine parsed_;
   std::vector<std::string> labels_;
   std::vector<Entry> entries_;
   std::uint64_t highest_ = 0;

@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string_view>
 
+#include "common/files/file.hpp"
 #include "proto/config/exchange/settle_exchange.hpp"
+#include "proto/config/exchange/settle_rows.hpp"
 #include "proto/config/experiment_check.hpp"
 #include "proto/config/external_job.hpp"
 #include "proto/config/job_misfit.hpp"
@@ -13,6 +16,7 @@
 #include "proto/config/settle_compression.hpp"
 #include "proto/config/settle_policies.hpp"
 #include "proto/config/text.hpp"
+#include "proto/config/text_places.hpp"
 #include "worker/model/job/file_kind.hpp"
 #include "worker/model/job/job_data.hpp"
 #include "worker/model/job/mentioned.hpp"
@@ -54,6 +58,30 @@ Result<fs::path> settle_solver(const fs::path& path, pb::Job& job) {
            read_mentioned("solver", job.solver(), path, *job.mutable_solver_param()));
   job.clear_solver();
   return found;
+}
+
+/// Checks what does not go with a net that keeps rows at the servers: the net is known only now.
+/// Errors    invalid: "FILE:line:column: what", of the job's file or the solver's
+Result<void> check_row_places(const pb::Job& job, const fs::path& path,
+                              const fs::path& solver_path) {
+  const auto misfit = misfit_of_rows(job);
+  if (!misfit) return ok();
+  std::vector<PlacedText::Step> steps = misfit->where;
+  TAUT_TRY(const FileKind kind, file_kind(path));
+  const bool is_solvers = std::string_view(steps.front().field) == "solver_param" &&
+                          (solver_path != path || kind == FileKind::kSolver);
+  pb::Job whole;
+  pb::SolverParameter solver;
+  google::protobuf::Message* read = &whole;
+  if (is_solvers) {
+    steps.erase(steps.begin());
+    read = &solver;
+  }
+  const fs::path& file = is_solvers ? solver_path : path;
+  TAUT_TRY(const std::string text, read_file(file));
+  PlacedText placed;
+  TAUT_TRY(placed.read(text, file.string(), *read));
+  return placed.error(steps, misfit->what);
 }
 
 bool has_loss(const Graph& graph) {
@@ -107,6 +135,7 @@ Result<pb::Job> load_job(const fs::path& path) {
     TAUT_TRY(check_external_members(job));
   } else {
     TAUT_TRY(settle_nets(path, solver_path, job));
+    TAUT_TRY(check_row_places(job, path, solver_path));
     settle_data_paths(path, job);
     TAUT_TRY(settle_weights(path, solver_path, job));
   }
@@ -163,6 +192,7 @@ Result<std::vector<std::string>> check_job_itself(const pb::Job& job) {
   TAUT_TRY(to_compression(job));
   TAUT_TRY(to_tables(job));
   TAUT_TRY(to_update_rule(job));
+  if (const auto misfit = misfit_of_rows(job)) return invalid(misfit->what);
   for (std::string& line : net_warnings(job.net_param())) warnings.push_back(std::move(line));
   for (std::string& line : data_warnings(job)) warnings.push_back(std::move(line));
   if (job.has_seed() && job.solver_param().random_seed() >= 0 &&

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <system_error>
 #include <utility>
 
@@ -34,30 +35,48 @@ const pb::DataSource* entry_for(const pb::Job& job, pb::Phase phase, const std::
   return nullptr;
 }
 
+/// A layer that names its file itself.
+struct OwnFile {
+  const char* parameter;
+  std::optional<std::string> source;
+  const char* reads;  // for messages; nullptr: two files in a job's entry do too
+  const char* names;
+};
+
+std::optional<OwnFile> own_file_of(const pb::LayerParameter& layer) {
+  const auto made = [](const char* parameter, const auto& given, const char* reads,
+                       const char* names) {
+    return OwnFile{parameter, given.has_source() ? std::optional(given.source()) : std::nullopt,
+                   reads, names};
+  };
+  if (layer.type() == "ImageData") {
+    return made("image_data_param", layer.image_data_param(), nullptr, nullptr);
+  }
+  if (layer.type() == "HDF5Data") {
+    return made("hdf5_data_param", layer.hdf5_data_param(), "HDF5",
+                "the file, or a list of files,");
+  }
+  if (layer.type() == "SparseData") {
+    return made("sparse_data_param", layer.sparse_data_param(), "a table", "the file");
+  }
+  return std::nullopt;
+}
+
 Result<DataPlace> place_of(const pb::LayerParameter& layer, const pb::DataSource* entry) {
   const bool is_text = layer.data_param().backend() == pb::DataParameter::TEXT;
   if (entry != nullptr && is_text && !entry->has_folder()) {
     return invalid(fmt::format("layer \"{}\" reads a text: name it with data {{ folder: ... }}",
                                layer.name()));
   }
-  if (entry != nullptr && layer.type() == "HDF5Data" && !entry->has_folder()) {
-    return invalid(
-        fmt::format("layer \"{}\" reads HDF5: name the file, or a list of files, with data {{ "
-                    "folder: ... }}",
-                    layer.name()));
+  const std::optional<OwnFile> own = own_file_of(layer);
+  if (entry != nullptr && own && own->reads && !entry->has_folder()) {
+    return invalid(fmt::format("layer \"{}\" reads {}: name {} with data {{ folder: ... }}",
+                               layer.name(), own->reads, own->names));
   }
   if (entry != nullptr) return DataPlace{entry->folder(), entry->images(), entry->labels()};
-  if (layer.type() == "ImageData") {
-    if (layer.image_data_param().has_source()) {
-      return DataPlace{layer.image_data_param().source(), "", ""};
-    }
-    return invalid(fmt::format("layer \"{}\": image_data_param.source is missing", layer.name()));
-  }
-  if (layer.type() == "HDF5Data") {
-    if (layer.hdf5_data_param().has_source()) {
-      return DataPlace{layer.hdf5_data_param().source(), "", ""};
-    }
-    return invalid(fmt::format("layer \"{}\": hdf5_data_param.source is missing", layer.name()));
+  if (own && own->source) return DataPlace{*own->source, "", ""};
+  if (own) {
+    return invalid(fmt::format("layer \"{}\": {}.source is missing", layer.name(), own->parameter));
   }
   const pb::DataParameter& data = layer.data_param();
   if (is_text && !data.has_source()) {
@@ -162,6 +181,10 @@ void settle_net_paths(const fs::path& net_path, pb::NetParameter& net) {
     }
     if (layer.hdf5_data_param().has_source()) {
       std::string& file = *layer.mutable_hdf5_data_param()->mutable_source();
+      file = absolute_if_found(file, net_path);
+    }
+    if (layer.sparse_data_param().has_source()) {
+      std::string& file = *layer.mutable_sparse_data_param()->mutable_source();
       file = absolute_if_found(file, net_path);
     }
     pb::TransformationParameter* transform =

@@ -104,6 +104,9 @@ Result<void> check_numbers(const pb::SolverParameter& solver) {
   TAUT_TRY(check_fraction("momentum2", solver.momentum2()));
   TAUT_TRY(check_above_zero("delta", solver.delta()));
   TAUT_TRY(check_at_least("weight_decay", solver.weight_decay(), 0));
+  TAUT_TRY(check_at_least("ftrl_beta", solver.ftrl_beta(), 0));
+  TAUT_TRY(check_at_least("ftrl_l1", solver.ftrl_l1(), 0));
+  TAUT_TRY(check_at_least("ftrl_l2", solver.ftrl_l2(), 0));
   TAUT_TRY(check_known("regularization_type", solver.regularization_type(), kRegularizations));
   const float clip = solver.clip_gradients();
   if (solver.has_clip_gradients() && clip != -1 && !(clip > 0 && std::isfinite(clip))) {
@@ -210,6 +213,9 @@ std::vector<std::string> warnings_of(const pb::SolverParameter& solver, const Po
   by_type("delta", solver.has_delta(), rule.reads.delta);
   by_type("rms_decay", solver.has_rms_decay(), rule.reads.rms_decay);
   by_type("trust_coefficient", solver.has_trust_coefficient(), rule.reads.trust_coefficient);
+  by_type("ftrl_beta", solver.has_ftrl_beta(), rule.reads.ftrl);
+  by_type("ftrl_l1", solver.has_ftrl_l1(), rule.reads.ftrl);
+  by_type("ftrl_l2", solver.has_ftrl_l2(), rule.reads.ftrl);
   return warnings;
 }
 

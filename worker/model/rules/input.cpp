@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "worker/model/extents.hpp"
@@ -48,6 +50,9 @@ std::pair<const char*, std::int64_t> given_batch(const pb::LayerParameter& layer
     return {"image_data_param", layer.image_data_param().batch_size()};
   }
   if (layer.type() == "HDF5Data") return {"hdf5_data_param", layer.hdf5_data_param().batch_size()};
+  if (layer.type() == "SparseData") {
+    return {"sparse_data_param", layer.sparse_data_param().batch_size()};
+  }
   return {"data_param", layer.data_param().batch_size()};
 }
 
@@ -84,6 +89,67 @@ Result<LayerShapes> settle_data(const pb::LayerParameter& layer, const Shapes&,
   const RecordShape& record = record_of(layer.name(), options);
   TAUT_TRY(check_means(layer.transform_param(), record));
   return batch_shapes(layer, record, batch);
+}
+
+/// Errors: invalid, columns that are named twice, or a format that has none.
+Result<void> check_columns(const pb::SparseDataParameter& given) {
+  if (given.format() != pb::SparseDataParameter::TABLE) {
+    const char* field = given.category_size() > 0 ? "category"
+                        : given.number_size() > 0 ? "number"
+                        : given.has_label()       ? "label"
+                        : given.has_separator()   ? "separator"
+                                                  : nullptr;
+    if (field == nullptr) return ok();
+    return invalid(fmt::format(
+        "sparse_data_param.{} is for format TABLE, and the format is LIBSVM; omit it", field));
+  }
+  if (!given.has_label()) {
+    return invalid("sparse_data_param.label is missing: name the column of the label");
+  }
+  if (given.category_size() + given.number_size() == 0) {
+    return invalid("sparse_data_param names no column: give category or number");
+  }
+  if (given.separator().size() != 1 || given.separator().find_first_of("\"\r\n") == 0) {
+    return invalid(
+        fmt::format("sparse_data_param.separator must be one character, no quote and no line end, "
+                    "is \"{}\"",
+                    given.separator()));
+  }
+  std::set<std::string> names{given.label()};
+  for (const auto* columns : {&given.category(), &given.number()}) {
+    for (const std::string& column : *columns) {
+      if (names.insert(column).second) continue;
+      return invalid(
+          fmt::format("sparse_data_param names the column \"{}\" twice: it has one use", column));
+    }
+  }
+  return ok();
+}
+
+Result<LayerShapes> settle_sparse_data(const pb::LayerParameter& layer, const Shapes& bottoms,
+                                       const GraphOptions& options) {
+  constexpr std::uint64_t kMaxFeatures = 1ULL << 32U;  // numbers are 32 bits
+  constexpr std::uint32_t kMaxFeaturesOfRecord = 1U << 16U;
+  const pb::SparseDataParameter& given = layer.sparse_data_param();
+  if (!given.has_features()) {
+    return invalid("sparse_data_param.features is missing: say how many features there are");
+  }
+  if (given.features() == 0 || given.features() > kMaxFeatures) {
+    return invalid(fmt::format("sparse_data_param.features must be from 1 to {}, is {}",
+                               kMaxFeatures, given.features()));
+  }
+  if (given.has_max_features() &&
+      (given.max_features() == 0 || given.max_features() > kMaxFeaturesOfRecord)) {
+    return invalid(fmt::format("sparse_data_param.max_features must be from 1 to {}, is {}",
+                               kMaxFeaturesOfRecord, given.max_features()));
+  }
+  TAUT_TRY(check_columns(given));
+  if (layer.has_transform_param()) {
+    return invalid(
+        "transform_param is given, but SparseData does not transform its values: put a Power layer "
+        "(scale, shift) after it");
+  }
+  return settle_data(layer, bottoms, options);
 }
 
 Result<LayerShapes> settle_dummy_data(const pb::LayerParameter& layer, const Shapes&,
@@ -167,6 +233,14 @@ constexpr LayerRule kInputRules[]{
               .top_must_stay = true,
               .is_fed = true,
               .settle = settle_data},
+    LayerRule{.type = "SparseData",
+              .min_bottoms = 0,
+              .max_bottoms = 0,
+              .max_tops = 3,
+              .differentiable_bottoms = 0,
+              .top_must_stay = true,
+              .is_fed = true,
+              .settle = settle_sparse_data},
     LayerRule{.type = "DummyData",
               .min_bottoms = 0,
               .max_bottoms = 0,

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,6 +20,12 @@ struct RequiredParameter {
   pb::FillerParameter filler;
   /// Its treatment: kTrained may be frozen by its ParamSpec, the others cannot be changed.
   TableKind kind = TableKind::kTrained;
+  /// It is kept by rows: the net computes with those that a batch names.
+  struct Rows {
+    RowTable table;
+    std::int64_t of_batch = 0;  // that a batch names at most
+  };
+  std::optional<Rows> rows = {};
 };
 
 /// What a layer produces from its bottoms.

@@ -1,9 +1,11 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "common/ssp/row_buckets.hpp"
 #include "worker/model/extents.hpp"
 #include "worker/model/rules/recurrent_ports.hpp"
 #include "worker/model/rules/rules.hpp"
@@ -93,6 +95,48 @@ Result<void> check_states(const pb::LayerParameter& layer, const Shapes& bottoms
   return ok();
 }
 
+/// How an Embed's rows are kept at the servers, if they are kept there alone.
+Result<std::optional<RequiredParameter::Rows>> rows_of(const pb::LayerParameter& layer,
+                                                       const Shape& bottom) {
+  const pb::EmbedParameter& parameter = layer.embed_param();
+  using Rows = RequiredParameter::Rows;
+  if (!parameter.by_rows()) {
+    if (parameter.has_evict() || parameter.has_buckets()) {
+      return invalid(fmt::format(
+          "embed_param.{} is given, which is for rows that live at the servers; say by_rows: true, "
+          "or omit it",
+          parameter.has_evict() ? "evict" : "buckets"));
+    }
+    return std::optional<Rows>();
+  }
+  if (parameter.bias_term()) {
+    return invalid("embed_param.by_rows has no bias: say bias_term: false");
+  }
+  if (parameter.buckets() < 1 || parameter.buckets() > kMaxBuckets) {
+    return invalid(fmt::format("embed_param.buckets must be in [1, {}], is {}", kMaxBuckets,
+                               parameter.buckets()));
+  }
+  if (parameter.num_output() > kMaxRowWidth) {
+    return invalid(fmt::format("embed_param.num_output must be at most {} with by_rows, is {}",
+                               kMaxRowWidth, parameter.num_output()));
+  }
+  constexpr std::uint64_t kMaxIdle = 1'000'000'000;
+  if (parameter.evict().idle_clocks() > kMaxIdle) {
+    return invalid(fmt::format("embed_param.evict.idle_clocks must be at most {}, is {}", kMaxIdle,
+                               parameter.evict().idle_clocks()));
+  }
+  if (element_count(bottom) > kMaxRowsOfItem) {
+    return invalid(fmt::format("the bottom has {} numbers; with by_rows a batch has at most {}",
+                               element_count(bottom), kMaxRowsOfItem));
+  }
+  Rows rows;
+  rows.table.buckets = parameter.buckets();
+  rows.table.max_rows = parameter.evict().max_rows();
+  rows.table.idle_clocks = static_cast<std::int64_t>(parameter.evict().idle_clocks());
+  rows.of_batch = static_cast<std::int64_t>(element_count(bottom));
+  return std::optional<Rows>(rows);
+}
+
 /// Bottom: whole numbers, of rank 1 or 2. Top: the bottom's shape x num_output.
 Result<LayerShapes> settle_embed(const pb::LayerParameter& layer, const Shapes& bottoms,
                                  const GraphOptions&) {
@@ -110,6 +154,7 @@ Result<LayerShapes> settle_embed(const pb::LayerParameter& layer, const Shapes& 
   top.push_back(outputs);
   LayerShapes out{{top}, {}};
   out.parameters.push_back({"weight", {inputs, outputs}, parameter.weight_filler()});
+  TAUT_TRY(out.parameters[0].rows, rows_of(layer, bottoms[0]));
   if (parameter.bias_term()) {
     out.parameters.push_back({"bias", {outputs}, parameter.bias_filler()});
   }

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <vector>
+
+#include "common/types.hpp"
+#include "lab/rows/toy_rows.hpp"
+
+namespace taut::sim {
+
+/// One bucket of a table by rows as its updates make it, over a map. It shares no code with the
+/// server's store. A row that is not kept is what it started from, whatever it was before: the only
+/// way in which a row may lose updates, and then all of them.
+class RowModel {
+ public:
+  struct Pushed {
+    std::uint32_t worker = 0;
+    std::int64_t clock = 0;
+    float weight = 1;
+  };
+
+  /// seed  of the job
+  RowModel(const ToyRows& table, TableId id, SliceId bucket, std::uint64_t seed);
+
+  /// One application: the sum of the updates, in their order, times `scale`. The last one is the
+  /// newest. Then rows are dropped, from that on whose last application is the oldest, until one
+  /// may stay: one that an update of the last idle_clocks named, where there are no more than this
+  /// bucket's part of max_rows. Of one application the lowest numbers are the oldest.
+  void apply(std::span<const Pushed> updates, float scale);
+  /// [rows, width], in the order of the numbers.
+  [[nodiscard]] std::vector<float> read(std::span<const std::uint64_t> rows) const;
+  /// The rows that are kept, ascending.
+  [[nodiscard]] std::vector<std::uint64_t> kept() const;
+  [[nodiscard]] const ToyRows& table() const { return table_; }
+  /// Those of the bucket that are ever named.
+  [[nodiscard]] const std::vector<std::uint64_t>& named() const { return named_; }
+
+ private:
+  struct Row {
+    std::vector<float> values;
+    std::int64_t updated = 0;
+  };
+
+  [[nodiscard]] std::vector<float> first_values(std::uint64_t row) const;
+  [[nodiscard]] bool may_stay(std::uint64_t row, std::int64_t clock) const;
+
+  ToyRows table_;
+  TableId id_;
+  SliceId bucket_;
+  std::uint64_t seed_;
+  std::vector<std::uint64_t> named_;
+  std::map<std::uint64_t, Row> rows_;
+  std::vector<std::uint64_t> order_;  // of their last applications, the oldest first
+};
+
+}  // namespace taut::sim

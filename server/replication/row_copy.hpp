@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+
+#include "common/ssp/table.hpp"
+#include "proto/slice_images.hpp"
+#include "server/tables/row_store.hpp"
+
+namespace taut::server {
+
+/// A backup's rows of one bucket, of the newest image that has arrived in all its parts.
+/// Thread    shard thread
+class RowCopy {
+ public:
+  /// states  of a value
+  RowCopy(const TableSpec& table, std::uint32_t bucket, std::size_t states)
+      : table_(table), bucket_(bucket), states_(states) {}
+
+  enum class Taken : std::uint8_t {
+    kPart,     // others are missing, or it is of no use
+    kWhole,    // the rows are the image's now
+    kLacking,  // it continues another image than the one here, or there was no memory for it
+  };
+  /// Takes a part of an image. After kLacking, an image that continues another is of no use.
+  [[nodiscard]] Taken take(const ImageItem& part);
+
+  /// The newest image that is whole; 0: there is none.
+  [[nodiscard]] std::uint64_t sequence() const { return sequence_; }
+  [[nodiscard]] RowImage image() const { return store_->image(); }
+
+ private:
+  [[nodiscard]] bool is_sound(const ImageItem& part) const;
+  [[nodiscard]] bool is_whole() const;
+  void apply(const ImageItem& part, RowStore& to) const;
+  [[nodiscard]] Taken finish();
+
+  const TableSpec table_;
+  const std::uint32_t bucket_;
+  const std::size_t states_;
+  std::uint64_t sequence_ = 0;
+  std::unique_ptr<RowStore> store_;
+  // Of the image that is under way, by the lowest number; those of one have the same head.
+  std::map<std::uint64_t, ImageItem> parts_;
+};
+
+}  // namespace taut::server
