@@ -253,6 +253,13 @@ void Shard::serve(PeerId from, const DataMessage& message, const DataItems& batc
                            fmt::format("job {} is unknown", message.job.value())));
     } else if (job->second.tables.empty()) {
       out.add(from, refuse(item, pb::DataItem::NOT_OPEN, "no tables are open"));
+    } else if (item.by_rows && is_push(item) && item.payload.size() > 0) {
+      // Its sender could change the numbers in shared memory after they are checked.
+      DataItem own = item;
+      const Buffer copy = states_.acquire(item.payload.size());
+      std::ranges::copy(item.payload.bytes(), copy.data());
+      own.payload = Frame(copy).part(0, item.payload.size());
+      serve_item(from, message, own, job->second, out);
     } else {
       serve_item(from, message, item, job->second, out);
     }

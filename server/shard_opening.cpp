@@ -210,9 +210,10 @@ Result<void> Shard::create_slices(JobState& job, std::vector<TableSpec> tables) 
     const std::size_t index = job.layout.index_of(slice.table, slice.slice);
     const auto image = job.begin.slices.find(index);
     const SliceImage* begin = image == job.begin.slices.end() ? nullptr : &image->second;
-    auto& state = job.slices[index];
-    state = make_slice(job, table, slice, begin);
-    queues_.add(*state);
+    // First: where there is no memory for it, no slice is left in its place.
+    auto made = make_slice(job, table, slice, begin);
+    queues_.add(*made);
+    const auto& state = job.slices[index] = std::move(made);
     // The saved state replaces the job's initial one.
     if (table.origin && begin == nullptr) {
       TAUT_TRY(start_from_file(job, table, *state));

@@ -87,9 +87,9 @@ Result<void> Shard::take_over(JobState& job, const ShardPlace& place, SliceImage
   for (const Slice& slice : job.layout.slices()) {
     if (slice.shard != place.shard) continue;
     const std::size_t index = job.layout.index_of(slice.table, slice.slice);
-    auto& state = job.slices[index];
-    state = make_slice(job, job.tables[slice.table.value()], slice, &images.at(index));
-    queues_.add(*state);
+    auto made = make_slice(job, job.tables[slice.table.value()], slice, &images.at(index));
+    queues_.add(*made);
+    job.slices[index] = std::move(made);
   }
   return ok();
 }

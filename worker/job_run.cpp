@@ -14,6 +14,7 @@
 #include "common/files/sha256.hpp"
 #include "common/log.hpp"
 #include "common/net/reach.hpp"
+#include "common/ssp/row_buckets.hpp"
 #include "common/system/affinity.hpp"
 #include "proto/config/job_state.hpp"
 #include "proto/config/settle_balance.hpp"
@@ -282,7 +283,8 @@ std::vector<std::uint64_t> digested_rows(const TableSpec& table) {
   constexpr std::uint64_t kMaxValues = 1UL << 20U;
   if (!table.rows) return {};
   const auto all = static_cast<std::uint64_t>(table.shape[0]);
-  const std::uint64_t count = std::min(all, std::max<std::uint64_t>(kMaxValues / table.width(), 1));
+  const std::uint64_t most = std::min<std::uint64_t>(kMaxValues / table.width(), kMaxRowsOfItem);
+  const std::uint64_t count = std::min(all, std::max<std::uint64_t>(most, 1));
   std::vector<std::uint64_t> rows(count);
   for (std::uint64_t i = 0; i < count; ++i) rows[i] = i * (all / count) + i * (all % count) / count;
   return rows;

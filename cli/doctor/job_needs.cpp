@@ -64,7 +64,8 @@ Result<JobNeeds> needs_of(const pb::Job& job) {
   for (const TableSpec& table : model::served_tables(graph)) {
     std::uint64_t values = table.count();
     if (table.rows && table.rows->max_rows > 0) {
-      values = std::min(values, table.rows->max_rows * table.width());
+      const std::uint64_t rows = values / table.width();
+      values = std::min(rows, table.rows->max_rows) * table.width();
     }
     needs.parameter_bytes += values * sizeof(float);
   }

@@ -342,6 +342,7 @@ struct Rule<RuleKind::kFtrl> {
       pull = -value * (beta / step.rate + l2) - sign(value) * l1;
     }
     const float sum = squares + gradient * gradient;
+    if (sum == 0) return value;
     const float root = std::sqrt(sum);
     pull = pull + gradient - (root - std::sqrt(squares)) / step.rate * value;
     squares = sum;

@@ -7,11 +7,13 @@
 #include <utility>
 
 #include "common/ssp/row_buckets.hpp"
+#include "server/replication/image_parts.hpp"
 
 namespace taut::server {
 namespace {
 
 constexpr std::size_t kNumber = sizeof(std::uint64_t);
+constexpr std::uint64_t kMaxPartsBytes = 4 * kMaxBucketBytes;
 
 /// The keys of a part's rows.
 class Keys {
@@ -40,10 +42,16 @@ bool is_same_image(const ImageItem& a, const ImageItem& b) {
 
 }  // namespace
 
+/// That the bucket keeps at most.
+std::uint64_t RowCopy::most_rows() const {
+  const std::uint64_t limit = RowStore::max_rows_of_bucket(table_);
+  return limit == 0 ? static_cast<std::uint64_t>(table_.shape[0]) : limit;
+}
+
 /// Whether a part may be of this bucket. Its numbers ascend, as it was decoded.
 bool RowCopy::is_sound(const ImageItem& part) const {
   const auto all = static_cast<std::uint64_t>(table_.shape[0]);
-  if (part.rows > all || part.dropped > all || part.states.size() != states_) return false;
+  if (part.rows > most_rows() || part.dropped > all || part.states.size() != states_) return false;
   // A whole image has nothing to drop from.
   if (part.base == 0 && part.dropped > 0) return false;
   const Keys keys(part);
@@ -93,7 +101,14 @@ RowCopy::Taken RowCopy::take(const ImageItem& part) {
     }
   }
   parts_.insert_or_assign(Keys(part).lowest(), part);
-  return is_whole() ? finish() : Taken::kPart;
+  if (is_whole()) return finish();
+  std::uint64_t bytes = 0;
+  for (const auto& [lowest, one] : parts_) {
+    bytes += one.keys.size() + one.values.size() * (1 + states_);
+  }
+  // No image is so large: these are not parts of one.
+  if (bytes > kMaxPartsBytes) parts_.clear();
+  return Taken::kPart;
 }
 
 /// A row's floats are the values, then each state; a part has them apart.
@@ -131,6 +146,12 @@ RowCopy::Taken RowCopy::finish() {
   } catch (const std::bad_alloc&) {
     if (head.base == 0) return Taken::kPart;  // it is sent again
     // Some rows are of this image, others are not.
+    store_.reset();
+    sequence_ = 0;
+    return Taken::kLacking;
+  }
+  if (store_->rows() > most_rows()) {
+    // What its primary has sent is not the bucket's.
     store_.reset();
     sequence_ = 0;
     return Taken::kLacking;

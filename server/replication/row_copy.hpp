@@ -32,6 +32,7 @@ class RowCopy {
   [[nodiscard]] RowImage image() const { return store_->image(); }
 
  private:
+  [[nodiscard]] std::uint64_t most_rows() const;
   [[nodiscard]] bool is_sound(const ImageItem& part) const;
   [[nodiscard]] bool is_whole() const;
   void apply(const ImageItem& part, RowStore& to) const;

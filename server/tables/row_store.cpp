@@ -118,7 +118,8 @@ RowStore::RowStore(const TableSpec& table, std::uint64_t seed, std::size_t state
 
 std::uint64_t RowStore::max_rows_of_bucket(const TableSpec& table) {
   const std::uint64_t buckets = table.rows->buckets;
-  return (table.rows->max_rows + buckets - 1) / buckets;
+  const auto all = static_cast<std::uint64_t>(table.shape[0]);
+  return (std::min(table.rows->max_rows, all) + buckets - 1) / buckets;
 }
 
 std::uint64_t RowStore::max_bytes(const TableSpec& table, std::uint64_t buckets,
@@ -189,7 +190,7 @@ void RowStore::make_room(Sources& sources) {
     unlink(place);
     append(place);
   }
-  while (rows_ + made > max_rows_) drop(oldest_);
+  while (rows_ + made > max_rows_ && oldest_ != kNone) drop(oldest_);
 }
 
 /// Applies the rule to the rows of block_ by gradients_.
@@ -273,6 +274,8 @@ void RowStore::start_from(const RowImage& image) {
     append(place);
     ++rows_;
   }
+  // It may have been saved with a higher limit.
+  while (max_rows_ > 0 && rows_ > max_rows_) drop(oldest_);
 }
 
 ListedRow RowStore::listed(std::uint32_t place) const {

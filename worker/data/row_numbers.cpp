@@ -29,6 +29,12 @@ Result<std::uint64_t> row_at(const RowNumbers& numbers, std::span<const float> b
   }
   // As a double, which has all of both.
   const double wide = number;
+  if (wide >= static_cast<double>(kWholeFloats)) {
+    return invalid(fmt::format(
+        "layer \"{}\": number {} at position {} of the batch is beyond 2^24, where a float stands "
+        "for several numbers; feed such numbers by a SparseData layer",
+        numbers.layer, wide, position));
+  }
   if (wide >= 0 && wide < static_cast<double>(numbers.rows) && wide == std::floor(wide)) {
     return static_cast<std::uint64_t>(wide);
   }

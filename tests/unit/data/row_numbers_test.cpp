@@ -30,10 +30,10 @@ std::string error_of(const RowNumbers& numbers, std::vector<float> blob) {
 }  // namespace
 
 TEST_CASE("row numbers become their places among the distinct ones, which ascend", "[rows]") {
-  std::vector<float> blob = {7, 3, 7, 0, 16777216, 3};
+  std::vector<float> blob = {7, 3, 7, 0, 16777215, 3};
   Rows rows = {1, 2};
   REQUIRE(data::settle_rows({.rows = 1ULL << 32U, .layer = ""}, blob, rows).has_value());
-  CHECK(rows == Rows{0, 3, 7, 16777216});
+  CHECK(rows == Rows{0, 3, 7, 16777215});
   CHECK(blob == std::vector<float>{2, 1, 2, 0, 3, 1});
   blob.clear();
   REQUIRE(data::settle_rows({.rows = 4, .layer = ""}, blob, rows).has_value());
@@ -73,6 +73,13 @@ TEST_CASE("a number that is none of the rows' is refused with its layer and posi
         std::string::npos);
   const RowNumbers of_bits{.are_bits = true, .rows = 10, .layer = "wide"};
   CHECK(error_of(of_bits, {bits(10)}).find("number 10 at position 0") != std::string::npos);
+}
+
+TEST_CASE("a float that stands for several row numbers is refused", "[rows]") {
+  const RowNumbers numbers{.rows = 1ULL << 32U, .layer = "d"};
+  const std::string why = error_of(numbers, {1, 16777216});
+  CHECK(why.find("number 16777216 at position 1 of the batch is beyond 2^24") != std::string::npos);
+  CHECK(why.find("SparseData") != std::string::npos);
 }
 
 TEST_CASE("a loader's batches have the rows of each blob, also where the blob never changes",

@@ -92,7 +92,7 @@ TEST_CASE("LIBSVM's lines become numbers from 0, values and labels of 0 and 1", 
   REQUIRE(source->size() == 3);
   CHECK(source->has_row_numbers());
   CHECK(source->fields() == RecordShape{{.shape = {3}}, {.shape = {3}}, {}});
-  CHECK(read(*source, 0) == Read{{1, 4294967295U, 0}, {0.5F, -0.1F, 0}, 0});
+  CHECK(read(*source, 0) == Read{{1, 4294967295U, 4294967295U}, {0.5F, -0.1F, 0}, 0});
   CHECK(read(*source, 1) == Read{{0, 6, 8}, {1, 1, 2}, 1});  // a value of 0 is left out
   CHECK(read(*source, 2) == Read{{0, 0, 0}, {0, 0, 0}, 0});
 }
@@ -160,8 +160,8 @@ TEST_CASE("a table's categories and columns of numbers become hashed features", 
              {1, 1, -2.5F},
              1});
   // An empty field, and a value of 0, are features that the record does not have.
-  CHECK(read(*source, 1) == Read{{other_red, 0, 0}, {1, 0, 0}, 0});
-  CHECK(read(*source, 2) == Read{{red, 0, 0}, {1, 0, 0}, 1});
+  CHECK(read(*source, 1) == Read{{other_red, other_red, other_red}, {1, 0, 0}, 0});
+  CHECK(read(*source, 2) == Read{{red, red, red}, {1, 0, 0}, 1});
   layer.mutable_sparse_data_param()->set_separator("\t");
   const auto tabs = opened(folder.write("t.tsv", "y\tx\tb\ta\n1\t3\t\tred\n"), layer);
   CHECK(read(*tabs, 0) == Read{{red, ColumnHash("x").number(1000)}, {1, 3}, 1});

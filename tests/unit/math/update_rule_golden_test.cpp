@@ -195,6 +195,15 @@ TEST_CASE("Lion steps by the sign of a mean that remembers longer than it steps"
                 });
 }
 
+TEST_CASE("FTRL leaves a value as it began where no gradient has come", "[update-rule]") {
+  math::UpdateStep step;
+  step.rate = 0.5F;
+  float pull = 0;
+  float squares = 0;
+  // Also where beta and l2 are 0, so that nothing pulls.
+  CHECK(math::Rule<math::RuleKind::kFtrl>{}(step, 0.25F, 0, pull, squares) == 0.25F);
+}
+
 TEST_CASE("FTRL keeps a value at 0 while its gradients stay within l1", "[update-rule]") {
   Slice slice(rule_of("type: 'FTRL' base_lr: 0.5 ftrl_l1: 1"), {0, 0, 0.25F});
   const std::vector<float> gradient = {0.4F, -0.6F, 0};

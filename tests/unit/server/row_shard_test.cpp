@@ -18,7 +18,9 @@ constexpr PeerId kPeer{1};
 /// A shard that has opened one table by rows and a dense one, and a member that speaks to it.
 class Member {
  public:
-  explicit Member(std::int64_t width = 2, std::uint32_t buckets = 2) {
+  explicit Member(std::int64_t width = 2, std::uint32_t buckets = 2,
+                  JobMaker job = JobMaker(1, Slack(1)))
+      : job_(std::move(job)) {
     (void)shard_.set_job(job_.view());
     pb::DataHello hello;
     hello.set_wire_version(kWireVersion);
@@ -35,8 +37,8 @@ class Member {
   }
 
   template <class Body>
-  std::vector<Outgoing> send(Body body) {
-    DataMessage message{JobId(7), WorkerId(0), job_.incarnation(WorkerId(0)), {}};
+  std::vector<Outgoing> send(Body body, WorkerId worker = WorkerId(0)) {
+    DataMessage message{JobId(7), worker, job_.incarnation(worker), {}};
     message.body = std::move(body);
     return shard_.handle(kPeer, std::move(message), TimePoint());
   }
@@ -84,7 +86,7 @@ class Member {
   TableSpec table;
 
  private:
-  JobMaker job_{1, Slack(1)};
+  JobMaker job_;
   BufferPool pool_{Bytes(256ULL << 20U)};
   Shard shard_{ShardId(0), pool_};
 };
@@ -120,6 +122,27 @@ TEST_CASE("items that do not fit a table by rows are refused, and change nothing
   REQUIRE(taken.size() == 1);
   CHECK(taken[0].kind == pb::DataItem::ACK);
   CHECK(taken[0].done == Clock(1));
+}
+
+TEST_CASE("a push of rows that its sender changes afterwards is what was checked",
+          "[shard][rows]") {
+  // Held until the other member has pushed, as in BSP; its memory may be the sender's.
+  Member member(2, 2, JobMaker(2, Slack(0)));
+  const auto rows = member.rows_of(0, 2);
+  DataItem push = member.item(pb::DataItem::PUSH, {rows[0]});
+  BufferPool senders{Bytes(1 << 20)};
+  const Buffer memory = senders.acquire(push.payload.size());
+  const std::vector<float> gradient{2, 4};
+  std::memcpy(memory.data(), rows.data(), sizeof(std::uint64_t));
+  std::memcpy(memory.data() + sizeof(std::uint64_t), gradient.data(), 2 * sizeof(float));
+  push.payload = Frame(memory).part(0, push.payload.size());
+  REQUIRE(member.ask({push}).at(0).kind == pb::DataItem::ACK);
+  std::memcpy(memory.data(), &rows[1], sizeof(std::uint64_t));
+  (void)member.send(DataItems{{member.item(pb::DataItem::PUSH, {})}}, WorkerId(1));
+  const auto values = member.ask({member.item(pb::DataItem::SNAPSHOT, {rows[0], rows[1]})});
+  REQUIRE(values.at(0).kind == pb::DataItem::SNAPSHOT_VALUE);
+  // From 1 by rate 0.5 and half of the gradient.
+  CHECK(test::floats_of(values[0].payload) == std::vector<float>{0.5F, 0, 1, 1});
 }
 
 TEST_CASE("a message that requests more rows than a shard answers at once gets the first",

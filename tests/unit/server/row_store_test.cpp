@@ -377,6 +377,28 @@ TEST_CASE("a dropped row starts again from its first values and without states",
   CHECK(same_bits(read(store, {70}), once));
 }
 
+TEST_CASE("a store that may keep fewer rows than its image has drops the oldest", "[rows]") {
+  RowStore before(make_table(1, {1, 0, 0}), kSeed, 0);
+  const math::UpdateStep step = math::make_step({}, 0, 1, 1, 1, 0);
+  for (std::uint64_t row = 0; row < 5; ++row) {
+    const RowGradients one{{row}, {1}, 1};
+    apply(before, math::RuleKind::kSgd, step, {one}, 1, Clock(static_cast<std::int64_t>(9 - row)));
+  }
+  RowStore after(make_table(1, {1, 2, 0}), kSeed, 0);
+  after.start_from(before.image());
+  CHECK(after.rows() == 2);
+  CHECK(before.rows() == 5);
+  // Rows 0 and 1 were updated at the highest clocks.
+  const std::vector<std::uint64_t> rows{0, 1, 2};
+  std::vector<float> kept(3);
+  std::vector<float> all(3);
+  after.read(std::as_bytes(std::span(rows)), kept);
+  before.read(std::as_bytes(std::span(rows)), all);
+  CHECK(kept[0] == all[0]);
+  CHECK(kept[1] == all[1]);
+  CHECK(kept[2] != all[2]);
+}
+
 TEST_CASE("reading keeps no row", "[rows]") {
   const TableSpec table = make_table(3);
   RowStore store(table, kSeed, 0);

@@ -71,3 +71,17 @@ TEST_CASE("a missing slice is not found", "[layout]") {
   REQUIRE(layout.find(TableId(2), SliceId(3)) != nullptr);
   CHECK(layout.find(TableId(2), SliceId(3))->offset == 3 * SliceLayout::kSliceElements);
 }
+
+TEST_CASE("buckets of rows lie evenly on shards, whatever else lies there", "[layout]") {
+  // By the elements of one row all buckets would lie where the other table does not.
+  std::vector<TableSpec> tables = {table(0, 2'000), table(1, 1)};
+  tables[1].shape = {1'000'000, 16};
+  tables[1].rows = RowTable{16, 0, 0};
+  const std::vector<ShardId> shards = {ShardId(0), ShardId(1)};
+  const SliceLayout layout(tables, shards);
+  const auto buckets = layout.slices_of(TableId(1));
+  REQUIRE(buckets.size() == 16);
+  CHECK(std::ranges::count(buckets, ShardId(0), &Slice::shard) == 8);
+  CHECK(buckets[5].offset == 5);
+  CHECK(buckets[5].count == 16);
+}

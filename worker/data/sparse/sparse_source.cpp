@@ -41,10 +41,11 @@ class SparseSource final : public RecordSource {
     const SparseRecords::Record record = records_.at(index);
     const std::size_t count = record.numbers.size();
     if (!into.empty()) {
-      std::ranges::fill(into[0].subspan(count), 0.0F);
       // Bits, which are no numbers to a float.
       static_assert(sizeof(float) == sizeof(std::uint32_t));
       if (count > 0) std::memcpy(into[0].data(), record.numbers.data(), count * sizeof(float));
+      // One of its own, so that no row is updated for being a place holder.
+      std::ranges::fill(into[0].subspan(count), count > 0 ? into[0][count - 1] : 0.0F);
     }
     if (into.size() > 1) {
       std::ranges::fill(into[1].first(count), 1.0F);
