@@ -102,7 +102,7 @@ std::optional<FieldMisfit> misfit_of_rows(const pb::Job& job) {
   if (!unfit) return std::nullopt;
   return FieldMisfit{
       std::move(unfit->where),
-      fmt::format("{} does not go with embed_param.by_rows of layer \"{}\": {}; omit one of them",
+      fmt::format("{} does not go with embed_param.by_rows of \"{}\": {}; omit one of them",
                   unfit->field, layer->name(), unfit->why)};
 }
 

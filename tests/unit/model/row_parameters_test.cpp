@@ -122,7 +122,7 @@ TEST_CASE("what does not go with rows at the servers is refused at its line and 
     return loaded ? std::string() : loaded.error().message;
   };
   const std::string at = path.string() + ":";
-  const std::string with = " does not go with embed_param.by_rows of layer \"rows\": ";
+  const std::string with = " does not go with embed_param.by_rows of \"rows\": ";
   CHECK(refused("consistency { mode: BSP }", "type: 'Adam' weight_decay: 0.1").empty());
   CHECK(refused("consistency { mode: SSP slack: 3 staleness_learning_rate: true }", "").empty());
   CHECK(refused("consistency { mode: BSP backup_workers: 1 }", "") ==
