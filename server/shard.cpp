@@ -5,13 +5,13 @@
 #include <algorithm>
 #include <bit>
 #include <cctype>
-#include <cstring>
 #include <utility>
 
 #include "common/failpoint.hpp"
 #include "common/ssp/row_buckets.hpp"
 #include "proto/rights.hpp"
 #include "proto/wire_version.hpp"
+#include "server/tables/bucket_numbers.hpp"
 
 namespace taut::server {
 namespace {
@@ -74,23 +74,8 @@ std::string refusal_of_rows(const DataItem& item, const Slice& place, const Tabl
     return fmt::format("a row of table {} has {} values, not {}", table.id.value(), place.count,
                        item.count);
   }
-  const auto rows = static_cast<std::uint64_t>(table.shape[0]);
-  std::uint64_t lowest = 0;  // that the next one may be
-  for (std::size_t i = 0; i < item.rows; ++i) {
-    std::uint64_t number = 0;
-    std::memcpy(&number, item.payload.bytes().data() + i * sizeof(number), sizeof(number));
-    if (number >= rows || bucket_of(number, table.rows->buckets) != place.slice.value()) {
-      return fmt::format("table {} has {} rows, and row {} is not in bucket {}", table.id.value(),
-                         rows, number, place.slice.value());
-    }
-    if (!is_push(item)) continue;
-    if (number < lowest) {
-      return fmt::format("rows {} and {} of table {} do not ascend", lowest - 1, number,
-                         table.id.value());
-    }
-    lowest = number + 1;
-  }
-  return {};
+  return misfit_of_numbers(table, place.slice.value(), item.payload.bytes(), item.rows,
+                           is_push(item));
 }
 
 /// The answer to a message that is not its sender's to send.

@@ -147,7 +147,8 @@ bool SliceImageStore::is_sound(const LoggedUpdate& one, const Slice& place,
     return false;
   }
   return !update.by_rows ||
-         are_rows_of(table, place.slice.value(), update.gradient.bytes(), update.rows);
+         misfit_of_numbers(table, place.slice.value(), update.gradient.bytes(), update.rows, true)
+             .empty();
 }
 
 void SliceImageStore::keep_logged(const LoggedUpdate& one, const JobView& view,

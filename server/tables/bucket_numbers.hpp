@@ -1,29 +1,41 @@
 #pragma once
 
+#include <fmt/format.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <span>
+#include <string>
 
 #include "common/ssp/row_buckets.hpp"
 #include "common/ssp/table.hpp"
 
 namespace taut::server {
 
-/// Whether numbers ascend and are of rows of one bucket.
+/// Why numbers are not of rows of one bucket; empty: they are.
 /// numbers  [rows] 8 bytes each, at any alignment
-[[nodiscard]] inline bool are_rows_of(const TableSpec& table, std::uint32_t bucket,
-                                      std::span<const std::byte> numbers, std::size_t rows) {
+/// ascend   whether they must, as those of an update
+[[nodiscard]] inline std::string misfit_of_numbers(const TableSpec& table, std::uint32_t bucket,
+                                                   std::span<const std::byte> numbers,
+                                                   std::size_t rows, bool ascend) {
   const auto all = static_cast<std::uint64_t>(table.shape[0]);
   std::uint64_t lowest = 0;  // that the next one may be
   for (std::size_t i = 0; i < rows; ++i) {
     std::uint64_t number = 0;
     std::memcpy(&number, numbers.data() + i * sizeof(number), sizeof(number));
-    if (number < lowest || number >= all) return false;
-    if (bucket_of(number, table.rows->buckets) != bucket) return false;
+    if (number >= all || bucket_of(number, table.rows->buckets) != bucket) {
+      return fmt::format("table {} has {} rows, and row {} is not in bucket {}", table.id.value(),
+                         all, number, bucket);
+    }
+    if (!ascend) continue;
+    if (number < lowest) {
+      return fmt::format("rows {} and {} of table {} do not ascend", lowest - 1, number,
+                         table.id.value());
+    }
     lowest = number + 1;
   }
-  return true;
+  return {};
 }
 
 }  // namespace taut::server
