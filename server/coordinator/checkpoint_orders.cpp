@@ -552,6 +552,11 @@ Error no_checkpoint(JobRecord& job, const std::string& refusal) {
 
 Result<std::string> order_checkpoint_now(JobRecord& job, CheckpointTasks& tasks, Notes& notes) {
   const pb::StoredJob& stored = job.stored();
+  if (stored.saved_before() > 0) {
+    // An order before the workers have answered could be behind what they have trained.
+    return fmt::format("job {}: it is being stopped, and its last checkpoint is written",
+                       stored.job());
+  }
   const std::int64_t soon = lowest_clock(job);
   // A distant order can be replaced; a near one is what the user requests.
   if (stored.has_checkpoint() && !job.finishes_checkpoint && stored.checkpoint().clock() > soon) {
@@ -588,7 +593,8 @@ Result<std::string> order_last_checkpoint(JobRecord& job, CheckpointTasks& tasks
   stored.clear_checkpoint_failure();
   stored.set_checkpoint_misses(0);
   stored.set_checkpoint_wanted(true);
-  stored.set_saved_before(1);
+  // Until the last checkpoint's clock is known, a clock that no earlier order has.
+  stored.set_saved_before(stored.has_checkpoint() && stored.checkpoint().clock() == 1 ? 2 : 1);
   job.revise_workers();
   return fmt::format("job {}: its workers begin no clock until the last checkpoint's is known",
                      stored.job());

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "server/coordinator/checkpoint_orders.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/unit/coordinator/checkpoint_cluster.hpp"
 
@@ -84,6 +85,48 @@ TEST_CASE("what a job that is stopped saves is behind no clock that a worker has
       }
     }
   }
+}
+
+TEST_CASE("a user's order while a job is being stopped orders nothing before its workers answer",
+          "[checkpoint]") {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    Cluster cluster(seed, FakeNetwork{.drop = 0.1});
+    const std::uint64_t job = cluster.start(make_job(2));
+    cluster.run_for(std::chrono::milliseconds(500 + 37 * static_cast<std::int64_t>(seed)));
+    CHECK(cluster.stop(job, false).error().empty());
+    if (cluster.status(job).state() == pb::RUNNING) {
+      CHECK(cluster.make_checkpoint(job).message() ==
+            "job 1: it is being stopped, and its last checkpoint is written");
+    }
+    REQUIRE(cluster.run_until_state(job, pb::STOPPED));
+    REQUIRE(cluster.kept(job).size() == 1);
+    const pb::JobStatus status = cluster.status(job);
+    for (const pb::WorkerStatus& worker : status.workers()) {
+      CHECK(worker.progress().clock() == cluster.kept(job).back());
+    }
+  }
+}
+
+TEST_CASE("a checkpoint at clock 1 that is being completed when a job is stopped is not its last",
+          "[checkpoint]") {
+  pb::StoredJob stored;
+  stored.set_job(1);
+  stored.set_state(pb::RUNNING);
+  *stored.mutable_definition() = saved_job(100);
+  stored.add_modes();
+  stored.mutable_checkpoint()->set_number(1);
+  stored.mutable_checkpoint()->set_clock(1);
+  JobRecord job(std::move(stored), TimePoint());
+  job.finishes_checkpoint = true;
+  CheckpointTasks tasks;
+  Notes notes;
+  REQUIRE(order_last_checkpoint(job, tasks, notes).has_value());
+  CheckpointTask task;
+  task.number = 1;
+  task.folder = "saved/lenet_iter_1";
+  note_finished(job, task, "", tasks, notes);
+  CHECK(job.stored().checkpoints_size() == 1);
+  CHECK(job.stored().checkpoint_wanted());
 }
 
 TEST_CASE("a job that is stopped while a worker is lost is saved all the same", "[checkpoint]") {
