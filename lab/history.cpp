@@ -79,7 +79,7 @@ void History::add_view(TimePoint at, ShardId shard, const pb::ServerJob& view) {
 }
 
 void History::add_items(Event::Kind kind, TimePoint at, ShardId shard, PeerId peer,
-                        const DataMessage& message) {
+                        const DataMessage& message, const std::set<Push>& postponed) {
   if (const auto* confirm = std::get_if<pb::ConfirmReply>(&message.body)) {
     if (!confirm->known()) return;
     Event event;
@@ -109,6 +109,7 @@ void History::add_items(Event::Kind kind, TimePoint at, ShardId shard, PeerId pe
     event.table = item.table;
     event.slice = item.slice;
     event.clock = item.clock;
+    event.is_postponed = postponed.contains({item.table, item.slice, item.clock});
     event.version = item.version;
     event.done = item.done;
     const bool answer = item.kind == pb::DataItem::VALUE ||

@@ -2,8 +2,10 @@
 
 #include <cstdint>
 #include <functional>
+#include <set>
 #include <span>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "common/net/endpoint.hpp"
@@ -48,6 +50,8 @@ struct Event {
   DataItem::Kind item = pb::DataItem::UNKNOWN;
   DataItem::Refusal refusal = pb::DataItem::NONE;
   bool is_plain = false;  // a push that is not encoded
+  /// A push of rows that the shard has no room for: it is to be sent again.
+  bool is_postponed = false;
   TableId table;
   SliceId slice;
   Clock clock;
@@ -80,7 +84,13 @@ class History {
   void add_view(TimePoint at, ShardId shard, const pb::ServerJob& view);
   /// One message to or from a shard.
   void add_items(Event::Kind kind, TimePoint at, ShardId shard, PeerId peer,
-                 const DataMessage& message);
+                 const DataMessage& message) {
+    add_items(kind, at, shard, peer, message, {});
+  }
+  /// Overload for one to a shard that has postponed some of its pushes.
+  using Push = std::tuple<TableId, SliceId, Clock>;
+  void add_items(Event::Kind kind, TimePoint at, ShardId shard, PeerId peer,
+                 const DataMessage& message, const std::set<Push>& postponed);
   /// Passes the rest to the reader.
   void finish();
 

@@ -16,6 +16,7 @@
 #include "proto/session/share_orders.hpp"
 #include "server/server_jobs.hpp"
 #include "server/shard.hpp"
+#include "server/tables/table_memory.hpp"
 #include "worker/client/client_protocol.hpp"
 #include "worker/client/update_encoder.hpp"
 #include "worker/follower/follower_protocol.hpp"
@@ -71,6 +72,7 @@ class ServerNode final : public ControlNode {
     int messages = 0;
   };
   std::vector<Written> written_;
+  std::optional<server::TableMemory::Share> others_;  // all that tables leave
   std::vector<OneShard> shards_;
   TimePoint images_due_ = TimePoint::never();
   server::ServerJobs jobs_;

@@ -284,7 +284,9 @@ void SliceOracle::descend_rows(const std::vector<Pushed>& updates, const Contrac
     if (!contract.aggregates_at(of.clock)) weigh(of, contract, updates.size(), weight);
     pushed.push_back({of.worker, of.clock, weight.front()});
   }
-  rows_->apply(pushed, scale_of(updates, contract));
+  const std::int64_t newest = updates.back().clock;
+  // Several aggregates may become complete at once, as a member leaves.
+  rows_->apply(pushed, scale_of(updates, contract), std::min(version_, newest + 1));
   ++applications_;
 }
 
@@ -471,6 +473,11 @@ std::optional<Broken> SliceOracle::request(const Event& item, std::span<const st
       if (held) refusal.kinds.push_back(pb::DataItem::HELD);
       if (ahead) refusal.kinds.push_back(pb::DataItem::OUT_OF_ORDER);
       refusals_.push_back(std::move(refusal));
+      return std::nullopt;
+    }
+    if (item.is_postponed && clock >= expected) {
+      // Whether it is taken in the end is what the rules of the end see.
+      refusals_.push_back({item.peer, clock, {pb::DataItem::HELD}});
       return std::nullopt;
     }
     if (clock >= expected) accept(worker, item, contract);

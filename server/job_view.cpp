@@ -41,6 +41,7 @@ Result<std::shared_ptr<const JobView>> make_job_view(const pb::ServerJob& job) {
     if (!counts_clocks) view->slack = Slack(job.slack() * averaging->schedule().interval);
   }
   TAUT_TRY(view->membership, to_membership(job));
+  view->workers = job.definition().workers();
   for (const pb::Member& member : job.members()) {
     view->names.emplace(WorkerId(member.worker()), member.name());
   }

@@ -51,6 +51,7 @@ struct JobView {
   Policies policies;
   Compression compression;
   Membership membership;
+  std::uint32_t workers = 0;  // members at a clock at most; 0: those that it starts with
   std::map<WorkerId, std::string> names;  // of the members: a key is good for its own name
   Slack slack;                            // in clocks
   Clock hold_from = Clock::never();
@@ -67,6 +68,10 @@ struct JobView {
   bool finished = false;
   CaptureOrder checkpoint;  // the newest
 
+  /// Members at a clock at most.
+  [[nodiscard]] std::uint64_t max_members() const {
+    return std::max<std::uint64_t>(workers, membership.members().size());
+  }
   /// Whether updates of this clock are initial values and no gradients.
   [[nodiscard]] bool is_seed(Clock clock) const { return is_seeded && clock == Clock(0); }
 

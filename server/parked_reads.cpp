@@ -1,12 +1,14 @@
 #include "server/parked_reads.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace taut::server {
 
-void ParkedReads::park(const Reader& reader, Slack slack) {
-  const auto [entry, added] = reads_.try_emplace(reader.worker, Read{reader, slack});
-  if (!added && reader.clock >= entry->second.reader.clock) entry->second = {reader, slack};
+void ParkedReads::park(const Reader& reader, Slack slack, RowAllowance::Share share) {
+  const auto parked = reads_.find(reader.worker);
+  if (parked != reads_.end() && reader.clock < parked->second.reader.clock) return;
+  reads_.insert_or_assign(reader.worker, Read{reader, slack, std::move(share)});
 }
 
 void ParkedReads::note_answered(const Reader& reader) {

@@ -10,6 +10,7 @@
 #include "common/ssp/slice_clock.hpp"
 #include "common/types.hpp"
 #include "server/job_view.hpp"
+#include "server/tables/row_allowance.hpp"
 
 namespace taut::server {
 
@@ -26,7 +27,8 @@ struct Reader {
 class ParkedReads {
  public:
   /// A worker's newer read replaces its older one; an older one changes nothing.
-  void park(const Reader& reader, Slack slack);
+  /// share  of what its rows take
+  void park(const Reader& reader, Slack slack, RowAllowance::Share share = {});
   /// A read was answered: an older one of the same worker is removed. A late copy of an older read
   /// leaves a newer one parked.
   void note_answered(const Reader& reader);
@@ -40,12 +42,18 @@ class ParkedReads {
                                               std::optional<WorkerId> pushed = std::nullopt);
 
   [[nodiscard]] bool holds(WorkerId worker) const { return reads_.contains(worker); }
+  /// What the rows of a worker's read take.
+  [[nodiscard]] std::uint64_t row_bytes(WorkerId worker) const {
+    const auto read = reads_.find(worker);
+    return read == reads_.end() ? 0 : read->second.share.bytes();
+  }
   [[nodiscard]] std::size_t size() const { return reads_.size(); }
 
  private:
   struct Read {
     Reader reader;
     Slack slack;  // the largest slack since it was parked
+    RowAllowance::Share share;
   };
   /// What all reads were compared with.
   struct Sweep {

@@ -147,7 +147,10 @@ void ServerJobs::fill_part(const Progress& progress, pb::CheckpointPart& part) c
   }
   part.set_written(written == shards_);
   for (const TableSpec& table : progress.parts.begin()->second.tables) {
-    *part.add_tables() = to_wire(table);
+    pb::TableSpec& saved = *part.add_tables();
+    saved = to_wire(table);
+    // What a batch names is no part of what is saved.
+    if (saved.has_rows()) saved.mutable_rows()->clear_clock_rows();
   }
 }
 

@@ -57,6 +57,13 @@ bool is_beyond_reads(WorkerId worker, const DataItem& item, const JobView& view,
          slice.held() >= members * (clocks + kHeldClocks);
 }
 
+/// Whether a member's updates of a clock have more rows in a table than it said they would.
+bool is_beyond_clock(WorkerId worker, const DataItem& item, const SliceState& slice) {
+  const RowAllowance* allowance = slice.allowance();
+  return allowance != nullptr && slice.judge(worker, item.clock) == PushVerdict::kAccept &&
+         allowance->is_beyond_clock(worker, item.clock, RowAllowance::bytes_of(update_of(item)));
+}
+
 /// Why an item does not fit a table that is kept by rows, or that is not; empty: it fits. Whatever
 /// order a push's rows had, its sums would depend on it.
 std::string refusal_of_rows(const DataItem& item, const Slice& place, const TableSpec& table) {
@@ -73,6 +80,11 @@ std::string refusal_of_rows(const DataItem& item, const Slice& place, const Tabl
   if (item.count != place.count) {
     return fmt::format("a row of table {} has {} values, not {}", table.id.value(), place.count,
                        item.count);
+  }
+  const std::uint64_t most = table.rows->clock_rows;
+  if (most > 0 && item.rows > most && item.kind != pb::DataItem::SNAPSHOT) {
+    return fmt::format("the item names {} rows of table {}, whose clock_rows are {}", item.rows,
+                       table.id.value(), most);
   }
   return misfit_of_numbers(table, place.slice.value(), item.payload.bytes(), item.rows,
                            is_push(item));
@@ -354,6 +366,14 @@ void Shard::serve_item(PeerId from, const DataMessage& message, const DataItem& 
     return;
   }
   if (is_push(item)) {
+    if (!is_logged && is_beyond_clock(message.worker, item, slice)) {
+      out.add(from, refuse(item, pb::DataItem::BAD_RANGE,
+                           fmt::format("at clock {} table {} has more rows in all buckets than "
+                                       "its clock_rows, {}",
+                                       item.clock.value(), item.table.value(),
+                                       job.tables[item.table.value()].rows->clock_rows)));
+      return;
+    }
     if (!is_logged && log_first(from, message, item, job, slice, out)) return;
     if (auto refusal = push(message.worker, item, job, slice, out, is_logged)) {
       out.add(from, std::move(*refusal));
@@ -377,10 +397,30 @@ void Shard::serve_item(PeerId from, const DataMessage& message, const DataItem& 
   out.add(from, std::move(reply));
 }
 
-bool Shard::is_held_back(WorkerId worker, const DataItem& item, const JobState& job,
-                         const SliceState& slice) {
-  return item.clock >= job.view->hold_from && item.clock >= slice.done(worker) &&
-         !slice.gate().is_replay(worker, item.clock);
+/// Why an update is to be sent again later; empty: it is not.
+std::string Shard::reason_to_wait(WorkerId worker, const DataItem& item, const JobState& job,
+                                  const SliceState& slice) {
+  if (item.clock >= job.view->hold_from && item.clock >= slice.done(worker) &&
+      !slice.gate().is_replay(worker, item.clock)) {
+    failpoint("update postponed");
+    return "the job's epoch is being changed";
+  }
+  if (slice.rows() == nullptr || slice.judge(worker, item.clock) != PushVerdict::kAccept) return {};
+  if (slice.waits_for_image()) return "a checkpoint is writing the rows";
+  const RowAllowance* allowance = slice.allowance();
+  if (allowance == nullptr ||
+      allowance->may_hold(worker, RowAllowance::bytes_of(update_of(item)))) {
+    return {};
+  }
+  // What V waits for is taken: of those that are behind it in all buckets.
+  for (const Slice& place : job.layout.slices_of(item.table)) {
+    if (place.shard != slice.place().shard) continue;
+    const auto other = job.slices.find(job.layout.index_of(place.table, place.slice));
+    if (other != job.slices.end() && other->second->version() < item.clock) {
+      return "the updates of other members are missing";
+    }
+  }
+  return {};
 }
 
 /// Passes an update to its slice. Returns why it is refused for now; nothing: it was accepted, now
@@ -389,10 +429,9 @@ std::optional<DataItem> Shard::push(WorkerId worker, const DataItem& item, JobSt
                                     SliceState& slice, Outbox& out, bool is_logged) {
   failpoint("update received");
   const JobView& view = *job.view;
-  if (!is_logged && is_held_back(worker, item, job, slice)) {
-    failpoint("update postponed");
+  if (std::string why = is_logged ? "" : reason_to_wait(worker, item, job, slice); !why.empty()) {
     ++queues_.postponed_updates;
-    return refuse(item, pb::DataItem::HELD, "the job's epoch is being changed");
+    return refuse(item, pb::DataItem::HELD, std::move(why));
   }
   if (!is_logged && is_beyond_reads(worker, item, view, *job.slack, slice)) {
     ++queues_.postponed_updates;

@@ -168,6 +168,8 @@ class Shard {
     std::vector<std::uint32_t> fragments;         // of each table
     SliceLayout layout;
     std::vector<TableMemory::Share> memory;
+    /// What waits of each shard's part of a table by rows.
+    std::map<std::pair<ShardId, TableId>, std::shared_ptr<RowAllowance>> allowances;
     std::unique_ptr<ReadSlack> slack;
     FollowerBound bound;
     JobCapture capture;
@@ -191,8 +193,11 @@ class Shard {
   void open(PeerId from, const DataMessage& message, std::vector<Outgoing>& answers);
   [[nodiscard]] std::string open_listed(JobState& job, const pb::OpenTables& requested);
   [[nodiscard]] Result<void> create_slices(JobState& job, std::vector<TableSpec> tables);
-  [[nodiscard]] std::unique_ptr<SliceState> make_slice(const JobState& job, const TableSpec& table,
+  [[nodiscard]] std::unique_ptr<SliceState> make_slice(JobState& job, const TableSpec& table,
                                                        const Slice& place, const SliceImage* begin);
+  [[nodiscard]] static std::shared_ptr<RowAllowance> allowance_of(JobState& job,
+                                                                  const TableSpec& table,
+                                                                  const Slice& place);
   [[nodiscard]] Result<void> start_from_file(const JobState& job, const TableSpec& table,
                                              SliceState& slice);
   void follow_checkpoint(JobState& job);
@@ -210,8 +215,8 @@ class Shard {
   void serve(PeerId from, const DataMessage& message, const DataItems& batch, Outbox& out);
   void serve_item(PeerId from, const DataMessage& message, const DataItem& item, JobState& job,
                   Outbox& out, bool is_logged = false);
-  [[nodiscard]] static bool is_held_back(WorkerId worker, const DataItem& item, const JobState& job,
-                                         const SliceState& slice);
+  [[nodiscard]] static std::string reason_to_wait(WorkerId worker, const DataItem& item,
+                                                  const JobState& job, const SliceState& slice);
   [[nodiscard]] static bool log_first(PeerId from, const DataMessage& message, const DataItem& item,
                                       JobState& job, const SliceState& slice, Outbox& out);
   void serve_logged(JobState& job, Outbox& out);

@@ -160,6 +160,7 @@ std::string Shard::open_listed(JobState& job, const pb::OpenTables& requested) {
     job.tables.clear();
     job.tables_hash.clear();
     job.memory.clear();
+    job.allowances.clear();
     job.capture.close_tables();
   }
   return problem;
@@ -176,12 +177,24 @@ Result<void> Shard::start_from_file(const JobState& job, const TableSpec& table,
   return initial_->read(origin, slice.place().offset, slice.initial_values());
 }
 
-std::unique_ptr<SliceState> Shard::make_slice(const JobState& job, const TableSpec& table,
+std::shared_ptr<RowAllowance> Shard::allowance_of(JobState& job, const TableSpec& table,
+                                                  const Slice& place) {
+  if (!table.rows) return nullptr;
+  std::shared_ptr<RowAllowance>& allowance = job.allowances[{place.shard, place.table}];
+  if (allowance) return allowance;
+  const auto buckets =
+      std::ranges::count(job.layout.slices_of(table.id), place.shard, &Slice::shard);
+  allowance = std::make_shared<RowAllowance>(table, static_cast<std::uint64_t>(buckets),
+                                             job.view->max_members());
+  return allowance;
+}
+
+std::unique_ptr<SliceState> Shard::make_slice(JobState& job, const TableSpec& table,
                                               const Slice& place, const SliceImage* begin) {
   const PushSchedule schedule =
       job.view->policies.schedule().of_fragment(job.fragments[table.id.value()]);
-  auto slice =
-      std::make_unique<SliceState>(table, place, *job.view, pool_, schedule, begin, &states_);
+  auto slice = std::make_unique<SliceState>(table, place, *job.view, pool_, schedule, begin,
+                                            &states_, allowance_of(job, table, place));
   slice->limit_reads(job.bound.limit());
   return slice;
 }

@@ -163,7 +163,7 @@ bool Shard::log_first(PeerId from, const DataMessage& message, const DataItem& i
   if (!job.view->logs_updates) return false;
   const std::size_t index = job.layout.index_of(item.table, item.slice);
   const WorkerId worker = message.worker;
-  if (!job.images.logs(index) || is_held_back(worker, item, job, slice)) return false;
+  if (!job.images.logs(index) || !reason_to_wait(worker, item, job, slice).empty()) return false;
   const UpdateLog& log = job.images.log_of(index);
   const PushVerdict verdict = slice.judge(worker, item.clock);
   if (verdict == PushVerdict::kDuplicate) return false;

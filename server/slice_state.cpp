@@ -30,7 +30,7 @@ Policies::Keeps kept_for(const TableSpec& table, const JobView& job) {
 
 SliceState::SliceState(const TableSpec& table, const Slice& slice, const JobView& job,
                        BufferPool& pool, const PushSchedule& schedule, const SliceImage* begin,
-                       BufferPool* states)
+                       BufferPool* states, std::shared_ptr<RowAllowance> allowance)
     : place_(slice),
       kind_(table.kind),
       lr_mult_(table.lr_mult),
@@ -43,7 +43,8 @@ SliceState::SliceState(const TableSpec& table, const Slice& slice, const JobView
               states == nullptr ? pool : *states),
       rows_(row_store(table, job)),
       pulled_(job.compression.of_pull(table), job.seed, slice, pool),
-      clock_(job.policies.backup_workers(), schedule) {
+      clock_(job.policies.backup_workers(), schedule),
+      allowance_(std::move(allowance)) {
   if (begin != nullptr) {
     start_from(*begin, job);
   } else if (!table.origin && !rows_) {
@@ -107,8 +108,7 @@ PushVerdict SliceState::push(WorkerId worker, const Update& update, const JobVie
   }
   auto& workers = waiting_[clock];
   workers.insert(std::upper_bound(workers.begin(), workers.end(), worker), worker);
-  held_bytes_ += update.gradient.size();
-  held_[{clock, worker}] = update;
+  hold(worker, update);
   clock_.accept(worker, clock);
   apply_ready(job);
   capture_if_due(job);
@@ -133,6 +133,22 @@ Patience SliceState::patience(const JobView& job) const {
   return ends ? Patience::kEnds : Patience::kWaits;
 }
 
+void SliceState::hold(WorkerId worker, const Update& update) {
+  const HeldUpdate of{update.clock, worker};
+  held_bytes_ += update.gradient.size();
+  held_[of] = update;
+  if (!allowance_) return;
+  shares_[of] = allowance_->hold(worker, update.clock, RowAllowance::bytes_of(update));
+}
+
+Update SliceState::take_held(const HeldUpdate& of) {
+  auto held = held_.extract(of);
+  TAUT_CHECK(!held.empty(), "an update that is not held");
+  held_bytes_ -= held.mapped().gradient.size();
+  shares_.erase(of);
+  return std::move(held.mapped());
+}
+
 void SliceState::apply_ready(const JobView& job) {
   while (const auto application = policy_->next(waiting_, members_of(job), patience(job))) {
     apply(*application, job);
@@ -148,10 +164,7 @@ void SliceState::apply(const Application& application, const JobView& job) {
   alive.reserve(application.updates.size());
   Buffer corrected;
   for (const HeldUpdate& of : application.updates) {
-    auto held = held_.extract(of);
-    TAUT_CHECK(!held.empty(), "an application of an update that is not held");
-    Update& update = held.mapped();
-    held_bytes_ -= update.gradient.size();
+    Update update = take_held(of);
     auto waiting = waiting_.find(of.clock);
     std::erase(waiting->second, of.worker);
     if (waiting->second.empty()) waiting_.erase(waiting);
@@ -205,7 +218,7 @@ void SliceState::apply(const Application& application, const JobView& job) {
     }
     const float scale = job.sum ? 1.0F : static_cast<float>(1.0 / members);
     if (rows_) {
-      rows_->apply(job.rule.kind, step, by_rows, scale, clock);
+      rows_->apply(job.rule.kind, step, by_rows, scale, job_clock(clock));
     } else {
       math::apply_update(job.rule.kind, step, gradients, scale, memory_.values().floats(),
                          out.floats(), state);
@@ -213,6 +226,13 @@ void SliceState::apply(const Application& application, const JobView& job) {
   }
   if (!rows_) memory_.set_values(std::move(out));
   ++applications_;
+}
+
+/// By which rows are dropped: the last clock that all members have pushed, since a member that is
+/// ahead does not say that no other will update a row. An aggregate's is its own.
+/// newest  clock of an application's updates
+Clock SliceState::job_clock(Clock newest) const {
+  return std::max(Clock(0), std::min(newest, clock_.version() - 1));
 }
 
 /// The first of the members' initial values are the slice's; they count as an application, so that
@@ -270,8 +290,21 @@ std::optional<Answer> SliceState::read(const Reader& reader, const JobView& job,
     parked_.note_answered(reader);
     return answer(reader);
   }
-  parked_.park(reader, slack);
+  park(reader, slack);
   return std::nullopt;
+}
+
+/// Row numbers are copied: they may be part of a long message, or in the reader's own memory. Where
+/// there is no room for them the read is not kept, and is to be sent again.
+void SliceState::park(const Reader& reader, Slack slack) {
+  if (!rows_ || !allowance_) return parked_.park(reader, slack);
+  const std::uint64_t count = reader.rows.size() / sizeof(std::uint64_t);
+  RowAllowance::Share share =
+      allowance_->park(reader.worker, count, parked_.row_bytes(reader.worker));
+  if (share.bytes() == 0) return;
+  Reader kept = reader;
+  kept.rows = Frame::copy_of(reader.rows.bytes());
+  parked_.park(kept, slack, std::move(share));
 }
 
 Answer SliceState::answer(const Reader& reader) {
@@ -358,10 +391,7 @@ void SliceState::update(const JobView& job, std::vector<Answer>& released) {
     std::erase_if(waiting->second, [&](WorkerId worker) {
       const Member* member = membership.find(worker);
       const bool left = member == nullptr || clock >= member->leave;
-      if (left) {
-        const auto held = held_.extract({clock, worker});
-        if (!held.empty()) held_bytes_ -= held.mapped().gradient.size();
-      }
+      if (left && held_.contains({clock, worker})) (void)take_held({clock, worker});
       return left;
     });
     waiting = waiting->second.empty() ? waiting_.erase(waiting) : std::next(waiting);

@@ -22,6 +22,7 @@
 #include "server/pulled_values.hpp"
 #include "server/replication/replay_gate.hpp"
 #include "server/replication/slice_image.hpp"
+#include "server/tables/row_allowance.hpp"
 #include "server/tables/row_store.hpp"
 #include "server/tables/slice_memory.hpp"
 
@@ -51,10 +52,11 @@ class SliceState {
   /// begin   the slice in a checkpoint; nullptr: it is filled with its initial values
   /// states  where the memory of what the rule keeps comes from, which no reader gets; nullptr:
   ///         `pool`
+  /// allowance  of a bucket: what waits in it is counted there; nullptr: nowhere
   /// Throws std::bad_alloc.
   SliceState(const TableSpec& table, const Slice& slice, const JobView& job, BufferPool& pool,
              const PushSchedule& schedule, const SliceImage* begin = nullptr,
-             BufferPool* states = nullptr);
+             BufferPool* states = nullptr, std::shared_ptr<RowAllowance> allowance = nullptr);
 
   /// Where its first values may be written by others, before anything is pushed or read.
   [[nodiscard]] std::span<float> initial_values() { return memory_.initial_values(); }
@@ -130,6 +132,10 @@ class SliceState {
   /// Shares its memory with the slice, which writes elsewhere for as long as the image exists.
   /// REQUIRES: kReady.
   [[nodiscard]] SliceImage take_image() { return capture_.take_image(); }
+  /// There is no memory for copies of what an image holds: as long as `lease` exists, no update is
+  /// to be pushed.
+  void wait_for_end_of(const std::shared_ptr<const void>& lease) { awaited_ = lease; }
+  [[nodiscard]] bool waits_for_image() const { return !awaited_.expired(); }
 
   [[nodiscard]] const Slice& place() const { return place_; }
   /// False where no update ever changes it.
@@ -140,6 +146,8 @@ class SliceState {
   }
   /// The rows of a bucket; nullptr: it is a slice of another table.
   [[nodiscard]] const RowStore* rows() const { return rows_.get(); }
+  /// Of a bucket, as it was given.
+  [[nodiscard]] const RowAllowance* allowance() const { return allowance_.get(); }
   /// RowStore::take_changes() of a bucket.
   [[nodiscard]] RowChanges take_row_changes(bool whole) { return rows_->take_changes(whole); }
   [[nodiscard]] float decay_mult() const { return decay_mult_; }
@@ -184,8 +192,12 @@ class SliceState {
   void capture_if_due(const JobView& job);
   void note_members(const JobView& job);
   [[nodiscard]] Patience patience(const JobView& job) const;
+  void hold(WorkerId worker, const Update& update);
+  [[nodiscard]] Update take_held(const HeldUpdate& of);
+  void park(const Reader& reader, Slack slack);
   void apply_ready(const JobView& job);
   void apply(const Application& application, const JobView& job);
+  [[nodiscard]] Clock job_clock(Clock newest) const;
   void seed(const math::GradientView& values);
   [[nodiscard]] bool is_refused(WorkerId worker, const Update& update, const JobView& job);
   /// pushed  as ParkedReads::take_true()
@@ -212,6 +224,8 @@ class SliceState {
   std::int64_t applications_ = 0;
   HeldUpdates waiting_;
   std::map<HeldUpdate, Update> held_;
+  const std::shared_ptr<RowAllowance> allowance_;
+  std::map<HeldUpdate, RowAllowance::Share> shares_;  // of these, in a bucket
   std::uint64_t held_bytes_ = 0;
   ParkedReads parked_;
   ParkedFollows follows_;
@@ -221,6 +235,7 @@ class SliceState {
   std::map<WorkerId, std::uint64_t> bad_updates_;
   std::map<WorkerId, Clock> applied_;  // of each member, the next clock that is not in the values
   SliceCapture capture_;
+  std::weak_ptr<const void> awaited_;
   ReplayGate gate_;
   // Members that were lost before this slice was taken over, and whose last updates went with its
   // last primary: here they leave earlier than elsewhere.

@@ -93,7 +93,7 @@ const RowModel* Checker::expected_in_bsp(const SliceKey& key, std::int64_t clock
     models.push_back(models.back());
     const float scale =
         newest_.mean ? static_cast<float>(1.0 / static_cast<double>(pushed.size())) : 1.0F;
-    models.back().apply(pushed, scale);
+    models.back().apply(pushed, scale, next + 1);
   }
   return &models[static_cast<std::size_t>(clock)];
 }

@@ -17,10 +17,10 @@ std::vector<float> RowModel::first_values(std::uint64_t row) const {
   return values;
 }
 
-void RowModel::apply(std::span<const Pushed> updates, float scale) {
+void RowModel::apply(std::span<const Pushed> updates, float scale, std::int64_t version) {
+  version_ = std::max(version_, version);
   std::map<std::uint64_t, std::vector<float>> sums;
   std::vector<float> update(table_.width);
-  const std::int64_t clock = updates.back().clock;
   for (const Pushed& of : updates) {
     const auto pushed = rows_pushed(table_, id_, WorkerId(of.worker), Clock(of.clock));
     for (const std::uint64_t row : pushed) {
@@ -36,21 +36,21 @@ void RowModel::apply(std::span<const Pushed> updates, float scale) {
     const auto [kept, is_new] = rows_.try_emplace(row);
     if (is_new) kept->second.values = first_values(row);
     for (std::size_t i = 0; i < sum.size(); ++i) kept->second.values[i] -= sum[i] * scale;
-    kept->second.updated = clock;
+    kept->second.version = version_;
     std::erase(order_, row);
     order_.push_back(row);
   }
-  while (!order_.empty() && !may_stay(order_.front(), clock)) {
+  while (!order_.empty() && !may_stay(order_.front())) {
     rows_.erase(order_.front());
     order_.erase(order_.begin());
   }
 }
 
-bool RowModel::may_stay(std::uint64_t row, std::int64_t clock) const {
+bool RowModel::may_stay(std::uint64_t row) const {
   const RowTable& limits = table_.kept;
   const std::uint64_t part = (limits.max_rows + limits.buckets - 1) / limits.buckets;
   if (part > 0 && rows_.size() > part) return false;
-  return limits.idle_clocks == 0 || clock - rows_.at(row).updated < limits.idle_clocks;
+  return limits.idle_clocks == 0 || version_ - rows_.at(row).version < limits.idle_clocks;
 }
 
 std::vector<float> RowModel::read(std::span<const std::uint64_t> rows) const {

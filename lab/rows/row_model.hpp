@@ -24,11 +24,12 @@ class RowModel {
   /// seed  of the job
   RowModel(const ToyRows& table, TableId id, SliceId bucket, std::uint64_t seed);
 
-  /// One application: the sum of the updates, in their order, times `scale`. The last one is the
-  /// newest. Then rows are dropped, from that on whose last application is the oldest, until one
-  /// may stay: one that an update of the last idle_clocks named, where there are no more than this
-  /// bucket's part of max_rows. Of one application the lowest numbers are the oldest.
-  void apply(std::span<const Pushed> updates, float scale);
+  /// One application: the sum of the updates, in their order, times `scale`. Then rows are dropped,
+  /// from that on whose last application is the oldest, until one may stay: one that was named
+  /// while V was within idle_clocks of what it is now, where there are no more than this bucket's
+  /// part of max_rows. Of one application the lowest numbers are the oldest.
+  /// version  V with these updates accepted; for an aggregate at most its clock and one more
+  void apply(std::span<const Pushed> updates, float scale, std::int64_t version);
   /// [rows, width], in the order of the numbers.
   [[nodiscard]] std::vector<float> read(std::span<const std::uint64_t> rows) const;
   /// The rows that are kept, ascending.
@@ -40,11 +41,11 @@ class RowModel {
  private:
   struct Row {
     std::vector<float> values;
-    std::int64_t updated = 0;
+    std::int64_t version = 0;  // at the last application that named it
   };
 
   [[nodiscard]] std::vector<float> first_values(std::uint64_t row) const;
-  [[nodiscard]] bool may_stay(std::uint64_t row, std::int64_t clock) const;
+  [[nodiscard]] bool may_stay(std::uint64_t row) const;
 
   ToyRows table_;
   TableId id_;
@@ -52,6 +53,7 @@ class RowModel {
   std::uint64_t seed_;
   std::vector<std::uint64_t> named_;
   std::map<std::uint64_t, Row> rows_;
+  std::int64_t version_ = 1;          // the highest of applications
   std::vector<std::uint64_t> order_;  // of their last applications, the oldest first
 };
 

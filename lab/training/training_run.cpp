@@ -270,7 +270,7 @@ class Training {
 
   /// Refuses what hosts, the limit or this machine have too little memory for.
   [[nodiscard]] Result<void> expect_memory() const {
-    const std::vector<TableSpec>& tables = assets_->train_graph().parameters;
+    const std::vector<TableSpec> tables = model::served_tables(assets_->train_graph());
     TAUT_TRY(const auto misfit, host_misfit(options_.job, tables, options_.cluster,
                                             *world_.topology, options_.servers));
     if (misfit) return invalid(misfit->what);

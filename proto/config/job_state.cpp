@@ -110,7 +110,7 @@ Result<RowTable> rows_from_wire(const pb::TableSpec& wire, const TableSpec& tabl
     return refuse(
         fmt::format("drops rows after {} idle clocks; it must be at least 0", rows.idle_clocks()));
   }
-  return RowTable{rows.buckets(), rows.max_rows(), rows.idle_clocks()};
+  return RowTable{rows.buckets(), rows.max_rows(), rows.idle_clocks(), rows.clock_rows()};
 }
 
 Result<math::Filler> filler_from_wire(const pb::TableSpec& wire) {
@@ -294,6 +294,7 @@ pb::TableSpec to_wire(const TableSpec& table) {
     rows.set_buckets(table.rows->buckets);
     rows.set_max_rows(table.rows->max_rows);
     rows.set_idle_clocks(table.rows->idle_clocks);
+    rows.set_clock_rows(table.rows->clock_rows);
   }
   return wire;
 }

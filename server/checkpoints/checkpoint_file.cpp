@@ -62,6 +62,7 @@ pb::CheckpointSlice describe(const SliceImage& image, const ShardCapture& captur
   if (table_of(image, capture).rows) {
     slice.set_count(1);
     slice.set_rows(image.rows.rows);
+    slice.set_row_changes(image.rows.changes);
     slice.set_states(static_cast<std::uint32_t>(image.rows.states));
   } else {
     slice.set_count(image.place.count);

@@ -8,6 +8,7 @@ namespace taut::server {
 void JobCapture::follow(const JobView& view, ShardId shard, const std::vector<TableSpec>& tables,
                         JobSlices& slices, const std::shared_ptr<TableMemory>& limit,
                         bool is_idle) {
+  limit_ = limit;
   const CaptureOrder& order = view.checkpoint;
   if (order.number != capture_.order.number) {
     capture_ = {view.job, shard, order, false, {}, {}, {}};
@@ -57,9 +58,22 @@ void JobCapture::take_image(SliceState& slice) {
   if (slice.capture() == SliceCapture::State::kMissed) {
     capture_.missed = true;
   } else if (slice.capture() == SliceCapture::State::kReady) {
-    capture_.slices.push_back(slice.take_image());
+    SliceImage& image = capture_.slices.emplace_back(slice.take_image());
+    if (slice.rows() != nullptr) lease_copies(slice, image.rows);
     if (slice.is_written()) spares_.stop_filling();
   }
+}
+
+/// Rows that are updated while they are written are copied: the memory for that is taken as long as
+/// the image exists, or updates wait for its end.
+void JobCapture::lease_copies(SliceState& slice, RowImage& image) {
+  if (!limit_ || image.chunks.empty()) return;
+  if (auto spare = limit_->take_spare(Bytes(image.bytes()))) {
+    image.lease = std::make_shared<const TableMemory::Share>(std::move(*spare));
+    return;
+  }
+  image.lease = std::make_shared<const int>(0);
+  slice.wait_for_end_of(image.lease);
 }
 
 void JobCapture::finish(const std::vector<TableSpec>& tables, const JobSlices& slices) {

@@ -54,13 +54,15 @@ class JobCapture {
   void prepare_spares(const JobView& view, const JobSlices& slices,
                       const std::shared_ptr<TableMemory>& limit);
   void take_image(SliceState& slice);
+  void lease_copies(SliceState& slice, RowImage& image);
   void finish(const std::vector<TableSpec>& tables, const JobSlices& slices);
 
   SpareMemory spares_;
   CheckpointWork& work_;
-  ShardCapture capture_;        // for the newest order
-  bool is_finished_ = true;     // it was passed on
-  std::uint64_t prepared_ = 0;  // the order that `spares_` knows
+  std::shared_ptr<TableMemory> limit_;  // nullptr: none
+  ShardCapture capture_;                // for the newest order
+  bool is_finished_ = true;             // it was passed on
+  std::uint64_t prepared_ = 0;          // the order that `spares_` knows
 };
 
 }  // namespace taut::server

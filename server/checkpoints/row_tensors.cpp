@@ -148,6 +148,7 @@ Result<RowImage> read_rows(const CheckpointReader& saved, const TableSpec& table
 
   RowImage image;
   image.rows = rows;
+  image.changes = saved.bucket(table.id, bucket).row_changes();
   image.states = saved.states_of(table.id);
   const std::size_t width = table.width();
   const std::size_t floats = (1 + image.states) * width;

@@ -33,7 +33,13 @@ bool is_same(const SliceImage& image, const CheckpointReader::Stored& saved,
   // A slice that was taken over may have applied as many updates in another order.
   const auto term = capture.terms.find(image.place.shard);
   const std::uint64_t now = term == capture.terms.end() ? 0 : term->second;
-  return saved.slice->term() == now && saved.slice->applications() == image.applications;
+  if (saved.slice->term() != now) return false;
+  // Each clock is an application to a bucket, of no row too.
+  if (is_bucket(image, capture)) {
+    return saved.slice->rows() == image.rows.rows &&
+           saved.slice->row_changes() == image.rows.changes;
+  }
+  return saved.slice->applications() == image.applications;
 }
 
 }  // namespace

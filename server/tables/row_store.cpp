@@ -106,6 +106,15 @@ class RowStore::Sources {
   std::vector<Source> sources_;
 };
 
+std::uint64_t RowImage::bytes() const {
+  std::uint64_t bytes = 0;
+  for (const auto& chunk : chunks) {
+    bytes += chunk->floats.size() * sizeof(float) +
+             chunk->numbers.size() * (sizeof(std::uint64_t) + sizeof(std::int64_t));
+  }
+  return bytes;
+}
+
 RowStore::RowStore(const TableSpec& table, std::uint64_t seed, std::size_t states)
     : width_(table.width()),
       states_(states),
@@ -147,6 +156,7 @@ void RowStore::fill(std::uint64_t number, std::span<float> out) const {
 
 void RowStore::apply(math::RuleKind kind, const math::UpdateStep& step,
                      std::span<const Weighed> updates, float scale, Clock clock) {
+  clock_ = clock = std::max(clock, clock_);
   const std::size_t block = std::max<std::size_t>(1, kBlockFloats / width_);
   Sources sources(updates, width_);
   make_room(sources);
@@ -228,6 +238,7 @@ void RowStore::apply_block(math::RuleKind kind, const math::UpdateStep& step, fl
       std::copy_n(kept_.data() + state * floats + i * width_, width_, row + (1 + state) * width_);
     }
     chunk.updated[within(places_[i])] = clock.value();
+    ++changes_;
     unlink(places_[i]);
     append(places_[i]);
   }
@@ -249,6 +260,7 @@ void RowStore::read(std::span<const std::byte> numbers, std::span<float> out) co
 
 void RowStore::start_from(const RowImage& image) {
   TAUT_CHECK(rows_ == 0 && image.states == states_, "a bucket starts from an image once");
+  changes_ = image.changes;
   const std::uint32_t places = 1U << shift_;
   std::vector<std::uint32_t> rows;
   rows.reserve(image.rows);
@@ -274,6 +286,7 @@ void RowStore::start_from(const RowImage& image) {
     append(place);
     ++rows_;
   }
+  if (!rows.empty()) clock_ = Clock(chunk_of(rows.back()).updated[within(rows.back())]);
   // It may have been saved with a higher limit.
   while (max_rows_ > 0 && rows_ > max_rows_) drop(oldest_);
 }
@@ -311,6 +324,7 @@ std::span<float> RowStore::put(std::uint64_t number, Clock updated) {
   const std::uint32_t place = found == kNone ? add(number) : found;
   RowChunk& chunk = writable(place);
   chunk.updated[within(place)] = updated.value();
+  ++changes_;
   return std::span(chunk.floats).subspan(floats_at(place), (1 + states_) * width_);
 }
 
@@ -372,6 +386,7 @@ std::uint32_t RowStore::free_place() {
 
 void RowStore::drop(std::uint32_t place) {
   RowChunk& chunk = writable(place);
+  ++changes_;
   note_dropped(number_of(place));
   free_.push_back(place);
   take_from_index(place);

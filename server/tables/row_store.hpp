@@ -20,7 +20,7 @@ struct RowChunk {
   static constexpr std::int64_t kFree = -1;  // no row is at a place
 
   std::vector<std::uint64_t> numbers;  // [places]
-  std::vector<std::int64_t> updated;   // [places] the clock of the last update; kFree
+  std::vector<std::int64_t> updated;   // [places] the job's clock at the last update; kFree
   std::vector<float> floats;           // [places, 1 + states, width]: values, then each state
 };
 
@@ -28,13 +28,18 @@ struct RowChunk {
 /// the image is destroyed.
 struct RowImage {
   std::uint64_t rows = 0;
-  std::size_t states = 0;  // numbers that the rule keeps with each value
-  std::vector<std::shared_ptr<const RowChunk>> chunks;
+  std::size_t states = 0;                  // numbers that the rule keeps with each value
+  std::uint64_t changes = 0;               // as RowStore::changes()
+  std::shared_ptr<const void> lease = {};  // what ends with the image, after its memory
+  std::vector<std::shared_ptr<const RowChunk>> chunks = {};
+
+  /// That a store writes at most a second time while the image exists.
+  [[nodiscard]] std::uint64_t bytes() const;
 };
 
 /// A row in a store's or an image's memory.
 struct ListedRow {
-  std::int64_t updated;  // the clock of its last update
+  std::int64_t updated;  // the job's clock at its last update
   std::uint64_t number;  // within the table
   const float* floats;   // [1 + states, width]
 };
@@ -50,9 +55,9 @@ struct RowChanges {
 /// updated. Any other row is what the filler makes of its number, so reading stores nothing.
 ///
 /// Rows are dropped when an application ends: those that were not updated for the table's
-/// idle_clocks, and where the bucket has more than its part of max_rows, those whose last update
-/// is oldest; of one application, those of the lowest numbers. Which ones is a function of the
-/// updates and their order alone.
+/// idle_clocks of the job, and where the bucket has more than its part of max_rows, those whose
+/// last update is oldest; of one application, those of the lowest numbers. Which ones is a function
+/// of the updates and their order alone.
 /// Thread    shard thread
 class RowStore {
  public:
@@ -76,7 +81,7 @@ class RowStore {
   };
   /// Applies the rule to each row that an update names, to the sum over the updates that name it,
   /// in their order, times `scale`. Rows that none names, and their states, are unchanged.
-  /// clock  of the newest update
+  /// clock  of the job: which all members have pushed; a lower one than before counts as that
   /// Throws std::bad_alloc; rows are then as they were or as they will be.
   void apply(math::RuleKind kind, const math::UpdateStep& step, std::span<const Weighed> updates,
              float scale, Clock clock);
@@ -86,7 +91,7 @@ class RowStore {
   void read(std::span<const std::byte> numbers, std::span<float> out) const;
 
   [[nodiscard]] RowImage image() const {
-    return {rows_, states_, {chunks_.begin(), chunks_.end()}};
+    return {rows_, states_, changes_, {}, {chunks_.begin(), chunks_.end()}};
   }
   /// Continues from an image, whose memory it shares. REQUIRES: the store is empty; the image has
   /// as many states, and places_of_chunk() in each chunk.
@@ -106,6 +111,9 @@ class RowStore {
   [[nodiscard]] std::uint64_t rows() const { return rows_; }
   /// Rows that were dropped so far.
   [[nodiscard]] std::uint64_t dropped() const { return dropped_; }
+  /// Rows that were written and dropped, by this store and those that it continues: as long as it
+  /// stays the same, so do the rows.
+  [[nodiscard]] std::uint64_t changes() const { return changes_; }
   [[nodiscard]] std::size_t width() const { return width_; }
   [[nodiscard]] std::size_t states() const { return states_; }
 
@@ -166,6 +174,8 @@ class RowStore {
   std::uint32_t newest_ = kNone;
   std::uint64_t rows_ = 0;
   std::uint64_t dropped_ = 0;
+  std::uint64_t changes_ = 0;
+  Clock clock_;  // the newest of applications
   bool notes_changes_ = false;
   std::uint32_t mark_ = 0;                      // rises with each take_changes()
   std::vector<std::uint64_t> dropped_numbers_;  // since the last take_changes()

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "common/ssp/policies/averaging.hpp"
+#include "server/tables/row_allowance.hpp"
 #include "server/tables/row_store.hpp"
 
 namespace taut::server {
@@ -29,8 +30,7 @@ TableNeed need_of(const TableSpec& table, std::uint64_t elements, std::uint64_t 
                   const JobView& job) {
   if (table.rows) {
     const auto states = static_cast<std::size_t>(job.rule.state_count());
-    const std::uint64_t bytes = RowStore::max_bytes(table, slices, states);
-    return {table.name, std::min(bytes + slices * kSliceBytes, kMaxBytes), 0};
+    return {table.name, row_table_bytes(table, slices, states, job.max_members()), 0};
   }
   std::uint64_t copies = 1;
   std::uint64_t compensation = 0;
@@ -49,11 +49,24 @@ TableNeed need_of(const TableSpec& table, std::uint64_t elements, std::uint64_t 
 
 }  // namespace
 
+std::uint64_t row_table_bytes(const TableSpec& table, std::uint64_t buckets, std::size_t states,
+                              std::uint64_t members) {
+  const std::uint64_t bytes = RowStore::max_bytes(table, buckets, states) +
+                              RowAllowance::max_bytes(table, buckets, members) +
+                              buckets * kSliceBytes;
+  return std::min(bytes, kMaxBytes);
+}
+
 std::vector<TableNeed> even_needs(std::span<const TableSpec> tables, const JobView& job) {
   std::vector<TableNeed> needs;
   for (const TableSpec& table : tables) {
-    const std::uint64_t slices =
-        table.rows ? table.rows->buckets : table.count() / SliceLayout::kSliceElements + 1;
+    if (table.rows) {
+      // What members send of a clock may be of one shard's buckets.
+      const std::uint64_t part = (table.rows->buckets + job.shards.size() - 1) / job.shards.size();
+      needs.push_back(need_of(table, 0, part, job));
+      continue;
+    }
+    const std::uint64_t slices = table.count() / SliceLayout::kSliceElements + 1;
     TableNeed& need = needs.emplace_back(need_of(table, table.count(), slices, job));
     need.bytes /= job.shards.size();
     need.compensation /= job.shards.size();

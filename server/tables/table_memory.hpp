@@ -31,13 +31,20 @@ inline constexpr std::uint64_t kSliceBytes = 4096;
 /// before any is cut. It is the values, and as members get them if those are encoded, what the rule
 /// remembers, the updates that a buffer holds, kSliceBytes for each slice, and for delay
 /// compensation what each member of the job has read, of those that are known when the tables are
-/// opened. Of a table that is kept by rows it is what as many rows as it may keep take.
+/// opened. Of a table that is kept by rows it is what as many rows as it may keep take, and what
+/// waits of its members' updates and reads (RowAllowance).
 [[nodiscard]] std::vector<TableNeed> even_needs(std::span<const TableSpec> tables,
                                                 const JobView& job);
 /// The same, to the byte.
 [[nodiscard]] std::vector<TableNeed> needs_at(ShardId shard, const SliceLayout& layout,
                                               std::span<const TableSpec> tables,
                                               const JobView& job);
+
+/// What one table that is kept by rows needs of a shard, in bytes.
+/// buckets  of the table's that the shard has
+/// members  of the job at most
+[[nodiscard]] std::uint64_t row_table_bytes(const TableSpec& table, std::uint64_t buckets,
+                                            std::size_t states, std::uint64_t members);
 
 /// How many bytes the tables of a server's shards may take together. A peer may ask for tables of
 /// any size; what goes beyond is refused before anything is made.

@@ -55,7 +55,7 @@ class RowScript {
   }
   /// The shard applies the update of this clock.
   RowScript& apply(std::int64_t clock) {
-    shard_.apply(std::vector<RowModel::Pushed>{{0, clock}}, 1);
+    shard_.apply(std::vector<RowModel::Pushed>{{0, clock}}, 1, clock + 1);
     return *this;
   }
   RowScript& read(std::int64_t clock) { return read(clock, shard_.read(shard_.named())); }

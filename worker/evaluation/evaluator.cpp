@@ -32,6 +32,14 @@ std::string accuracy_of(const model::Graph& graph) {
   return found;
 }
 
+/// Whether servers would keep both alike. A test's batches may name more rows.
+bool are_kept_alike(const TableSpec& trained, const TableSpec& tested) {
+  if (!trained.rows || !tested.rows) return trained.rows.has_value() == tested.rows.has_value();
+  RowTable rows = *tested.rows;
+  rows.clock_rows = trained.rows->clock_rows;
+  return *trained.rows == rows;
+}
+
 }  // namespace
 
 Evaluator::Evaluator(std::size_t test, const model::Graph& graph, Backend& backend)
@@ -50,7 +58,7 @@ Result<std::unique_ptr<Evaluator>> Evaluator::create(const JobAssets& assets, Ba
   for (const TableSpec& table : graph.parameters) {
     const auto& trained = evaluator->tables_;
     const auto found = std::ranges::find(trained, table.name, &TableSpec::name);
-    if (found != trained.end() && found->rows != table.rows) {
+    if (found != trained.end() && !are_kept_alike(*found, table)) {
       return invalid(fmt::format(
           "the test net's parameter \"{}\" {}; say the same as in training", table.name,
           found->rows && table.rows ? "has another evict or other buckets than in training"

@@ -58,7 +58,9 @@ Result<void> check_row_parameters(const Graph& graph) {
 std::vector<TableSpec> served_tables(const Graph& graph) {
   std::vector<TableSpec> tables = graph.parameters;
   for (const RowParameter& one : row_parameters(graph)) {
-    tables[one.parameter].shape[0] = static_cast<std::int64_t>(one.rows);
+    TableSpec& table = tables[one.parameter];
+    table.rows->clock_rows = static_cast<std::uint64_t>(table.shape[0]);
+    table.shape[0] = static_cast<std::int64_t>(one.rows);
   }
   return tables;
 }

@@ -8,6 +8,8 @@
 #include "common/ssp/compression.hpp"
 #include "proto/config/job_state.hpp"
 #include "proto/config/settle_compression.hpp"
+#include "server/tables/table_memory.hpp"
+#include "worker/model/row_parameters.hpp"
 #include "worker/replica.hpp"
 
 namespace taut::lab {
@@ -15,10 +17,33 @@ namespace {
 
 constexpr double kGib = 1UL << 30U;
 
+/// Of the tables that are not kept by rows.
 std::uint64_t values_of(std::span<const TableSpec> tables) {
   std::uint64_t values = 0;
-  for (const TableSpec& table : tables) values += table.count();
+  for (const TableSpec& table : tables) values += table.rows ? 0 : table.count();
   return values;
+}
+
+/// Of the rows that a batch names, of all tables that are kept by rows.
+std::uint64_t batch_values_of(std::span<const TableSpec> tables) {
+  std::uint64_t values = 0;
+  for (const TableSpec& table : tables) {
+    if (table.rows) values += table.rows->clock_rows * table.width();
+  }
+  return values;
+}
+
+/// What a server reserves for its part of the tables that are kept by rows.
+std::uint64_t row_bytes_of(std::span<const TableSpec> tables, const math::UpdateRule& rule,
+                           std::uint32_t servers, std::uint32_t workers) {
+  std::uint64_t bytes = 0;
+  for (const TableSpec& table : tables) {
+    if (!table.rows) continue;
+    const std::uint64_t buckets = (table.rows->buckets + servers - 1) / servers;
+    bytes += server::row_table_bytes(table, buckets, static_cast<std::size_t>(rule.state_count()),
+                                     workers);
+  }
+  return bytes;
 }
 
 /// How many of a clock's gradients a server has at once.
@@ -47,12 +72,13 @@ Result<ProcessMemory> process_memory(const pb::Job& job, std::span<const TableSp
   const std::uint64_t part = (values + servers - 1) / servers;
   std::uint64_t left_out = 0;
   for (const TableSpec& table : tables) {
-    left_out += math::state_values(compression.of_push(table), table.count());
+    if (!table.rows) left_out += math::state_values(compression.of_push(table), table.count());
   }
+  const std::uint64_t rows = row_bytes_of(tables, rule, servers, job.workers());
   ProcessMemory memory;
-  memory.worker = sizeof(float) * (4 * values + left_out);
-  memory.server = sizeof(float) * part * (kept + gradients_of(job));
-  if (has_replicas && servers > 1) memory.server += sizeof(float) * part * kept;
+  memory.worker = sizeof(float) * (4 * (values + batch_values_of(tables)) + left_out);
+  memory.server = sizeof(float) * part * (kept + gradients_of(job)) + rows;
+  if (has_replicas && servers > 1) memory.server += sizeof(float) * part * kept + rows;
   return memory;
 }
 
@@ -92,7 +118,7 @@ Result<std::optional<HostMisfit>> host_misfit(const pb::Job& job, const pb::LabC
   if (std::ranges::none_of(cluster.host(), &pb::LabHost::has_memory_gib)) return std::nullopt;
   TAUT_TRY(const worker::JobAssets assets, worker::JobAssets::open(job, job.workers()));
   TAUT_TRY(const auto topology, Topology::make(cluster, servers, job.workers(), job.seed()));
-  return host_misfit(job, assets.train_graph().parameters, cluster, *topology, servers);
+  return host_misfit(job, model::served_tables(assets.train_graph()), cluster, *topology, servers);
 }
 
 Result<std::uint64_t> lab_memory(const pb::Job& job, std::span<const TableSpec> tables,
@@ -103,7 +129,9 @@ Result<std::uint64_t> lab_memory(const pb::Job& job, std::span<const TableSpec> 
   if (!learns) return processes;
   TAUT_TRY(const math::UpdateRule rule, to_update_rule(job));
   const std::uint64_t kept = 1 + static_cast<std::uint64_t>(rule.state_count());
-  return processes + sizeof(float) * values_of(tables) * (job.workers() + kept);
+  // Rows are made as they are updated: of those only what workers compute with is known.
+  return processes + sizeof(float) * (values_of(tables) * (job.workers() + kept) +
+                                      batch_values_of(tables) * job.workers());
 }
 
 }  // namespace taut::lab

@@ -18,14 +18,16 @@ namespace taut::lab {
 struct ProcessMemory {
   /// Of each worker, four times the parameters: those that it computes with, those that come next,
   /// its gradients, and what is on its way to it and from it; and what compressed updates left out.
+  /// Of a table by rows, of a batch's rows.
   /// Source    of the four: docs/SCALE.md, "Memory of real processes"
   std::uint64_t worker = 0;
   /// Of each server, for its part of the parameters: the values, the states of the rule, the
   /// gradients of a clock (one of each worker in lock-step, else one); with replicas the values and
-  /// states of another server's part.
+  /// states of another server's part. Of a table by rows what it reserves.
   std::uint64_t server = 0;
 };
 
+/// tables    as servers have them
 /// Errors    as to_update_rule() and to_compression()
 [[nodiscard]] Result<ProcessMemory> process_memory(const pb::Job& job,
                                                    std::span<const TableSpec> tables,

@@ -1,7 +1,9 @@
 // What a job takes of its hosts' memory, and of this machine's.
 #include "lab/training/costs/memory_needs.hpp"
 
+#include "proto/config/job_state.hpp"
 #include "proto/config/lab/lab_cluster.hpp"
+#include "server/tables/table_memory.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/temp_folder.hpp"
 #include "tests/unit/lab/tiny_training.hpp"
@@ -52,6 +54,34 @@ TEST_CASE("processes take parameters, states, gradients and replicas", "[lab]") 
   const std::string coded =
       std::string(kSolver) + "compression { push { scheme: ONE_BIT min_values: 1 } }";
   CHECK(memory_of(coded).worker == 5 * kParameterBytes);
+}
+
+TEST_CASE("of a table by rows servers reserve what they keep, and workers have a batch's rows",
+          "[lab][rows]") {
+  const TrainingOptions options = tiny_training(kSolver, "compute { clock_ms: 1 }");
+  std::vector<TableSpec> tables = its_tables();
+  TableSpec& table = tables.emplace_back();
+  table.id = TableId(2);
+  table.shape = {1'000'000'000, 8};
+  table.rows = RowTable{.buckets = 5, .max_rows = 1000, .clock_rows = 50};
+  for (const std::uint32_t servers : {1U, 2U}) {
+    const auto memory = process_memory(options.job, tables, servers, false);
+    REQUIRE(memory.has_value());
+    CHECK(memory.value().worker == 4 * (kParameterBytes + 4 * 50 * 8));
+    // As a server does: with momentum, and for as many members as the job may have.
+    server::JobView view;
+    view.rule = to_update_rule(options.job).value();
+    view.workers = options.job.workers();
+    for (std::uint32_t i = 0; i < servers; ++i) view.shards.emplace_back(i);
+    const std::uint64_t reserved = server::even_needs({&table, 1}, view).at(0).bytes;
+    const std::uint64_t others = memory_of(kSolver, servers).server;
+    CHECK(memory.value().server == others + reserved);
+  }
+  // The lab itself has the rows that workers compute with, not a billion.
+  const auto bytes = lab_memory(options.job, tables, true);
+  const auto without = lab_memory(options.job, its_tables(), true);
+  REQUIRE(bytes.has_value());
+  CHECK(bytes.value() - without.value() == 4 * 50 * 8 * options.job.workers());
 }
 
 TEST_CASE("a job that does not fit on a host is refused with the host's line and column", "[lab]") {

@@ -76,6 +76,7 @@ class Model {
 
   void apply(math::RuleKind kind, const math::UpdateStep& step,
              const std::vector<RowGradients>& updates, float scale, Clock clock) {
+    clock_ = clock = std::max(clock, clock_);
     for (const std::uint64_t number : named(updates)) {
       Row& row = row_of(number);
       std::vector<math::GradientView> gradients;
@@ -146,6 +147,7 @@ class Model {
   Rows rows_;
   std::vector<std::uint64_t> order_;  // of the last updates, the oldest first
   std::uint64_t dropped_ = 0;
+  Clock clock_;
 };
 
 /// The rows of an image, found place by place.
@@ -272,7 +274,7 @@ void run_against_model(math::RuleKind kind, const TableSpec& table, std::uint32_
     check_reads(store, model, draw);
     if (draw.pick(4) == 0) images.push_back({store.image(), model.rows()});
     if (images.size() > 3) images.erase(images.begin());
-    // At times a late update, of an earlier clock.
+    // At times an earlier clock, which counts as the highest before.
     clock = std::max<std::int64_t>(0, clock + static_cast<std::int64_t>(draw.pick(4)) - 1);
   }
   CHECK(rows_of(store.image(), table.width(), states) == model.rows());
@@ -382,14 +384,14 @@ TEST_CASE("a store that may keep fewer rows than its image has drops the oldest"
   const math::UpdateStep step = math::make_step({}, 0, 1, 1, 1, 0);
   for (std::uint64_t row = 0; row < 5; ++row) {
     const RowGradients one{{row}, {1}, 1};
-    apply(before, math::RuleKind::kSgd, step, {one}, 1, Clock(static_cast<std::int64_t>(9 - row)));
+    apply(before, math::RuleKind::kSgd, step, {one}, 1, Clock(static_cast<std::int64_t>(5 + row)));
   }
   RowStore after(make_table(1, {1, 2, 0}), kSeed, 0);
   after.start_from(before.image());
   CHECK(after.rows() == 2);
   CHECK(before.rows() == 5);
-  // Rows 0 and 1 were updated at the highest clocks.
-  const std::vector<std::uint64_t> rows{0, 1, 2};
+  // Rows 4 and 3 were updated at the highest clocks.
+  const std::vector<std::uint64_t> rows{4, 3, 2};
   std::vector<float> kept(3);
   std::vector<float> all(3);
   after.read(std::as_bytes(std::span(rows)), kept);
