@@ -206,6 +206,16 @@ Result<DataItem> from_wire(pb::DataItem& wire) {
   return item;
 }
 
+void to_wire(const SharedPlace& place, pb::SharedPlace& wire) {
+  wire.set_offset(place.offset);
+  wire.set_loan(place.loan);
+  wire.set_generation(place.generation);
+}
+
+SharedPlace place_of(const pb::SharedPlace& wire) {
+  return {wire.offset(), wire.loan(), wire.generation()};
+}
+
 /// Distributes a message's payload bytes to its items, in their order.
 class PayloadReader {
  public:
@@ -255,8 +265,7 @@ class PayloadReader {
     return frames_.frames[1].part(begin, size);
   }
   Result<Frame> borrowed(const pb::DataItem& item, std::uint64_t size) {
-    const pb::SharedPlace& place = item.place();
-    return link_->borrow({place.offset(), place.loan(), place.generation()}, size);
+    return link_->borrow(place_of(item.place()), size);
   }
   static Error lacks(const pb::DataItem& item, std::size_t bytes) {
     return invalid(fmt::format("table {} slice {}: {} elements announced as {}, {} bytes received",
@@ -347,10 +356,30 @@ Result<void> check_keys(const pb::SliceImages::Image& image, const Frame& keys,
   return ok();
 }
 
-void add_images(const DataImages& batch, pb::SliceImages& wire, Message& frames) {
+/// Lends an image's values and states, all or none. Those of rows are on their way only.
+bool lend(const ImageItem& image, SharedLink& link, pb::SliceImages::Image& wire) {
+  const std::uint64_t lent = link.lent_so_far();
+  const auto lend_one = [&](const Frame& payload) {
+    const auto place = link.lend(payload);
+    if (place) to_wire(*place, *wire.add_places());
+    return place.has_value();
+  };
+  if (lend_one(image.values) && std::ranges::all_of(image.states, lend_one)) {
+    wire.set_bytes(image.values.size());
+    return true;
+  }
+  link.undo_since(lent);
+  wire.clear_places();
+  return false;
+}
+
+void add_images(const DataImages& batch, pb::SliceImages& wire, Message& frames, SharedLink* link) {
   wire.set_shard(batch.shard.value());
   wire.set_term(batch.term);
   wire.set_copy(batch.copy);
+  if (batch.memory) *wire.mutable_shared_memory() = *batch.memory;
+  if (batch.lent_to) wire.set_lent_to(batch.lent_to->data(), batch.lent_to->size());
+  if (!batch.lent_to) link = nullptr;
   for (const pb::TableSpec& table : batch.tables) *wire.add_tables() = table;
   for (const ImageItem& image : batch.images) {
     pb::SliceImages::Image& one = *wire.add_images();
@@ -368,6 +397,7 @@ void add_images(const DataImages& batch, pb::SliceImages& wire, Message& frames)
     one.set_rows(image.rows);
     one.set_dropped(image.dropped);
     one.set_base(image.base);
+    if (link != nullptr && !has_keys(one) && lend(image, *link, one)) continue;
     if (has_keys(one)) frames.frames.push_back(image.keys);
     frames.frames.push_back(image.values);
     for (const Frame& state : image.states) frames.frames.push_back(state);
@@ -377,31 +407,58 @@ void add_images(const DataImages& batch, pb::SliceImages& wire, Message& frames)
     logged.set_worker(one.worker.value());
     logged.set_number(one.number);
     to_wire(push_of(one), *logged.mutable_push());
-    frames.frames.push_back(one.update.gradient);
+    const auto place = link == nullptr ? std::nullopt : link->lend(one.update.gradient);
+    if (place) {
+      to_wire(*place, *logged.mutable_push()->mutable_place());
+    } else {
+      frames.frames.push_back(one.update.gradient);
+    }
   }
 }
 
-std::uint64_t payload_bytes(const DataItem& push) {
-  return push.by_rows ? row_bytes(push.kind, push.rows, push.count)
-                      : math::encoded_bytes(push.encoding, push.count);
-}
-
-Result<LoggedUpdate> from_wire(pb::SliceImages::Logged& wire, const Frame& payload) {
+/// An update without its gradient.
+Result<LoggedUpdate> from_wire(pb::SliceImages::Logged& wire) {
   TAUT_TRY(DataItem push, from_wire(*wire.mutable_push()));
-  const bool is_whole =
-      push.kind == pb::DataItem::PUSH && !wire.push().packed() && !wire.push().has_place() &&
-      push.count <= kMaxCount && payload_bytes(push) == payload.size() &&
-      (push.by_rows || math::is_well_formed(push.encoding, payload.bytes().data(), push.count));
-  if (!is_whole) {
-    return invalid(
-        fmt::format("table {} slice {}: {} elements of a logged update announced as {}, "
-                    "{} bytes received",
-                    push.table.value(), push.slice.value(), push.count,
-                    math::to_string(push.encoding.codec), payload.size()));
+  if (push.kind != pb::DataItem::PUSH || wire.push().packed() || push.count > kMaxCount) {
+    return invalid(fmt::format("table {} slice {}: {} elements of a logged update",
+                               push.table.value(), push.slice.value(), push.count));
   }
-  push.payload = payload;
-  return LoggedUpdate{push.table,    push.slice, WorkerId(wire.worker()),
-                      wire.number(), push.count, update_of(push)};
+  LoggedUpdate logged{
+      push.table,      push.slice, WorkerId(wire.worker()), wire.number(), push.count,
+      update_of(push), {}};
+  if (wire.push().has_place()) logged.lent = place_of(wire.push().place());
+  return logged;
+}
+
+/// Where an image's values and states are in the sender's memory.
+Result<void> take_places(const pb::SliceImages::Image& wire, ImageItem& image) {
+  if (static_cast<std::uint32_t>(wire.places_size()) != 1 + wire.states() || has_keys(wire)) {
+    return invalid(fmt::format("table {} slice {}: an image of {} states and {} rows in {} places",
+                               wire.table(), wire.slice(), wire.states(), wire.rows(),
+                               wire.places_size()));
+  }
+  for (const pb::SharedPlace& place : wire.places()) image.lent.push_back(place_of(place));
+  image.lent_bytes = wire.bytes();
+  return ok();
+}
+
+Result<void> take_offer(const pb::SliceImages& wire, DataImages& batch) {
+  if (wire.has_shared_memory()) batch.memory = wire.shared_memory();
+  if (wire.lent_to().empty()) return ok();
+  SharedMemoryOffer::Probe probe;
+  if (!batch.memory || wire.lent_to().size() != probe.size()) {
+    return invalid("images that are lent from no memory, or to no known one");
+  }
+  std::memcpy(probe.data(), wire.lent_to().data(), probe.size());
+  batch.lent_to = probe;
+  return ok();
+}
+
+/// Whether places are named that there cannot be.
+bool lends_from_nowhere(const DataImages& batch) {
+  return !batch.lent_to &&
+         (std::ranges::any_of(batch.images, [](const auto& one) { return !one.lent.empty(); }) ||
+          std::ranges::any_of(batch.logged, [](const auto& one) { return one.lent.has_value(); }));
 }
 
 Result<DataImages> from_wire(pb::SliceImages& wire, const Message& frames) {
@@ -415,13 +472,16 @@ Result<DataImages> from_wire(pb::SliceImages& wire, const Message& frames) {
   batch.term = wire.term();
   batch.copy = wire.copy();
   batch.tables.assign(wire.tables().begin(), wire.tables().end());
+  TAUT_TRY(take_offer(wire, batch));
   std::size_t next = 1;
   for (const pb::SliceImages::Image& one : wire.images()) {
     if (one.states() > kMaxStates || one.members_size() > kMaxImageMembers) {
       return invalid(fmt::format("an image with {} states and {} members; the limits are {} and {}",
                                  one.states(), one.members_size(), kMaxStates, kMaxImageMembers));
     }
-    if (frames.frames.size() - next < 1U + one.states() + (has_keys(one) ? 1U : 0U)) {
+    const std::size_t payloads =
+        one.places_size() > 0 ? 0 : 1U + one.states() + (has_keys(one) ? 1U : 0U);
+    if (frames.frames.size() - next < payloads) {
       return invalid(
           fmt::format("table {} slice {}: an image without its payload", one.table(), one.slice()));
     }
@@ -437,6 +497,11 @@ Result<DataImages> from_wire(pb::SliceImages& wire, const Message& frames) {
     image.rows = one.rows();
     image.dropped = one.dropped();
     image.base = one.base();
+    if (one.places_size() > 0) {
+      TAUT_TRY(take_places(one, image));
+      batch.images.push_back(std::move(image));
+      continue;
+    }
     if (has_keys(one)) {
       image.keys = frames.frames[next++];
       TAUT_TRY(check_keys(one, image.keys, frames.frames[next]));
@@ -452,10 +517,14 @@ Result<DataImages> from_wire(pb::SliceImages& wire, const Message& frames) {
     batch.images.push_back(std::move(image));
   }
   for (pb::SliceImages::Logged& one : *wire.mutable_logged()) {
-    if (next >= frames.frames.size()) return invalid("a logged update without its payload");
-    TAUT_TRY(LoggedUpdate logged, from_wire(one, frames.frames[next++]));
+    TAUT_TRY(LoggedUpdate logged, from_wire(one));
+    if (!logged.lent) {
+      if (next >= frames.frames.size()) return invalid("a logged update without its payload");
+      TAUT_TRY(set_gradient(frames.frames[next++], logged));
+    }
     batch.logged.push_back(std::move(logged));
   }
+  if (lends_from_nowhere(batch)) return invalid("images in places of no memory");
   if (next != frames.frames.size()) {
     return invalid(fmt::format("{} payload frames, but the images and updates name {}",
                                frames.frames.size() - 1, next - 1));
@@ -496,9 +565,7 @@ void add_items(const DataItems& batch, pb::DataItems& wire, Message& frames, Sha
     if (!carries_payload(item.kind, item.by_rows)) continue;
     const auto place = link == nullptr ? std::nullopt : link->lend(item.payload);
     if (place) {
-      one.mutable_place()->set_offset(place->offset);
-      one.mutable_place()->set_loan(place->loan);
-      one.mutable_place()->set_generation(place->generation);
+      to_wire(*place, *one.mutable_place());
     } else if (item.payload.size() < kPackBelow) {
       one.set_packed(true);
       const auto bytes = item.payload.bytes();
@@ -569,6 +636,27 @@ DataItem push_of(const LoggedUpdate& logged) {
   return push;
 }
 
+std::uint64_t push_bytes(const DataItem& push) {
+  return push.by_rows ? row_bytes(push.kind, push.rows, push.count)
+                      : math::encoded_bytes(push.encoding, push.count);
+}
+
+Result<void> set_gradient(const Frame& payload, LoggedUpdate& logged) {
+  const DataItem push = push_of(logged);
+  const bool is_whole =
+      push_bytes(push) == payload.size() &&
+      (push.by_rows || math::is_well_formed(push.encoding, payload.bytes().data(), push.count));
+  if (!is_whole) {
+    return invalid(
+        fmt::format("table {} slice {}: {} elements of a logged update announced as {}, "
+                    "{} bytes received",
+                    push.table.value(), push.slice.value(), push.count,
+                    math::to_string(push.encoding.codec), payload.size()));
+  }
+  logged.update.gradient = payload;
+  return ok();
+}
+
 Message encode(const DataMessage& message, SharedLink* link) {
   HeaderMemory memory;
   pb::DataHeader& header = memory.header();
@@ -591,7 +679,7 @@ Message encode(const DataMessage& message, SharedLink* link) {
       *header.mutable_open_tables_reply() = body;
     }
     void operator()(const DataImages& batch) const {
-      add_images(batch, *header.mutable_images(), frames);
+      add_images(batch, *header.mutable_images(), frames, link);
     }
     void operator()(const pb::SliceImagesReply& body) const {
       *header.mutable_images_reply() = body;

@@ -53,6 +53,11 @@ struct DataItem {
 }
 /// A logged update as the push that it was. Its place in the table is not named.
 [[nodiscard]] DataItem push_of(const LoggedUpdate& logged);
+/// Bytes of a push's payload, as its encoding has them.
+[[nodiscard]] std::uint64_t push_bytes(const DataItem& push);
+/// Gives a logged update its gradient. Errors: invalid (not of the size, or not in the encoding,
+/// that the update names).
+[[nodiscard]] Result<void> set_gradient(const Frame& payload, LoggedUpdate& logged);
 
 /// Items that are sent together: all that are ready cost one message.
 struct DataItems {

@@ -2,9 +2,12 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "common/net/message.hpp"
+#include "common/net/shared_link.hpp"
 #include "common/types.hpp"
 #include "proto/data.pb.h"
 #include "proto/pushed_update.hpp"
@@ -21,6 +24,10 @@ struct ImageItem {
   std::map<WorkerId, Clock> done;  // of each member, its first update that is not in the values
   Frame values;                    // [count] float32
   std::vector<Frame> states;       // the same shape each
+  /// Of an image that was received: values and states are in the sender's memory, `lent_bytes`
+  /// each; empty: they are here.
+  std::vector<SharedPlace> lent;
+  std::uint64_t lent_bytes = 0;
   /// Of a bucket of a table that is kept by rows: how many rows the image has, which may be spread
   /// over several messages, and how many were dropped since the image `base`, which it continues;
   /// 0: it has all rows.
@@ -41,6 +48,8 @@ struct LoggedUpdate {
   std::uint64_t number = 0;  // rises over a slice's updates under one choice of a backup
   std::uint64_t count = 0;   // elements
   Update update;
+  /// Of one that was received: the gradient is in the sender's memory.
+  std::optional<SharedPlace> lent{};
 };
 
 /// Images of a shard's slices, and updates of them, from its primary to its backup.
@@ -54,6 +63,10 @@ struct DataImages {
   std::vector<pb::TableSpec> tables;  // until the backup has acknowledged an image
   std::vector<ImageItem> images;
   std::vector<LoggedUpdate> logged;
+  /// What the sender shares with a backup of its machine, and whose memory tells when what it lends
+  /// is returned; no probe: nothing is lent.
+  std::optional<pb::SharedMemory> memory{};
+  std::optional<SharedMemoryOffer::Probe> lent_to{};
 };
 
 }  // namespace taut

@@ -518,7 +518,7 @@ std::vector<Outgoing> Shard::set_job(const std::shared_ptr<const JobView>& view,
     jobs_.erase(over);
     return {};
   }
-  auto [entry, added] = jobs_.try_emplace(view->job, pool_, states_, work_);
+  auto [entry, added] = jobs_.try_emplace(view->job, pool_, states_of(*view), work_);
   JobState& job = entry->second;
   if (!added && job.view->revision >= view->revision) return {};
   if (added) {

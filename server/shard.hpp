@@ -140,6 +140,8 @@ class Shard {
   [[nodiscard]] std::uint64_t value_bytes() const;
   [[nodiscard]] const ShardQueues& queues() const { return queues_; }
 
+  /// Whether images are of a shard that is copied here, under the current choice of this backup.
+  [[nodiscard]] bool expects(JobId job, const DataImages& images) const;
   /// The memory limit of its tables from now on, shared with the server's other shards.
   void limit_memory(std::shared_ptr<TableMemory> memory) { memory_ = std::move(memory); }
 
@@ -193,6 +195,10 @@ class Shard {
   void open(PeerId from, const DataMessage& message, std::vector<Outgoing>& answers);
   [[nodiscard]] std::string open_listed(JobState& job, const pb::OpenTables& requested);
   [[nodiscard]] Result<void> create_slices(JobState& job, std::vector<TableSpec> tables);
+  /// Where a job's slices keep the rule's state: with their values, where images of both are sent.
+  [[nodiscard]] BufferPool& states_of(const JobView& view) {
+    return view.replication_interval > 0 ? pool_ : states_;
+  }
   [[nodiscard]] std::unique_ptr<SliceState> make_slice(JobState& job, const TableSpec& table,
                                                        const Slice& place, const SliceImage* begin);
   [[nodiscard]] static std::shared_ptr<RowAllowance> allowance_of(JobState& job,
@@ -239,7 +245,7 @@ class Shard {
 
   ShardId id_;
   BufferPool& pool_;
-  BufferPool states_{Bytes(64ULL << 20U)};  // the rules' state: never sent, so not in shared memory
+  BufferPool states_{Bytes(64ULL << 20U)};  // the rules' state, where it is never sent
   CheckpointWork work_;
   const std::uint64_t slice_elements_;
   WeightsSource* const initial_;

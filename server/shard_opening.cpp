@@ -194,7 +194,7 @@ std::unique_ptr<SliceState> Shard::make_slice(JobState& job, const TableSpec& ta
   const PushSchedule schedule =
       job.view->policies.schedule().of_fragment(job.fragments[table.id.value()]);
   auto slice = std::make_unique<SliceState>(table, place, *job.view, pool_, schedule, begin,
-                                            &states_, allowance_of(job, table, place));
+                                            &states_of(*job.view), allowance_of(job, table, place));
   slice->limit_reads(job.bound.limit());
   return slice;
 }

@@ -77,7 +77,7 @@ Result<void> Shard::take_over(JobState& job, const ShardPlace& place, SliceImage
                     "those that workers have opened here",
                     place.shard.value()));
   }
-  auto images = copy.slices(pool_, states_);
+  auto images = copy.slices(pool_, states_of(*job.view));
   if (memory_) {
     copy.give_memory_back();
     TAUT_TRY(TableMemory::Share share,
@@ -221,6 +221,14 @@ std::vector<Outgoing> Shard::take_images(TimePoint now) {
     if (job.images.check(now)) changed_.push_back(id);
   }
   return out;
+}
+
+bool Shard::expects(JobId id, const DataImages& images) const {
+  const auto job = jobs_.find(id);
+  if (job == jobs_.end()) return false;
+  const auto copy = job->second.copies.find(images.shard);
+  return copy != job->second.copies.end() && copy->second.place().term == images.term &&
+         copy->second.place().copy == images.copy;
 }
 
 std::vector<Outgoing> Shard::keep(PeerId from, JobId id, const DataImages& images) {

@@ -95,6 +95,7 @@ ShardThread::ShardThread(std::unique_ptr<Endpoint> endpoint, std::string address
       options_(std::move(options)),
       on_report_(std::move(on_report)),
       shared_(arena),
+      images_(arena),
       pool_(kKeptBytes, arena ? std::move(arena) : host_allocator()),
       shard_(ShardId(static_cast<std::uint32_t>(options_.index)), pool_,
              SliceLayout::kSliceElements, options_.initial) {
@@ -102,12 +103,17 @@ ShardThread::ShardThread(std::unique_ptr<Endpoint> endpoint, std::string address
   shard_.set_dial({.connect =
                        [this](const std::string& address) {
                          auto peer = endpoint_->connect(address);
+                         if (peer) images_.add(peer.value());
                          if (peer) return peer.value();
                          log::warn("no images can be sent to {}: {}", address,
                                    peer.error().message);
                          return PeerId(0);
                        },
-                   .disconnect = [this](PeerId peer) { endpoint_->disconnect(peer); }});
+                   .disconnect =
+                       [this](PeerId peer) {
+                         images_.remove(peer);
+                         endpoint_->disconnect(peer);
+                       }});
   thread_ = std::thread([this] { run(); });
 }
 
@@ -116,6 +122,7 @@ ShardThread::~ShardThread() {
   commands_.close();
   endpoint_->wake();
   thread_.join();
+  images_.abandon_memory();
 }
 
 void ShardThread::set_job(ShardId id, std::shared_ptr<const JobView> view,
@@ -180,6 +187,7 @@ void ShardThread::run() {
     send(shard_.take_images(steady_now()));
     report_changes();
     shared_.sweep(steady_now());
+    images_.sweep(steady_now());
   }
 }
 
@@ -277,6 +285,22 @@ void ShardThread::hear_offer(const Incoming& incoming, const DataMessage& hello,
   shared_.hear(incoming.from, hello);
 }
 
+/// Takes images out of their primary's memory, if they are for this shard.
+bool ShardThread::take_lent(const Incoming& incoming, JobId job, DataImages& images) {
+  if (!images.lent_to) return true;
+  const Envelope envelope{job, pb::DataHeader::kImages};
+  if (!may_decode_ungreeted(envelope, incoming.sender.get()) || !shard_.expects(job, images)) {
+    return false;
+  }
+  const timeline::Span span(timeline::Row::kPush, "copy images");
+  const auto taken = images_.take(images);
+  if (!taken && std::has_single_bit(++undecodable_)) {
+    log::warn("dropped a message at {} ({} so far): {}", address_, undecodable_,
+              taken.error().message);
+  }
+  return taken.has_value();
+}
+
 void ShardThread::receive(const Incoming& incoming) {
   shared_.collect();
   if (!may_decode(incoming)) return;
@@ -294,6 +318,13 @@ void ShardThread::receive(const Incoming& incoming) {
   }
   if (is_misuse(incoming, message.value())) return;
   if (take_part_request(incoming, message.value())) return;
+  std::optional<pb::SharedMemory> offer;  // of a primary that lends nothing yet
+  if (auto* sent = std::get_if<DataImages>(&message.value().body)) {
+    if (!take_lent(incoming, message.value().job, *sent)) return;
+    if (!sent->lent_to) offer = sent->memory;
+  } else if (auto* reply = std::get_if<pb::SliceImagesReply>(&message.value().body)) {
+    images_.hear(incoming.from, *reply);
+  }
   count(load_.bytes_in, payload_bytes(message.value()));
   std::optional<DataMessage> hello;
   if (std::holds_alternative<pb::DataHello>(message.value().body)) {
@@ -308,6 +339,10 @@ void ShardThread::receive(const Incoming& incoming) {
                             incoming.sender.get());
   }
   if (hello) hear_offer(incoming, *hello, answers);
+  for (Outgoing& one : answers) {
+    auto* reply = std::get_if<pb::SliceImagesReply>(&one.message.body);
+    if (offer && reply != nullptr) images_.answer(*offer, *reply);
+  }
   note_state();
   for (const OpenedTables& opened : shard_.take_opened()) log_opened(opened);
   // Here what was applied of the message has been let go: a worker that has its answer has its
@@ -360,13 +395,21 @@ bool ShardThread::may_send(const Outgoing& one, SharedLink* link) {
   return false;
 }
 
+/// The link by which a message's payloads are lent; nullptr: they are sent as bytes.
+SharedLink* ShardThread::link_for(Outgoing& one) {
+  auto* const images = std::get_if<DataImages>(&one.message.body);
+  if (images == nullptr) return shared_.link(one.to);
+  images_.offer(one.to, *images);
+  return images_.link(one.to);
+}
+
 void ShardThread::send(std::vector<Outgoing> messages) {
   if (messages.empty()) return;
   const timeline::Span span(timeline::Row::kPull, "answer");
   for (Outgoing& one : messages) {
     // A peer that has gone returns as another one and repeats its request.
     shared_.answer(one.to, one.message);
-    SharedLink* link = shared_.link(one.to);
+    SharedLink* link = link_for(one);
     if (!may_send(one, link)) continue;
     count(load_.messages_out, 1);
     count(load_.bytes_out, payload_bytes(one.message));

@@ -13,6 +13,7 @@
 #include "common/net/buffer_pool.hpp"
 #include "common/net/zmq_endpoint.hpp"
 #include "common/result.hpp"
+#include "server/image_links.hpp"
 #include "server/job_view.hpp"
 #include "server/shard.hpp"
 #include "server/shared_peers.hpp"
@@ -88,6 +89,8 @@ class ShardThread {
   bool take_part_request(const Incoming& incoming, DataMessage& message);
   void send(std::vector<Outgoing> messages);
   [[nodiscard]] bool may_send(const Outgoing& one, SharedLink* link);
+  [[nodiscard]] bool take_lent(const Incoming& incoming, JobId job, DataImages& images);
+  [[nodiscard]] SharedLink* link_for(Outgoing& one);
   void note_state();
   void report_changes();
   void note_positions(TimePoint now);
@@ -116,6 +119,7 @@ class ShardThread {
   const Options options_;
   const OnReport on_report_;
   SharedPeers shared_;
+  ImageLinks images_;
   BufferPool pool_;
   Shard shard_;
   BoundedQueue<Command> commands_{1024};

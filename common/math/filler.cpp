@@ -36,6 +36,41 @@ double tent(std::uint64_t place, std::uint64_t extent) {
   return 1 - std::abs(static_cast<double>(place) / slope - top);
 }
 
+float uniform(const Filler& filler, std::uint32_t word) {
+  return filler.a + (filler.b - filler.a) * unit_float(word);
+}
+
+/// Box and Muller, 1958: two words make a pair of normal numbers, one for each parity.
+struct NormalPair {
+  NormalPair(std::uint32_t first, std::uint32_t second)
+      : radius(std::sqrt(-2 * std::log((static_cast<double>(first) + 1) * 0x1.0p-32))),
+        angle(kTwoPi * (static_cast<double>(second) * 0x1.0p-32)) {}
+
+  [[nodiscard]] float even(const Filler& filler) const {
+    return filler.a + filler.b * static_cast<float>(radius * std::cos(angle));
+  }
+  [[nodiscard]] float odd(const Filler& filler) const {
+    return filler.a + filler.b * static_cast<float>(radius * std::sin(angle));
+  }
+
+  static constexpr double kTwoPi = 6.283185307179586;
+  double radius;
+  double angle;
+};
+
+/// The values of one draw's four words.
+void fill_four(const Filler& filler, const Philox& draw, std::span<float, 4> out) {
+  if (filler.kind == Filler::Kind::kUniform) {
+    for (std::size_t i = 0; i < 4; ++i) out[i] = uniform(filler, draw.words[i]);
+    return;
+  }
+  for (std::size_t i = 0; i < 4; i += 2) {
+    const NormalPair pair(draw.words[i], draw.words[i + 1]);
+    out[i] = pair.even(filler);
+    out[i + 1] = pair.odd(filler);
+  }
+}
+
 }  // namespace
 
 Filler xavier(Fan fan, FanMode mode) {
@@ -56,21 +91,14 @@ float initial_value(const Filler& filler, std::uint64_t seed, std::uint64_t stre
   switch (filler.kind) {
     case Filler::Kind::kConstant:
       return filler.a;
-    case Filler::Kind::kUniform: {
-      const Philox draw = Philox::at(seed, stream, index / 4);
-      return filler.a + (filler.b - filler.a) * unit_float(draw.words[index % 4]);
-    }
+    case Filler::Kind::kUniform:
+      return uniform(filler, Philox::at(seed, stream, index / 4).words[index % 4]);
     case Filler::Kind::kGaussian: {
       if (!is_kept(filler, seed, stream, index)) return 0;
-      // Box and Muller, 1958: two words make a pair of normal numbers, one for each parity.
       const Philox draw = Philox::at(seed, stream, index / 4);
-      const std::uint64_t pair = index % 4 / 2 * 2;
-      const double u = (static_cast<double>(draw.words[pair]) + 1) * 0x1.0p-32;
-      const double v = static_cast<double>(draw.words[pair + 1]) * 0x1.0p-32;
-      constexpr double kTwoPi = 6.283185307179586;
-      const double radius = std::sqrt(-2 * std::log(u));
-      const double normal = radius * (index % 2 == 0 ? std::cos(kTwoPi * v) : std::sin(kTwoPi * v));
-      return filler.a + filler.b * static_cast<float>(normal);
+      const std::uint64_t first = index % 4 / 2 * 2;
+      const NormalPair pair(draw.words[first], draw.words[first + 1]);
+      return index % 2 == 0 ? pair.even(filler) : pair.odd(filler);
     }
     case Filler::Kind::kBilinear: {
       const auto extent = static_cast<std::uint64_t>(filler.a);
@@ -84,8 +112,18 @@ float initial_value(const Filler& filler, std::uint64_t seed, std::uint64_t stre
 void fill(const Filler& filler, std::uint64_t seed, std::string_view name, std::uint64_t offset,
           std::span<float> out) {
   const std::uint64_t stream = name_stream(name.data(), name.size());
-  for (std::size_t i = 0; i < out.size(); ++i) {
-    out[i] = initial_value(filler, seed, stream, offset + i);
+  const bool draws_all = filler.kind == Filler::Kind::kUniform ||
+                         (filler.kind == Filler::Kind::kGaussian && filler.sparse < 0);
+  std::size_t i = 0;
+  while (i < out.size()) {
+    // A draw is of four values.
+    if (draws_all && (offset + i) % 4 == 0 && out.size() - i >= 4) {
+      fill_four(filler, Philox::at(seed, stream, (offset + i) / 4), out.subspan(i).first<4>());
+      i += 4;
+    } else {
+      out[i] = initial_value(filler, seed, stream, offset + i);
+      ++i;
+    }
   }
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <numeric>
+#include <random>
 #include <utility>
 
 namespace taut {
@@ -38,7 +39,8 @@ SharedLink::SharedLink(std::shared_ptr<SharedArena> ours, std::shared_ptr<Memory
   given_back_ = {words, [arena = ours_](Word* spent) { arena->deallocate(spent, kReturnsBytes); }};
   free_.resize(kLoans);
   std::iota(free_.rbegin(), free_.rend(), 0U);
-  generations_.assign(kLoans, 0);
+  // Another side may still know an earlier link by the same offer, with what it returned on that.
+  generations_.assign(kLoans, std::random_device()());
 }
 
 SharedLink::Offer SharedLink::offer() const {

@@ -154,7 +154,8 @@ bool SliceImageStore::is_sound(const LoggedUpdate& one, const Slice& place,
 void SliceImageStore::keep_logged(const LoggedUpdate& one, const JobView& view,
                                   pb::SliceImagesReply& reply) {
   const Slice* slice = layout_.find(one.table, one.slice);
-  if (slice == nullptr || slice->shard != place_.shard || !is_sound(one, *slice, view)) return;
+  if (slice == nullptr || slice->shard != place_.shard || one.lent) return;
+  if (!is_sound(one, *slice, view)) return;
   const std::size_t index = layout_.index_of(one.table, one.slice);
   const auto image = images_.find(index);
   // A copy that is late: the image holds it.

@@ -27,6 +27,9 @@ constexpr int kAnswersAtOnce = 64;
 constexpr std::size_t kSmallUpdate = 32UL << 10U;
 constexpr std::size_t kCopiedAtOnce = 256UL << 10U;
 constexpr Bytes kKeptBytes{1ULL << 30U};
+// Bytes of initial values that a shard makes at least, on a machine that is busy: it answers
+// nothing while it makes them. A server that is lost is noticed by the coordinator meanwhile.
+constexpr double kMadeInASecond = 16.0 * (1U << 20U);
 
 /// What an encoding has spared; nothing where it is longer, as INT8 is of a single value.
 std::uint64_t spared(std::uint64_t bytes, std::uint64_t encoded) {
@@ -154,6 +157,12 @@ bool ClientDriver::may_wait(Clock clock, std::size_t bytes) {
 }
 
 void ClientDriver::open(std::vector<TableSpec> tables) {
+  std::uint64_t bytes = 0;
+  for (const TableSpec& table : tables) {
+    if (!table.rows) bytes += table.count() * sizeof(float);
+  }
+  const auto shards = static_cast<double>(std::max<std::size_t>(1, shards_.size()));
+  making_values_ = from_seconds(static_cast<double>(bytes) / shards / kMadeInASecond);
   encoder_.open(tables, SliceLayout(tables, shards_));
   tables_ = static_cast<std::size_t>(std::ranges::count_if(
       tables, [](const TableSpec& table) { return table.kind != TableKind::kFrozen; }));
@@ -388,7 +397,7 @@ Result<bool> ClientDriver::await_step(std::optional<Waiting>& waiting, Duration 
 
 Result<bool> ClientDriver::await_open(Duration wait, Duration at_most) {
   return await_step(
-      open_wait_, wait, at_most, [this] { return protocol_.ready(); },
+      open_wait_, wait + making_values_, at_most, [this] { return protocol_.ready(); },
       [] { return std::string("opening the tables at the shards"); });
 }
 

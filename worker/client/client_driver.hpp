@@ -149,6 +149,7 @@ class ClientDriver {
   std::atomic<std::uint64_t> received_saved_ = 0;
   // The caller's bounded waits that it has not ended yet.
   std::optional<Waiting> open_wait_;
+  Duration making_values_{};  // the silence that opening the tables adds to that allowed
   std::optional<Waiting> read_wait_;
   std::optional<Waiting> snapshot_wait_;
   std::optional<Waiting> settle_wait_;

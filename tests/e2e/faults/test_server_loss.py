@@ -56,6 +56,25 @@ class ServerLoss(ServersTest):
         ended = self.wait_for_job(job, "DONE", 120)
         self.assertEqual(ended["parameters_sha256"], reference)
 
+    def test_servers_of_one_machine_exchange_images_through_shared_memory(self):
+        self.start_cluster(servers=2)
+        self.submit("BSP", 1000000, clock_ms=10)
+
+        def own_memory(server):
+            folder = f"/proc/{server.pid}/fd"
+            for entry in os.listdir(folder):
+                if os.readlink(f"{folder}/{entry}").startswith("/memfd:tautline"):
+                    return os.stat(f"{folder}/{entry}").st_ino
+            raise AssertionError("a server has no shared memory")
+
+        def maps(server, inode):
+            with open(f"/proc/{server.pid}/maps", encoding="ascii") as lines:
+                return any(line.split()[4] == str(inode) for line in lines)
+
+        one, other = self.servers.values()
+        wait_until(lambda: maps(one, own_memory(other)) and maps(other, own_memory(one)),
+                   what="each server to map the other's memory")
+
     def test_a_server_and_a_worker_are_lost_at_once_and_training_goes_on(self):
         self.start_cluster(workers=3, durability="SYNC")
         job = self.submit("SSP", 1000000, workers=3)

@@ -172,7 +172,7 @@ TEST_CASE("rows that two workers name are moved by both, and those of one by its
       REQUIRE(worker.open().empty());
       const Rows own = {5, 10 + number};
       static_cast<void>(worker.clock(0, own, number == 0 ? 2 : 4));
-      const Floats values = worker.clock(1, {5, 10, 11}, 0);
+      Floats values = worker.clock(1, {5, 10, 11}, 0);
       worker.flush();
       return values;
     }));

@@ -519,6 +519,21 @@ TEST_CASE("a client without reachable shards fails at its deadline", "[client]")
   CHECK(steady_now() - begin < Duration(5'000'000));
 }
 
+TEST_CASE("a shard that opens large tables may be silent while it makes their values", "[client]") {
+  ServedJob served(JobMaker(1));
+  ClientOptions options = served.options(WorkerId(0));
+  options.shards.resize(1);
+  options.shards[0].address = "127.0.0.1:1";
+  Client client(served.context.make_endpoint(), options);
+  std::vector<TableSpec> tables = two_tables();
+  tables[0].shape = {1024, 4096};  // 16 MiB: a second
+  const TimePoint begin = steady_now();
+  const auto refused = client.open(tables, Duration(10'000));
+  REQUIRE_FALSE(refused.has_value());
+  CHECK_THAT(refused.error().message, Contains("shard 0 at 127.0.0.1:1 has not answered for 1."));
+  CHECK(steady_now() - begin >= Duration(1'000'000));
+}
+
 TEST_CASE("cancelling ends a wait at once, and closing ends the writing into memory", "[client]") {
   ServedJob served(JobMaker(2));
   const auto client = served.client(0);

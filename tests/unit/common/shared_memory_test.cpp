@@ -291,6 +291,31 @@ TEST_CASE("a payload lent twice is returned when both loans are", "[shared]") {
   CHECK(buffer.unshared());
 }
 
+TEST_CASE("a loan of a link that has an earlier one's place is not taken for returned",
+          "[shared]") {
+  const auto arena = make_arena();
+  BufferPool pool(Bytes(1U << 20U), arena);
+  const Buffer payload = pool.acquire(4096);
+  SharedLink other(make_arena());
+  SharedLink::Offer first;
+  for (int life = 0; life < 3; ++life) {
+    SharedLink link(arena);
+    if (life == 0) first = link.offer();
+    // The other side knows no difference.
+    REQUIRE(link.offer() == first);
+    if (life == 0) REQUIRE(other.open(first).has_value());
+    REQUIRE(link.open(other.offer()).has_value());
+    link.start();
+    const auto place = link.lend(Frame(payload));
+    REQUIRE(place.has_value());
+    link.collect();
+    CHECK(link.on_loan() == 1);
+    REQUIRE(other.borrow(*place, 4096).has_value());
+    link.collect();
+    CHECK(link.on_loan() == 0);
+  }
+}
+
 TEST_CASE("small payloads, others' memory and excess loans are sent as bytes", "[shared]") {
   Pair pair;
   CHECK_FALSE(pair.one.lend(Frame(pair.filled(std::byte{1}, 100))));

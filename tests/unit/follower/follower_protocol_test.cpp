@@ -41,7 +41,7 @@ class Followed {
     return shard.handle(from, message, now);
   }
   /// The member pushes a clock, all slices or one.
-  void push(std::int64_t clock, std::vector<std::uint32_t> slices = {0, 1, 2}) {
+  void push(std::int64_t clock, const std::vector<std::uint32_t>& slices = {0, 1, 2}) {
     for (const std::uint32_t slice : slices) {
       DataItem item;
       item.kind = pb::DataItem::PUSH;
@@ -57,7 +57,7 @@ class Followed {
   FollowerProtocol& add(const FollowerIdentity& who) {
     const auto at = static_cast<std::uint64_t>(followers_.size());
     followers_.push_back(std::make_unique<FollowerProtocol>(who, FollowerTimings{}, pool, kSlice));
-    greeted_.push_back(PeerId(100 + at));
+    greeted_.emplace_back(100 + at);
     sources_.emplace_back();
     return *followers_.back();
   }

@@ -322,14 +322,56 @@ TEST_CASE("images survive the way through frames, and those without their payloa
   CHECK_THAT(refusal_of(uneven), Contains("a state of 8 bytes for values of 12"));
 }
 
+TEST_CASE("images in shared memory name places for all that they have, and whose memory it is",
+          "[codec]") {
+  const auto with = [](const std::function<void(pb::SliceImages&)>& change) {
+    pb::DataHeader header;
+    pb::SliceImages& wire = *header.mutable_images();
+    wire.set_lent_to(std::string(16, 'b'));
+    wire.mutable_shared_memory()->set_probe(std::string(16, 'p'));
+    pb::SliceImages::Image& image = *wire.add_images();
+    image.set_states(1);
+    image.set_bytes(4096);
+    image.add_places()->set_offset(64);
+    image.add_places()->set_loan(1);
+    change(wire);
+    Message message = encode(DataMessage{JobId(1), {}, {}, DataImages{}});
+    const auto prefix = message.frames[0].bytes().first(kPrefixBytes);
+    std::string bytes(reinterpret_cast<const char*>(prefix.data()), prefix.size());
+    bytes += header.SerializeAsString();
+    return Message{{Frame::copy_of(bytes)}};
+  };
+  const auto decoded = decode_data(with([](pb::SliceImages&) {}));
+  REQUIRE(decoded.has_value());
+  const auto& batch = std::get<DataImages>(decoded.value().body);
+  REQUIRE(batch.images.at(0).lent.size() == 2);
+  CHECK(batch.images[0].lent[0].offset == 64);
+  CHECK(batch.images[0].lent[1].loan == 1);
+  CHECK(batch.images[0].lent_bytes == 4096);
+  CHECK(batch.lent_to.has_value());
+
+  CHECK_THAT(refusal_of(with([](auto& wire) { wire.mutable_images(0)->set_states(3); })),
+             Contains("an image of 3 states and 0 rows in 2 places"));
+  CHECK_THAT(refusal_of(with([](auto& wire) { wire.mutable_images(0)->set_rows(3); })),
+             Contains("an image of 1 states and 3 rows in 2 places"));
+  CHECK_THAT(refusal_of(with([](auto& wire) { wire.clear_lent_to(); })),
+             Contains("images in places of no memory"));
+  CHECK_THAT(refusal_of(with([](auto& wire) { wire.clear_shared_memory(); })),
+             Contains("images that are lent from no memory"));
+  CHECK_THAT(refusal_of(with([](auto& wire) { wire.set_lent_to("b"); })),
+             Contains("images that are lent from no memory"));
+}
+
 TEST_CASE("images of rows survive the way through frames, and impossible ones are refused",
           "[codec][rows]") {
-  const auto keys = [](std::vector<std::uint64_t> numbers, std::vector<std::int64_t> clocks) {
+  const auto keys = [](std::vector<std::uint64_t> numbers,
+                       const std::vector<std::int64_t>& clocks) {
     for (const std::int64_t clock : clocks) numbers.push_back(static_cast<std::uint64_t>(clock));
     return Frame::copy_of(std::as_bytes(std::span(numbers)));
   };
   DataImages images;
-  ImageItem& image = images.images.emplace_back();
+  images.images.resize(2);
+  ImageItem& image = images.images[0];
   image.table = TableId(1);
   image.slice = SliceId(4);
   image.sequence = 9;
@@ -340,7 +382,7 @@ TEST_CASE("images of rows survive the way through frames, and impossible ones ar
   image.values = floats(6);
   image.states = {floats(6)};
   // A bucket without rows.
-  images.images.emplace_back().states = {Frame()};
+  images.images[1].states = {Frame()};
   const auto sent = [&] { return encode(DataMessage{JobId(1), {}, {}, images}); };
   const auto decoded = decode_data(sent());
   REQUIRE(decoded.has_value());

@@ -309,7 +309,8 @@ TEST_CASE("rows that are updated while they are written are written as they were
   const auto before = buckets_of(captures);
   service.push_all(6, 20);
   CHECK(buckets_of(captures) == before);
-  REQUIRE(write_checkpoint(std::move(captures), service.job, 6, folder.path()).has_value());
+  const auto written = write_checkpoint(std::move(captures), service.job, 6, folder.path());
+  REQUIRE(written.has_value());
   const auto saved = CheckpointReader::open_to_resume(folder.path());
   REQUIRE(saved.has_value());
   const TableSpec& table = saved.value().tables()[1];
@@ -366,7 +367,8 @@ TEST_CASE("a checkpoint whose buckets are not whole is not read", "[checkpoint][
   const auto refused = [&](const std::function<void(ShardCapture&)>& change) {
     std::vector<ShardCapture> changed = captures;
     change(changed[0]);
-    REQUIRE(write_checkpoint(std::move(changed), service.job, 2, folder.path()).has_value());
+    const auto written = write_checkpoint(std::move(changed), service.job, 2, folder.path());
+    REQUIRE(written.has_value());
     return refusal_of(folder.path());
   };
   CHECK(refused([](ShardCapture&) {}).empty());

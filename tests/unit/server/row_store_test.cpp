@@ -54,6 +54,7 @@ Update update_of(const RowGradients& of, Clock clock) {
 void apply(RowStore& store, math::RuleKind kind, const math::UpdateStep& step,
            const std::vector<RowGradients>& all, float scale, Clock clock) {
   std::vector<Update> updates;
+  updates.reserve(all.size());
   for (const RowGradients& one : all) updates.push_back(update_of(one, clock));
   std::vector<RowStore::Weighed> weighed;
   for (std::size_t i = 0; i < all.size(); ++i) weighed.push_back({&updates[i], all[i].scale});
@@ -164,7 +165,8 @@ Model::Rows rows_of(const RowImage& image, std::size_t width, std::size_t states
         row.states.emplace_back(part.begin(), part.end());
       }
       row.updated = chunk->updated[i];
-      REQUIRE(rows.emplace(chunk->numbers[i], std::move(row)).second);
+      const bool is_new = rows.emplace(chunk->numbers[i], std::move(row)).second;
+      REQUIRE(is_new);
     }
   }
   REQUIRE(image.rows == rows.size());

@@ -1,0 +1,191 @@
+#include "server/image_links.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "common/log.hpp"
+#include "proto/session/shared_handshake.hpp"
+
+namespace taut::server {
+namespace {
+
+constexpr Duration kSweepLinksEvery{1'000'000};
+constexpr Bytes kKept{64ULL << 20U};  // of free buffers
+// Far above a slice's.
+constexpr std::uint64_t kMaxPayload = 64ULL << 20U;
+
+Result<Frame> copy_of(SharedLink& link, const SharedPlace& place, std::uint64_t size,
+                      BufferPool& pool) {
+  if (size > kMaxPayload) {
+    return invalid(
+        fmt::format("{} bytes of an image are lent; the limit is {}", size, kMaxPayload));
+  }
+  TAUT_TRY(Frame lent, link.borrow(place, size));
+  const Buffer copy = pool.acquire(size);
+  std::memcpy(copy.data(), lent.bytes().data(), size);
+  return Frame(copy);
+}
+
+Result<void> take_image(SharedLink& link, ImageItem& image, BufferPool& pool) {
+  TAUT_TRY(image.values, copy_of(link, image.lent.front(), image.lent_bytes, pool));
+  for (std::size_t i = 1; i < image.lent.size(); ++i) {
+    TAUT_TRY(Frame state, copy_of(link, image.lent[i], image.lent_bytes, pool));
+    image.states.push_back(std::move(state));
+  }
+  image.lent.clear();
+  return ok();
+}
+
+Result<void> take_update(SharedLink& link, LoggedUpdate& logged, BufferPool& pool) {
+  const std::uint64_t size = push_bytes(push_of(logged));
+  TAUT_TRY(Frame gradient, copy_of(link, *logged.lent, size, pool));
+  logged.lent.reset();
+  return set_gradient(gradient, logged);
+}
+
+}  // namespace
+
+ImageLinks::ImageLinks(std::shared_ptr<SharedArena> arena)
+    : arena_(std::move(arena)),
+      lent_(kKept, arena_ ? std::shared_ptr<BufferAllocator>(arena_) : host_allocator()) {}
+
+void ImageLinks::add(PeerId backup) {
+  if (!arena_) return;
+  try {
+    backups_[backup] = {std::make_unique<SharedLink>(arena_), {}};
+  } catch (const std::bad_alloc&) {
+    log::warn("images travel as bytes: no shared memory is left");
+  }
+}
+
+void ImageLinks::remove(PeerId backup) {
+  const auto found = backups_.find(backup);
+  if (found == backups_.end()) return;
+  if (found->second.link->on_loan() > 0) old_links_.push_back(std::move(found->second.link));
+  backups_.erase(found);
+}
+
+void ImageLinks::offer(PeerId backup, DataImages& images) {
+  const auto found = backups_.find(backup);
+  if (found == backups_.end()) return;
+  images.memory = to_wire(found->second.link->offer());
+  if (link(backup) == nullptr) return;
+  images.lent_to = found->second.offer.memory.probe;
+  for (LoggedUpdate& logged : images.logged) make_lendable(logged.update.gradient);
+}
+
+/// An update is in its worker's memory, which is not the shard's to lend.
+void ImageLinks::make_lendable(Frame& gradient) {
+  if (gradient.size() < SharedLink::kMinBytes || arena_->offset_of(gradient.bytes())) return;
+  try {
+    const Buffer copy = lent_.acquire(gradient.size());
+    std::memcpy(copy.data(), gradient.bytes().data(), gradient.size());
+    gradient = Frame(copy).part(0, gradient.size());
+  } catch (const std::bad_alloc&) {
+    // It travels as bytes.
+  }
+}
+
+SharedLink* ImageLinks::link(PeerId backup) {
+  const auto found = backups_.find(backup);
+  if (found == backups_.end() || !found->second.link->is_open()) return nullptr;
+  SharedLink& link = *found->second.link;
+  if (link.bytes_on_loan() > kMaxOnLoan) link.collect();
+  return link.bytes_on_loan() > kMaxOnLoan ? nullptr : &link;
+}
+
+void ImageLinks::hear(PeerId backup, const pb::SliceImagesReply& reply) {
+  const auto found = backups_.find(backup);
+  if (found == backups_.end()) return;
+  if (found->second.link->is_open()) found->second.link->collect();
+  if (!reply.has_shared_memory()) return;
+  const auto offer = from_wire(reply.shared_memory());
+  if (!offer || (found->second.link->is_open() && found->second.offer == offer.value())) return;
+  if (found->second.link->is_open()) {
+    // Another process at the same address.
+    remove(backup);
+    add(backup);
+    return;
+  }
+  if (auto opened = found->second.link->open(offer.value()); !opened) {
+    log::debug("images travel as bytes: {}", opened.error().message);
+    return;
+  }
+  found->second.offer = offer.value();
+  found->second.link->start();
+}
+
+SharedLink* ImageLinks::link_to(const pb::SharedMemory& memory) {
+  if (!arena_) return nullptr;
+  const auto parsed = from_wire(memory);
+  if (!parsed) return nullptr;
+  const SharedLink::Offer& primary = parsed.value();
+  const auto known = std::ranges::find(primaries_, primary, &Primary::offer);
+  if (known != primaries_.end()) return known->link.get();
+  if (primaries_.size() >= kMaxPrimaries) return nullptr;
+  try {
+    auto link = std::make_unique<SharedLink>(arena_);
+    if (auto opened = link->open(primary); !opened) {
+      log::debug("images travel as bytes: {}", opened.error().message);
+      link.reset();
+    }
+    return primaries_.emplace_back(Primary{std::move(link), primary}).link.get();
+  } catch (const std::bad_alloc&) {
+    log::warn("images travel as bytes: no shared memory is left");
+    return nullptr;
+  }
+}
+
+Result<void> ImageLinks::take(DataImages& images) {
+  if (!images.lent_to) return ok();
+  SharedLink* const link = link_to(*images.memory);
+  if (link == nullptr || *images.lent_to != arena_->offer().probe) {
+    return invalid("images in shared memory that this process does not read");
+  }
+  try {
+    for (ImageItem& image : images.images) {
+      if (image.lent.empty()) continue;
+      TAUT_TRY(take_image(*link, image, copies_));
+    }
+    for (LoggedUpdate& logged : images.logged) {
+      if (!logged.lent) continue;
+      TAUT_TRY(take_update(*link, logged, copies_));
+    }
+  } catch (const std::bad_alloc&) {
+    return make_error(ErrorCode::kUnavailable, "there is no memory for images");
+  }
+  return ok();
+}
+
+void ImageLinks::answer(const pb::SharedMemory& primary, pb::SliceImagesReply& reply) {
+  if (SharedLink* const link = link_to(primary)) {
+    *reply.mutable_shared_memory() = to_wire(link->offer());
+  }
+}
+
+void ImageLinks::abandon_memory() {
+  if (arena_) arena_->abandon();
+}
+
+void ImageLinks::sweep(TimePoint now) {
+  if (now - swept_ < kSweepLinksEvery) return;
+  swept_ = now;
+  std::erase_if(primaries_, [](const Primary& primary) {
+    return primary.link == nullptr || !primary.link->is_alive();
+  });
+  std::erase_if(old_links_, [](const std::unique_ptr<SharedLink>& link) {
+    link->collect();
+    return link->on_loan() == 0 || !link->is_alive();
+  });
+  for (auto& [peer, backup] : backups_) {
+    if (!backup.link->is_open()) continue;
+    backup.link->collect();
+    if (!backup.link->is_alive()) backup = {std::make_unique<SharedLink>(arena_), {}};
+  }
+}
+
+}  // namespace taut::server

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "common/net/endpoint.hpp"
+#include "common/net/shared_link.hpp"
+#include "common/time.hpp"
+#include "common/types.hpp"
+#include "proto/data_message.hpp"
+
+namespace taut::server {
+
+/// Images between shards of one machine through shared memory, on both sides: the links of the
+/// backups that this shard lends images to, and of the primaries that lend images to it. Each
+/// message says whose memory it names, so nothing is agreed on again after a broken connection.
+/// What a backup is lent it copies at once: its images outlive their primary, and a primary has its
+/// memory back when the message was read.
+/// Thread    the shard's
+class ImageLinks {
+ public:
+  /// arena  where the shard's values are; nullptr: images travel as bytes
+  explicit ImageLinks(std::shared_ptr<SharedArena> arena);
+
+  /// Of a primary: a connection to a backup begins and ends.
+  void add(PeerId backup);
+  void remove(PeerId backup);
+  /// Names the shard's memory in images to a backup, and the backup's once it has mapped it.
+  void offer(PeerId backup, DataImages& images);
+  /// By which images to a backup are encoded; nullptr: as bytes.
+  [[nodiscard]] SharedLink* link(PeerId backup);
+  /// Inspects a backup's reply before the shard does.
+  void hear(PeerId backup, const pb::SliceImagesReply& reply);
+
+  /// Of a backup: maps the primary's memory and takes a copy of what it lends.
+  /// Errors    invalid: what is lent is not in that memory, or is lent to another process
+  [[nodiscard]] Result<void> take(DataImages& images);
+  /// Says in the reply to images that their primary may lend the next ones.
+  void answer(const pb::SharedMemory& primary, pb::SliceImagesReply& reply);
+
+  /// What is on loan stays as it is from now on, while the shard ends: a backup may still copy it.
+  void abandon_memory();
+
+  /// Takes back what backups have returned, and lets go of processes that have ended.
+  void sweep(TimePoint now);
+
+ private:
+  // More than the servers of a machine and the jobs that they share.
+  static constexpr std::size_t kMaxPrimaries = 256;
+  // On loan to one backup; what is lost with a connection stays on loan.
+  static constexpr std::uint64_t kMaxOnLoan = 128ULL << 20U;
+
+  struct Backup {
+    std::unique_ptr<SharedLink> link;
+    SharedLink::Offer offer;  // the backup's, once it is open
+  };
+  struct Primary {
+    std::unique_ptr<SharedLink> link;  // nullptr: its memory cannot be mapped; tried again later
+    SharedLink::Offer offer;           // the primary's
+  };
+
+  [[nodiscard]] SharedLink* link_to(const pb::SharedMemory& memory);
+
+  void make_lendable(Frame& gradient);
+
+  const std::shared_ptr<SharedArena> arena_;
+  BufferPool lent_;                         // copies of what is lent out of others' memory
+  BufferPool copies_{Bytes(64ULL << 20U)};  // of what others lend
+  std::map<PeerId, Backup> backups_;
+  std::vector<std::unique_ptr<SharedLink>> old_links_;  // with something on loan
+  std::vector<Primary> primaries_;
+  TimePoint swept_;
+};
+
+}  // namespace taut::server
