@@ -4,6 +4,7 @@ or done twice; the others train on, and the parameters are those of an undisturb
 import os
 import re
 import sys
+import time
 import unittest.mock
 
 from cluster import *
@@ -81,6 +82,11 @@ class Failpoints(ServersTest):
         """What has the victim get to the failpoint, where training and its end do not."""
         if point == "revision adopted":
             self.start_daemon("server", f"server{3 + job}")
+        elif point in WITH_A_BOUND:
+            # The other worker's reads wait for this one, which two as fast ones need not do.
+            self.workers[0].send_signal(signal.SIGSTOP)
+            time.sleep(0.3)
+            self.workers[0].send_signal(signal.SIGCONT)
 
     def run_with(self, point, mode):
         when = self.folder / f"{mode}-{point.replace(' ', '-')}"
