@@ -15,15 +15,11 @@ namespace {
 
 constexpr Duration kSweepLinksEvery{1'000'000};
 constexpr Bytes kKept{64ULL << 20U};  // of free buffers
-// Far above a slice's.
-constexpr std::uint64_t kMaxPayload = 64ULL << 20U;
+// Lent with one message, far above what a primary lends.
+constexpr std::uint64_t kMaxLent = 64ULL << 20U;
 
 Result<Frame> copy_of(SharedLink& link, const SharedPlace& place, std::uint64_t size,
                       BufferPool& pool) {
-  if (size > kMaxPayload) {
-    return invalid(
-        fmt::format("{} bytes of an image are lent; the limit is {}", size, kMaxPayload));
-  }
   TAUT_TRY(Frame lent, link.borrow(place, size));
   const Buffer copy = pool.acquire(size);
   std::memcpy(copy.data(), lent.bytes().data(), size);
@@ -45,6 +41,22 @@ Result<void> take_update(SharedLink& link, LoggedUpdate& logged, BufferPool& poo
   TAUT_TRY(Frame gradient, copy_of(link, *logged.lent, size, pool));
   logged.lent.reset();
   return set_gradient(gradient, logged);
+}
+
+/// Errors    invalid: more than a primary lends with one message
+Result<void> check_lent(const DataImages& images) {
+  std::uint64_t bytes = 0;
+  const auto add = [&bytes](std::uint64_t more) {
+    bytes = more > kMaxLent ? kMaxLent + 1 : std::min(bytes + more, kMaxLent + 1);
+  };
+  for (const ImageItem& image : images.images) {
+    for (std::size_t i = 0; i < image.lent.size(); ++i) add(image.lent_bytes);
+  }
+  for (const LoggedUpdate& logged : images.logged) {
+    if (logged.lent) add(push_bytes(push_of(logged)));
+  }
+  if (bytes <= kMaxLent) return ok();
+  return invalid(fmt::format("more than {} bytes of images are lent with one message", kMaxLent));
 }
 
 }  // namespace
@@ -146,6 +158,7 @@ Result<void> ImageLinks::take(DataImages& images) {
   if (link == nullptr || *images.lent_to != arena_->offer().probe) {
     return invalid("images in shared memory that this process does not read");
   }
+  TAUT_TRY(check_lent(images));
   try {
     for (ImageItem& image : images.images) {
       if (image.lent.empty()) continue;
@@ -159,6 +172,19 @@ Result<void> ImageLinks::take(DataImages& images) {
     return make_error(ErrorCode::kUnavailable, "there is no memory for images");
   }
   return ok();
+}
+
+void ImageLinks::give_back(const DataImages& images) {
+  const bool are_for_us = arena_ && images.lent_to && *images.lent_to == arena_->offer().probe;
+  SharedLink* const link = are_for_us ? link_to(*images.memory) : nullptr;
+  if (link == nullptr) return;
+  const auto return_one = [link](const SharedPlace& place) {
+    static_cast<void>(link->borrow(place, 0));
+  };
+  for (const ImageItem& image : images.images) std::ranges::for_each(image.lent, return_one);
+  for (const LoggedUpdate& logged : images.logged) {
+    if (logged.lent) return_one(*logged.lent);
+  }
 }
 
 void ImageLinks::answer(const pb::SharedMemory& primary, pb::SliceImagesReply& reply) {
@@ -181,10 +207,15 @@ void ImageLinks::sweep(TimePoint now) {
     link->collect();
     return link->on_loan() == 0 || !link->is_alive();
   });
-  for (auto& [peer, backup] : backups_) {
+  std::vector<PeerId> ended;
+  for (const auto& [peer, backup] : backups_) {
     if (!backup.link->is_open()) continue;
     backup.link->collect();
-    if (!backup.link->is_alive()) backup = {std::make_unique<SharedLink>(arena_), {}};
+    if (!backup.link->is_alive()) ended.push_back(peer);
+  }
+  for (const PeerId peer : ended) {
+    backups_.erase(peer);
+    add(peer);
   }
 }
 

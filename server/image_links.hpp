@@ -38,6 +38,8 @@ class ImageLinks {
   /// Of a backup: maps the primary's memory and takes a copy of what it lends.
   /// Errors    invalid: what is lent is not in that memory, or is lent to another process
   [[nodiscard]] Result<void> take(DataImages& images);
+  /// Returns what is lent with images that are not taken.
+  void give_back(const DataImages& images);
   /// Says in the reply to images that their primary may lend the next ones.
   void answer(const pb::SharedMemory& primary, pb::SliceImagesReply& reply);
 

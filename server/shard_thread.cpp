@@ -289,7 +289,9 @@ void ShardThread::hear_offer(const Incoming& incoming, const DataMessage& hello,
 bool ShardThread::take_lent(const Incoming& incoming, JobId job, DataImages& images) {
   if (!images.lent_to) return true;
   const Envelope envelope{job, pb::DataHeader::kImages};
-  if (!may_decode_ungreeted(envelope, incoming.sender.get()) || !shard_.expects(job, images)) {
+  if (!may_decode_ungreeted(envelope, incoming.sender.get())) return false;
+  if (!shard_.expects(job, images)) {
+    images_.give_back(images);
     return false;
   }
   const timeline::Span span(timeline::Row::kPush, "copy images");
@@ -410,7 +412,9 @@ void ShardThread::send(std::vector<Outgoing> messages) {
     // A peer that has gone returns as another one and repeats its request.
     shared_.answer(one.to, one.message);
     SharedLink* link = link_for(one);
-    if (!may_send(one, link)) continue;
+    // What is lent of images is limited by its link.
+    const bool are_images = std::holds_alternative<DataImages>(one.message.body);
+    if (!may_send(one, are_images ? nullptr : link)) continue;
     count(load_.messages_out, 1);
     count(load_.bytes_out, payload_bytes(one.message));
     const std::uint64_t lent = link == nullptr ? 0 : link->lent_so_far();

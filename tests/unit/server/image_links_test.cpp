@@ -143,7 +143,7 @@ TEST_CASE("an update out of its worker's memory is lent too, and checked when it
   arrived.logged[0].count = std::uint64_t{1} << 38U;
   const auto refused = pair.backup->take(arrived);
   REQUIRE_FALSE(refused.has_value());
-  CHECK_THAT(refused.error().message, Contains("bytes of an image are lent; the limit is"));
+  CHECK_THAT(refused.error().message, Contains("bytes of images are lent with one message"));
 }
 
 TEST_CASE("images lent to a backup that has ended are taken by no other process", "[image_links]") {
@@ -200,6 +200,35 @@ TEST_CASE("memory that cannot be mapped is offered nothing, as that of another m
   CHECK_FALSE(reply.has_shared_memory());
   pair.primary.hear(kBackup, reply);
   CHECK(pair.primary.link(kBackup) == nullptr);
+}
+
+TEST_CASE("what is lent with images that are not expected is returned", "[image_links]") {
+  Pair pair;
+  pair.agree();
+  DataImages images = pair.images();
+  pair.primary.offer(kBackup, images);
+  auto message = decode_data(
+      encode(DataMessage{JobId(1), {}, {}, std::move(images)}, pair.primary.link(kBackup)));
+  REQUIRE(message.has_value());
+  CHECK(pair.primary.link(kBackup)->on_loan() == 2);
+  pair.backup->give_back(std::get<DataImages>(message.value().body));
+  pair.primary.hear(kBackup, pb::SliceImagesReply());
+  CHECK(pair.primary.link(kBackup)->on_loan() == 0);
+}
+
+TEST_CASE("one message makes a backup copy no more than a primary lends", "[image_links]") {
+  Pair pair;
+  pair.agree();
+  DataImages images = pair.images();
+  pair.primary.offer(kBackup, images);
+  auto message = decode_data(
+      encode(DataMessage{JobId(1), {}, {}, std::move(images)}, pair.primary.link(kBackup)));
+  REQUIRE(message.has_value());
+  auto& arrived = std::get<DataImages>(message.value().body);
+  arrived.images[0].lent_bytes = 33UL << 20U;
+  const auto refused = pair.backup->take(arrived);
+  REQUIRE_FALSE(refused.has_value());
+  CHECK_THAT(refused.error().message, Contains("bytes of images are lent with one message"));
 }
 
 TEST_CASE("places outside of the primary's memory are refused", "[image_links]") {

@@ -229,7 +229,8 @@ TEST_CASE("rows are dropped by the clocks that all members have pushed, not by o
           "[shard][rows]") {
   Members members(table_of({.buckets = 1, .idle_clocks = 5}, 64, 1), JobMaker(2, Slack(100)));
   REQUIRE(members.open().empty());
-  const auto push = [&](std::uint32_t worker, std::int64_t clock, std::vector<std::uint64_t> rows) {
+  const auto push = [&](std::uint32_t worker, std::int64_t clock,
+                        const std::vector<std::uint64_t>& rows) {
     REQUIRE(members.send(worker, members.item(pb::DataItem::PUSH, 0, clock, rows)).at(0).kind ==
             pb::DataItem::ACK);
   };
