@@ -81,13 +81,15 @@ void ImageLinks::remove(PeerId backup) {
   backups_.erase(found);
 }
 
-void ImageLinks::offer(PeerId backup, DataImages& images) {
+SharedLink* ImageLinks::offer(PeerId backup, DataImages& images) {
   const auto found = backups_.find(backup);
-  if (found == backups_.end()) return;
+  if (found == backups_.end()) return nullptr;
   images.memory = to_wire(found->second.link->offer());
-  if (link(backup) == nullptr) return;
+  SharedLink* const open = link(backup);
+  if (open == nullptr) return nullptr;
   images.lent_to = found->second.offer.memory.probe;
   for (LoggedUpdate& logged : images.logged) make_lendable(logged.update.gradient);
+  return open;
 }
 
 /// An update is in its worker's memory, which is not the shard's to lend.

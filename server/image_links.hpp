@@ -28,9 +28,10 @@ class ImageLinks {
   /// Of a primary: a connection to a backup begins and ends.
   void add(PeerId backup);
   void remove(PeerId backup);
-  /// Names the shard's memory in images to a backup, and the backup's once it has mapped it.
-  void offer(PeerId backup, DataImages& images);
-  /// By which images to a backup are encoded; nullptr: as bytes.
+  /// Names the shard's memory in images to a backup, and the backup's once it has mapped it. The
+  /// link by which they are encoded; nullptr: as bytes.
+  [[nodiscard]] SharedLink* offer(PeerId backup, DataImages& images);
+  /// The link of a backup to which more may be lent.
   [[nodiscard]] SharedLink* link(PeerId backup);
   /// Inspects a backup's reply before the shard does.
   void hear(PeerId backup, const pb::SliceImagesReply& reply);

@@ -296,11 +296,14 @@ bool ShardThread::take_lent(const Incoming& incoming, JobId job, DataImages& ima
   }
   const timeline::Span span(timeline::Row::kPush, "copy images");
   const auto taken = images_.take(images);
-  if (!taken && std::has_single_bit(++undecodable_)) {
-    log::warn("dropped a message at {} ({} so far): {}", address_, undecodable_,
-              taken.error().message);
-  }
+  if (!taken) note_dropped(taken.error());
   return taken.has_value();
+}
+
+void ShardThread::note_dropped(const Error& why) {
+  // The 1st, 2nd, 4th, 8th ...: a peer cannot fill the log.
+  if (!std::has_single_bit(++undecodable_)) return;
+  log::warn("dropped a message at {} ({} so far): {}", address_, undecodable_, why.message);
 }
 
 void ShardThread::receive(const Incoming& incoming) {
@@ -310,14 +313,7 @@ void ShardThread::receive(const Incoming& incoming) {
     const timeline::Span span(timeline::Row::kPush, "receive");
     return decode_data(incoming.message, shared_.link(incoming.from));
   }();
-  if (!message) {
-    // The 1st, 2nd, 4th, 8th ...: a peer cannot fill the log.
-    if (std::has_single_bit(++undecodable_)) {
-      log::warn("dropped a message at {} ({} so far): {}", address_, undecodable_,
-                message.error().message);
-    }
-    return;
-  }
+  if (!message) return note_dropped(message.error());
   if (is_misuse(incoming, message.value())) return;
   if (take_part_request(incoming, message.value())) return;
   std::optional<pb::SharedMemory> offer;  // of a primary that lends nothing yet
@@ -400,9 +396,7 @@ bool ShardThread::may_send(const Outgoing& one, SharedLink* link) {
 /// The link by which a message's payloads are lent; nullptr: they are sent as bytes.
 SharedLink* ShardThread::link_for(Outgoing& one) {
   auto* const images = std::get_if<DataImages>(&one.message.body);
-  if (images == nullptr) return shared_.link(one.to);
-  images_.offer(one.to, *images);
-  return images_.link(one.to);
+  return images == nullptr ? shared_.link(one.to) : images_.offer(one.to, *images);
 }
 
 void ShardThread::send(std::vector<Outgoing> messages) {

@@ -89,6 +89,7 @@ class ShardThread {
   bool take_part_request(const Incoming& incoming, DataMessage& message);
   void send(std::vector<Outgoing> messages);
   [[nodiscard]] bool may_send(const Outgoing& one, SharedLink* link);
+  void note_dropped(const Error& why);
   [[nodiscard]] bool take_lent(const Incoming& incoming, JobId job, DataImages& images);
   [[nodiscard]] SharedLink* link_for(Outgoing& one);
   void note_state();

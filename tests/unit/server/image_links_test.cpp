@@ -23,6 +23,18 @@ std::shared_ptr<SharedArena> new_arena() {
   return arena.value();
 }
 
+Message message_of(ImageLinks& primary, DataImages images) {
+  SharedLink* const link = primary.offer(kBackup, images);
+  return encode(DataMessage{JobId(1), {}, {}, std::move(images)}, link);
+}
+
+/// Images as a backup has them before it takes what is lent.
+DataImages decoded(const Message& sent) {
+  auto message = decode_data(sent);
+  REQUIRE(message.has_value());
+  return std::get<DataImages>(std::move(message.value().body));
+}
+
 /// A primary and its backup, as two processes of a machine.
 struct Pair {
   Pair() { primary.add(kBackup); }
@@ -39,17 +51,15 @@ struct Pair {
     one.states = {Frame(state)};
     return images;
   }
-  /// Images on their way to the backup, as it decodes them.
-  Result<DataImages> send(DataImages images) {
-    primary.offer(kBackup, images);
-    const Message sent =
-        encode(DataMessage{JobId(1), {}, {}, std::move(images)}, primary.link(kBackup));
+  DataImages arrive(DataImages images) {
+    const Message sent = message_of(primary, std::move(images));
     frames = sent.frames.size();
-    auto message = decode_data(sent);
-    REQUIRE(message.has_value());
-    auto& arrived = std::get<DataImages>(message.value().body);
+    return decoded(sent);
+  }
+  Result<DataImages> send(DataImages images) {
+    DataImages arrived = arrive(std::move(images));
     TAUT_TRY(backup->take(arrived));
-    return std::move(arrived);
+    return arrived;
   }
   void reply_to(const DataImages& images) {
     pb::SliceImagesReply reply;
@@ -134,12 +144,7 @@ TEST_CASE("an update out of its worker's memory is lent too, and checked when it
   CHECK(holds(sent.value().logged.at(0).update.gradient, gradient));
 
   // More elements are announced than the memory lent has.
-  DataImages wrong = images;
-  pair.primary.offer(kBackup, wrong);
-  Message message = encode(DataMessage{JobId(1), {}, {}, wrong}, pair.primary.link(kBackup));
-  auto decoded = decode_data(message);
-  REQUIRE(decoded.has_value());
-  auto& arrived = std::get<DataImages>(decoded.value().body);
+  DataImages arrived = pair.arrive(images);
   arrived.logged[0].count = std::uint64_t{1} << 38U;
   const auto refused = pair.backup->take(arrived);
   REQUIRE_FALSE(refused.has_value());
@@ -159,28 +164,22 @@ TEST_CASE("images lent to a backup that has ended are taken by no other process"
 TEST_CASE("a primary that ends leaves what it has lent as it was", "[image_links]") {
   const auto arena = new_arena();
   ImageLinks backup(new_arena());
-  std::optional<DataMessage> on_its_way;
+  DataImages arrived;
   {
     // Large enough that its pages would be returned.
     ImageLinks primary(arena);
     BufferPool pool(Bytes(0), arena);
     primary.add(kBackup);
-    DataImages images;
-    primary.offer(kBackup, images);
     pb::SliceImagesReply reply;
-    backup.answer(*images.memory, reply);
+    backup.answer(*decoded(message_of(primary, {})).memory, reply);
     primary.hear(kBackup, reply);
     const Buffer values = pool.acquire(4UL << 20U);
     std::ranges::fill(values.floats(), 3.0F);
+    DataImages images;
     images.images.emplace_back().values = Frame(values);
-    primary.offer(kBackup, images);
-    auto message = decode_data(
-        encode(DataMessage{JobId(1), {}, {}, std::move(images)}, primary.link(kBackup)));
-    REQUIRE(message.has_value());
-    on_its_way = std::move(message.value());
+    arrived = decoded(message_of(primary, std::move(images)));
     primary.abandon_memory();
   }
-  auto& arrived = std::get<DataImages>(on_its_way->body);
   REQUIRE(backup.take(arrived).has_value());
   const Frame& copy = arrived.images.at(0).values;
   const auto* floats = reinterpret_cast<const float*>(copy.bytes().data());
@@ -205,13 +204,9 @@ TEST_CASE("memory that cannot be mapped is offered nothing, as that of another m
 TEST_CASE("what is lent with images that are not expected is returned", "[image_links]") {
   Pair pair;
   pair.agree();
-  DataImages images = pair.images();
-  pair.primary.offer(kBackup, images);
-  auto message = decode_data(
-      encode(DataMessage{JobId(1), {}, {}, std::move(images)}, pair.primary.link(kBackup)));
-  REQUIRE(message.has_value());
+  const DataImages arrived = pair.arrive(pair.images());
   CHECK(pair.primary.link(kBackup)->on_loan() == 2);
-  pair.backup->give_back(std::get<DataImages>(message.value().body));
+  pair.backup->give_back(arrived);
   pair.primary.hear(kBackup, pb::SliceImagesReply());
   CHECK(pair.primary.link(kBackup)->on_loan() == 0);
 }
@@ -219,12 +214,7 @@ TEST_CASE("what is lent with images that are not expected is returned", "[image_
 TEST_CASE("one message makes a backup copy no more than a primary lends", "[image_links]") {
   Pair pair;
   pair.agree();
-  DataImages images = pair.images();
-  pair.primary.offer(kBackup, images);
-  auto message = decode_data(
-      encode(DataMessage{JobId(1), {}, {}, std::move(images)}, pair.primary.link(kBackup)));
-  REQUIRE(message.has_value());
-  auto& arrived = std::get<DataImages>(message.value().body);
+  DataImages arrived = pair.arrive(pair.images());
   arrived.images[0].lent_bytes = 33UL << 20U;
   const auto refused = pair.backup->take(arrived);
   REQUIRE_FALSE(refused.has_value());
@@ -234,12 +224,7 @@ TEST_CASE("one message makes a backup copy no more than a primary lends", "[imag
 TEST_CASE("places outside of the primary's memory are refused", "[image_links]") {
   Pair pair;
   pair.agree();
-  DataImages images = pair.images();
-  pair.primary.offer(kBackup, images);
-  auto message = decode_data(
-      encode(DataMessage{JobId(1), {}, {}, std::move(images)}, pair.primary.link(kBackup)));
-  REQUIRE(message.has_value());
-  auto& arrived = std::get<DataImages>(message.value().body);
+  DataImages arrived = pair.arrive(pair.images());
   arrived.images[0].lent[1].offset = ~std::uint64_t{0} - 64;
   CHECK_FALSE(pair.backup->take(arrived).has_value());
 }
@@ -251,9 +236,7 @@ TEST_CASE("a primary whose loans are lost sends bytes before it lends too much",
   for (int i = 0; i < 20; ++i) {
     DataImages images;
     images.images.emplace_back().values = Frame(large);
-    pair.primary.offer(kBackup, images);
-    static_cast<void>(
-        encode(DataMessage{JobId(1), {}, {}, std::move(images)}, pair.primary.link(kBackup)));
+    static_cast<void>(pair.arrive(std::move(images)));
   }
   CHECK(pair.primary.link(kBackup) == nullptr);
   const auto sent = pair.send(pair.images());
