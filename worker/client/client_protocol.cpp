@@ -221,6 +221,7 @@ void ClientProtocol::handle(ShardId from, const DataMessage& message, TimePoint 
   link.heard = now;
   if (const auto* batch = std::get_if<DataItems>(&message.body)) {
     for (const DataItem& item : batch->items) handle_item(item, now);
+    relieve();
   } else if (const auto* greeting = std::get_if<pb::DataHelloReply>(&message.body)) {
     if (greeting->greet_again()) {
       restart(from);
@@ -368,15 +369,18 @@ void ClientProtocol::let_go(SliceLink& slice, Clock stable) {
   const bool is_relieved =
       slice.settle && !slice.settle->of_all && slice.settle->sent && stable >= slice.settle->clock;
   if (is_safe || is_relieved) slice.settle.reset();
-  relieve(slice);
 }
 
-/// Where too much is kept, an image of the slice is requested before it is due.
-void ClientProtocol::relieve(SliceLink& slice) {
+/// Where too much is kept, images are requested before they are due: of every slice, as the slices of
+/// a table share the memory of its update, which is free once the last of them is stable.
+void ClientProtocol::relieve() {
   const std::uint64_t limit = identity_.max_kept.value();
-  if (limit == 0 || kept_bytes_ <= limit / 2 || slice.kept.empty() || slice.settle) return;
-  slice.settle = PendingSettle{false, {}, {}, 0};
-  touch(slice);
+  if (limit == 0 || kept_bytes_ <= limit / 2) return;
+  for (SliceLink& slice : slices_) {
+    if (slice.kept.empty() || slice.settle) continue;
+    slice.settle = PendingSettle{false, {}, {}, 0};
+    touch(slice);
+  }
 }
 
 void ClientProtocol::receive_value(SliceLink& slice, const DataItem& item) {

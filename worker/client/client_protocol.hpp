@@ -191,7 +191,7 @@ class ClientProtocol {
   void receive_value(SliceLink& slice, const DataItem& item);
   void acknowledge(SliceLink& slice, Clock done, TimePoint now);
   void let_go(SliceLink& slice, Clock stable);
-  void relieve(SliceLink& slice);
+  void relieve();
   void restart(ShardId shard);
   void rewind(ShardId shard);
   enum class Next : std::uint8_t { kItem, kNothing, kLater };  // later: the window is full

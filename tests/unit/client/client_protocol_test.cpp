@@ -21,8 +21,11 @@ std::vector<TableSpec> one_table() {
 
 /// A client of one shard, which the test plays.
 struct Played {
-  explicit Played(std::vector<TableSpec> tables = one_table(), const Compression& compression = {})
-      : client({JobId(7), WorkerId(0), Incarnation(100), "hash"}, {kShard}, kResend) {
+  /// max_kept  of updates for backups; 0: the job has none
+  explicit Played(std::vector<TableSpec> tables = one_table(), const Compression& compression = {},
+                  Bytes max_kept = Bytes(0))
+      : client({JobId(7), WorkerId(0), Incarnation(100), "hash", max_kept.value() > 0, max_kept},
+               {kShard}, kResend) {
     client.open(std::move(tables), compression);
   }
   void handle(decltype(DataMessage::body) body) {
@@ -581,6 +584,37 @@ TEST_CASE("answers that no shard should give are ignored or end the client, neve
   REQUIRE(played.client.failure());
   CHECK_THAT(played.client.failure()->message, Contains("12 bytes") && Contains("16"));
   CHECK(played.into == std::vector<float>(4, -1.0F));
+}
+
+TEST_CASE("updates kept for backups beyond half of their limit are settled in every slice",
+          "[client]") {
+  // Two slices, each update of 32 bytes: one of both is the half of the limit.
+  const std::vector<TableSpec> tables{test::make_table(0, {4}), test::make_table(1, {4})};
+  Played played(tables, {}, Bytes(64));
+  played.start();
+  const auto answer = [&played](std::uint32_t table, std::int64_t done, std::int64_t stable) {
+    DataItem item;
+    item.kind = pb::DataItem::ACK;
+    item.table = TableId(table);
+    item.done = Clock(done);
+    item.stable = Clock(stable);
+    played.handle(DataItems{{item}});
+  };
+  for (const std::uint32_t table : {0U, 1U}) {
+    played.client.push(TableId(table), {Clock(0), test::frame_of(test::gradient_of(0, 0, 4)), 0});
+  }
+  CHECK(played.sent() == "PUSH 0, PUSH 0");
+  answer(0, 1, 0);
+  answer(1, 1, 0);
+  CHECK(played.sent().empty());  // 32 bytes are kept
+  played.client.push(TableId(1), {Clock(1), test::frame_of(test::gradient_of(0, 1, 4)), 0});
+  CHECK(played.sent() == "PUSH 1");
+  answer(1, 2, 0);
+  CHECK(played.sent() == "SETTLE 1, SETTLE 2");  // table 0 too, which has no answer to come
+  answer(0, 1, 1);
+  answer(1, 2, 2);
+  CHECK(played.client.unsettled() == 0);
+  CHECK(played.sent().empty());
 }
 
 TEST_CASE("no message has more items than it may, however much is sent at once", "[client]") {
