@@ -32,6 +32,7 @@ enum class RuleKind : std::uint8_t {
   kLamb,
   kLion,
   kFtrl,
+  kRAdam,
   kEnd,
 };
 inline constexpr std::size_t kRuleCount = static_cast<std::size_t>(RuleKind::kEnd);
@@ -349,6 +350,36 @@ struct Rule<RuleKind::kFtrl> {
     const float beyond = std::fabs(pull) - l1;
     if (!(beyond > 0)) return 0;
     return -sign(pull) * beyond / ((beta + root) / step.rate + l2);
+  }
+};
+
+/// w - rate * m^ * r * sqrt(1 - b2^t) / (sqrt(v) + delta) where r, which makes up for the variance of
+/// v after few gradients, exists; w - rate * m^ before. m^ is m without its bias.
+/// On arrival: as Adam.
+/// Source    Liu et al., "On the Variance of the Adaptive Learning Rate and Beyond", ICLR 2020,
+///           algorithm 2, with the bound of 5 for rho that its authors' code and PyTorch use
+template <>
+struct Rule<RuleKind::kRAdam> {
+  static constexpr RuleInfo kInfo{.name = "RAdam",
+                                  .state_count = 2,
+                                  .reads = {.momentum = true, .momentum2 = true, .delta = true}};
+  static void complete(const UpdateRule& rule, double, double t, UpdateStep& step) {
+    const double power = std::pow(rule.momentum2, t);
+    const double longest = 2 / (1 - static_cast<double>(rule.momentum2)) - 1;
+    const double rho = longest - 2 * t * power / (1 - power);
+    step.correction = static_cast<float>(1 / (1 - std::pow(rule.momentum, t)));
+    step.correction2 = 0;
+    if (!(rho > 5)) return;
+    const double rectified =
+        (rho - 4) * (rho - 2) * longest / ((longest - 4) * (longest - 2) * rho);
+    step.correction2 = static_cast<float>(std::sqrt(rectified * (1 - power)));
+  }
+  TAUT_HD float operator()(const UpdateStep& step, float value, float gradient, float& first,
+                           float& second) const {
+    gather_moments(step, decayed(step, value, gradient), first, second);
+    const float along = step.rate * step.correction * first;
+    if (step.correction2 == 0) return value - along;
+    return value - along * step.correction2 / (std::sqrt(second) + step.delta);
   }
 };
 

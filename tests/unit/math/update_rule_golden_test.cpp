@@ -195,6 +195,32 @@ TEST_CASE("Lion steps by the sign of a mean that remembers longer than it steps"
                 });
 }
 
+TEST_CASE("RAdam follows its momentum alone until the variance of its rate is known",
+          "[update-rule]") {
+  Doubles m(test::kGoldenValues.size());
+  Doubles v(test::kGoldenValues.size());
+  int rectified = 0;
+  check_against("type: 'RAdam' base_lr: 0.05 momentum: 0.8 momentum2: 0.9 weight_decay: 0.3",
+                [&](int t, const Doubles& g, Doubles& w) {
+                  const double longest = 2 / (1 - 0.9) - 1;
+                  const double power = std::pow(0.9, t + 1);
+                  const double rho = longest - 2 * (t + 1) * power / (1 - power);
+                  if (rho > 5) ++rectified;
+                  for (std::size_t i = 0; i < w.size(); ++i) {
+                    const double decayed = g[i] + 0.3 * w[i];
+                    m[i] = 0.8 * m[i] + 0.2 * decayed;
+                    v[i] = 0.9 * v[i] + 0.1 * decayed * decayed;
+                    const double m_hat = m[i] / (1 - std::pow(0.8, t + 1));
+                    const double adaptive = std::sqrt(1 - power) / (std::sqrt(v[i]) + 1e-8);
+                    const double r = std::sqrt((rho - 4) * (rho - 2) * longest /
+                                               ((longest - 4) * (longest - 2) * rho));
+                    w[i] -= 0.05 * m_hat * (rho > 5 ? r * adaptive : 1);
+                  }
+                });
+  CHECK(rectified > 0);
+  CHECK(rectified < test::kGoldenSteps);
+}
+
 TEST_CASE("FTRL leaves a value as it began where no gradient has come", "[update-rule]") {
   math::UpdateStep step;
   step.rate = 0.5F;
