@@ -201,6 +201,27 @@ class Submitted(ClusterTest):
         self.assertEqual(jobs[1]["state"], "FAILED")
         self.assertGreaterEqual(int(jobs[2]["resume"]["clock"]), 10)
 
+    def test_a_job_is_followed_by_its_number_or_as_the_only_one(self):
+        self.start_cluster()
+        none = self.ask("follow")
+        self.assertEqual(none.returncode, 1)
+        self.assertIn("no job runs or waits", none.stderr)
+        self.submit(self.job(iterations=40), *PACE)
+        answer = self.ask("follow", timeout=60)
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+        self.assertIn("job 1 done", answer.stdout)
+        self.assertEqual(self.ask("follow", 1).returncode, 0, "it has ended well")
+        for _ in range(2):  # the second one waits for the worker
+            self.submit(self.job(iterations=100000), *PACE)
+        several = self.ask("follow")
+        self.assertEqual(several.returncode, 1)
+        self.assertIn("2 jobs run or wait: name one of 2, 3", several.stderr)
+        follow = self.start("tautline", "follow", "2", "--coordinator", self.coordinator)
+        self.assertEqual(self.ask("stop", 2).returncode, 0)
+        error = follow.communicate(timeout=60)[1]
+        self.assertEqual(follow.returncode, 1)
+        self.assertIn("job 2 stopped", error)
+
     def test_the_logs_of_a_job_are_shown_by_process_and_followed_to_its_end(self):
         self.start_cluster()
         self.submit(self.job(iterations=60, workers=2), *PACE)
