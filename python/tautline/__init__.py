@@ -32,13 +32,14 @@ from tautline.follower import Follower, Model, follow
 from tautline.frame import Frame
 from tautline.member import Member, Table
 from tautline.progress import Progress
-from tautline.rules import LAMB, SGD, AdaGrad, Adam, AdamW, Lion, Nesterov, Outer, RMSProp, Rule
+from tautline.rules import (LAMB, SGD, AdaGrad, Adam, AdamW, Lion, Nesterov, Outer, RAdam,
+                            RMSProp, Rule)
 from tautline.sampler import Sampler
 
 __version__: str = _lib.tautline_version().decode().split()[1]
 
 __all__ = ["AdaGrad", "Adam", "AdamW", "Cluster", "DeadlineError", "Follower", "Frame",
            "InvalidError", "Job", "LAMB", "Lion", "LocalCluster", "LostError", "Member",
-           "MismatchError", "Model", "Nesterov", "NotFoundError", "Outer", "Progress", "RMSProp",
-           "Rule", "SGD", "Sampler", "StoppedError", "Sweep", "SystemFailure", "Table",
+           "MismatchError", "Model", "Nesterov", "NotFoundError", "Outer", "Progress", "RAdam",
+           "RMSProp", "Rule", "SGD", "Sampler", "StoppedError", "Sweep", "SystemFailure", "Table",
            "TautlineError", "UnavailableError", "connect", "follow", "local", "sweep"]

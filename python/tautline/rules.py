@@ -85,6 +85,11 @@ class AdamW(Adam):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class RAdam(Adam):
+    """Adam whose rate is rectified while it has seen few gradients; needs no warm-up."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class LAMB(Adam):
     """Adam whose step has the norm of the parameters."""
 
