@@ -81,9 +81,9 @@ void MemberControl::handle(const ControlEvent& event) {
            fmt::format("this member was declared lost: {}; join again", lost->reason));
   } else if (const auto* unreachable = std::get_if<Unreachable>(&event)) {
     finish(ErrorCode::kTimeout,
-           fmt::format("there is no coordinator: {}; start tautline-server, or name another "
-                       "address",
-                       unreachable->reason));
+           fmt::format(
+               "cannot reach the coordinator: {}; start tautline-server, or name another address",
+               unreachable->reason));
   } else if (std::holds_alternative<Leave>(event)) {
     const std::scoped_lock lock(mutex_);
     if (!orders_.leave) orders_.reason = "it was drained by request";

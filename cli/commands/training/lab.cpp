@@ -25,7 +25,8 @@ void add_training(Command& lab, LabOptions& options) {
   lab.whole_number("--shards", train.shards, "Shards (threads) of each server", 1, kMaxProcesses)
       .by_default(std::to_string(train.shards));
   lab.whole_number("--threads", train.threads,
-                   "Threads that compute; bits are those of workers with so many", 1, kMaxThreads)
+                   "Compute threads; results are bit-identical to workers with that many", 1,
+                   kMaxThreads)
       .by_default(std::to_string(train.threads));
   lab.flag(
       "--no-overlap", [&train] { train.overlap = false; },

@@ -184,7 +184,7 @@ void add_jobs(Command& command, ScheduleArguments& arguments) {
                  schedule::workload_names());
   command.whole_number(
       "--jobs", arguments.jobs,
-      "That many jobs, of a trace the first ones (default: all, 1000 of --poisson)", 1, kMaxJobs);
+      "Number of jobs; of a trace the first ones (default: all; 1000 with --poisson)", 1, kMaxJobs);
   command
       .number("--load", arguments.load, "The part of the devices that --poisson asks for", "PART",
               {.min = 0, .max = 10, .excludes_limits = true})
