@@ -152,7 +152,7 @@ void Coordinator::note_followers(JobRecord& job) {
     }
     out_.notes.push_back(fmt::format(
         "job {}: follower \"{}\" was silent for {:g} s and was cut; training continues without it",
-        stored.job(), silent.name, seconds(now_ - silent.heard)));
+        stored.job(), silent.name, seconds(now_ - silent.last_heard)));
   }
   if (!job.stored().lingers()) return;
   // A coordinator that has restarted waits for them to report.

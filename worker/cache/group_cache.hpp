@@ -68,8 +68,8 @@ class GroupCache final : public ParameterCache, private collective::ReplicaValue
  private:
   struct Table {
     TableSpec spec;
-    HostBuffer shared;           // as of the last meeting; written by the client's thread
-    std::optional<Clock> asked;  // the pending read
+    HostBuffer shared;                  // as of the last meeting; written by the client's thread
+    std::optional<Clock> pending_read;  // its clock
   };
   /// Values, or an array of the rule's state, of a table.
   struct Array {

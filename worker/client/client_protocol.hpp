@@ -127,7 +127,7 @@ class ClientProtocol {
     LinkState state = LinkState::kGreeting;
     std::optional<TimePoint> sent;  // the greeting or opening under way
     int attempts = 0;
-    std::optional<TimePoint> heard;  // when it last said anything
+    std::optional<TimePoint> last_heard;  // when it last said anything
     ClientFigures::UnderWay under_way;
     bool shares_memory = false;
     bool names_tables = false;  // it has not opened those of the hash

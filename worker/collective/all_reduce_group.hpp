@@ -151,9 +151,9 @@ class AllReduceGroup {
   struct Sender {
     PeerId peer;
     std::unique_ptr<SharedLink> link;
-    bool has_sent = false;    // chunks
-    std::uint64_t taken = 0;  // bytes of values in frames
-    std::uint64_t told = 0;   // of these, the rank knows
+    bool has_sent = false;       // chunks
+    std::uint64_t taken = 0;     // bytes of values in frames
+    std::uint64_t notified = 0;  // of these, the rank knows
   };
   struct Waiting {
     Rank rank;        // that the sender waits for

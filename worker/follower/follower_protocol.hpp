@@ -119,8 +119,8 @@ class FollowerProtocol {
     std::uint64_t term = 0;
     bool greeted = false;
     std::optional<TimePoint> greeting;  // when it was sent
-    std::optional<TimePoint> heard;
-    std::optional<TimePoint> asked;  // for its versions, in this round
+    std::optional<TimePoint> last_heard;
+    std::optional<TimePoint> requested;  // for its versions, in this round
     std::optional<pb::Description> said;
     // When the newest round that it has answered began. Answers of a connection come in order: what
     // was requested before and is not here was lost, or waits there.

@@ -54,7 +54,7 @@ class FreeWorkers {
   /// the fewest of the job's, so that it keeps as few hosts as can be. Returns their positions.
   /// demand  the job's
   std::vector<std::size_t> release(JobId job, const PlaceDemand& demand, std::uint32_t count,
-                                   const PlaceDemand& wanted);
+                                   const PlaceDemand& demand);
   /// Frees all of a job's workers.
   void release_all(JobId job, const PlaceDemand& demand, std::uint32_t count);
   /// Frees those of a job that are leaving it.
