@@ -30,7 +30,7 @@ struct TableMisfit {
 /// both kinds; empty: it is.
 [[nodiscard]] std::string difference_from_text(const TableSpec& in_text, const TableSpec& named);
 
-/// The same of all tables of a member; empty: they are the job's, in its order.
+/// Overload for all tables of a member; empty: they are the job's, in its order.
 [[nodiscard]] std::string difference_from_text(const std::vector<TableSpec>& in_text,
                                                const std::vector<TableSpec>& named);
 

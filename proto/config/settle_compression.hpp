@@ -29,7 +29,7 @@ struct Misfit {
 [[nodiscard]] std::vector<pb::PushCompression::Scheme> candidates(const pb::PushCompression& push);
 [[nodiscard]] std::vector<pb::PullCompression::Scheme> candidates(const pb::PullCompression& pull);
 
-/// The same with a scheme in place of AUTO, and without the fields that are not the scheme's.
+/// A copy with a scheme in place of AUTO, without the fields of other schemes.
 [[nodiscard]] pb::PushCompression with_scheme(const pb::PushCompression& push,
                                               pb::PushCompression::Scheme scheme);
 [[nodiscard]] pb::PullCompression with_scheme(const pb::PullCompression& pull,

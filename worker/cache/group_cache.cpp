@@ -198,7 +198,7 @@ Result<void> GroupCache::train_clock() {
   const Clock clock = standing_.next;
   TAUT_TRY(const bool is_exchanged, group_->exchange(standing_));
   if (is_exchanged) {
-    // Of gradients there is the others' sum even where this worker has none of its own.
+    // For gradients the others' sum exists even where this worker computes none.
     const bool has_gradient = !options_.group.graph || group_->computes(clock);
     if (has_gradient) local_.finish_clock(0, clock);
     group_->set_values();

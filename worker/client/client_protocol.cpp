@@ -371,8 +371,8 @@ void ClientProtocol::let_go(SliceLink& slice, Clock stable) {
   if (is_safe || is_relieved) slice.settle.reset();
 }
 
-/// Where too much is kept, images are requested before they are due: of every slice, as the slices
-/// of a table share the memory of its update, which is free once the last of them is stable.
+/// If too much is kept, requests images before they are due: of every slice, as the slices of a
+/// table share the memory of its update, which is free once the last of them is stable.
 void ClientProtocol::relieve() {
   const std::uint64_t limit = identity_.max_kept.value();
   if (limit == 0 || kept_bytes_ <= limit / 2) return;

@@ -31,8 +31,8 @@ struct GroupMember {
 };
 
 struct GroupOptions {
-  /// Names this group among all that its processes are ever in: messages of another one are
-  /// dropped. The same at every rank.
+  /// Identifies this group among all that its processes ever join; equal at every rank. Messages of
+  /// another group are dropped.
   std::uint64_t group = 0;
   Rank rank;
   std::vector<GroupMember> members;  // [ranks], the same at every rank

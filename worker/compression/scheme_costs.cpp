@@ -74,7 +74,7 @@ double copied_byte_s() {
   return median(times) / static_cast<double>(from.size() * sizeof(float));
 }
 
-/// Nets are computed with parameters and gradients of their own.
+/// Nets are computed with separate parameters and gradients.
 class TimedNet {
  public:
   TimedNet(const pb::WorkerJob& job, Replica replica)

@@ -33,7 +33,7 @@ Result<std::unique_ptr<MemberControl>> MemberControl::open(std::unique_ptr<Endpo
   identity.name = name;
   std::random_device source;
   identity.session = (std::uint64_t{source()} << 32U) | source();
-  identity.device = "a program of its own";
+  identity.device = "an external program";
   identity.host = host_name();
   identity.job = job;
   ControlTimings timings;

@@ -14,7 +14,7 @@ namespace taut {
 /// Whether workers sum their gradients, or average their parameters, among themselves.
 [[nodiscard]] bool exchanges_at_workers(const pb::Job& job);
 
-/// Whether each worker has parameters of its own, which it averages with its neighbours'.
+/// Whether each worker has its own parameters, which it averages with its neighbours'.
 [[nodiscard]] bool gossips(const pb::Job& job);
 
 /// To the servers and for checkpoints, workers that exchange among themselves train on their own

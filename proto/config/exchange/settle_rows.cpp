@@ -42,10 +42,10 @@ std::optional<WithoutRows> policy_without_rows(const pb::Consistency& consistenc
     return policy("delay_compensation", "servers do not keep what each worker read of the rows");
   }
   if (consistency.has_elastic_averaging()) {
-    return policy("elastic_averaging", "workers have no parameters of their own of the rows");
+    return policy("elastic_averaging", "workers keep no separate values of the rows");
   }
   if (consistency.has_periodic_averaging()) {
-    return policy("periodic_averaging", "workers have no parameters of their own of the rows");
+    return policy("periodic_averaging", "workers keep no separate values of the rows");
   }
   if (consistency.look_ahead()) {
     return policy("look_ahead", "rows are not kept ahead along their velocities");
