@@ -14,7 +14,7 @@
 namespace taut {
 
 /// The rule that a solver's type names.
-/// Errors    invalid: an unknown type, momentum or clip_gradients that it does not go with
+/// Errors    invalid: an unknown type, momentum or clip_gradients that it cannot be combined with
 [[nodiscard]] Result<math::RuleInfo> check_rule(const pb::SolverParameter& solver);
 
 /// A solver's update rule in native form.

@@ -18,8 +18,8 @@ struct TableMisfit {
   std::string what;   // with the table's name, or its place where it has none
 };
 
-/// The first of a job's tables that cannot be made, or that does not go with the rest of the job;
-/// nothing: all of them can.
+/// The first of a job's tables that cannot be made, or that cannot be combined with the rest of the
+/// job; nothing: all of them can.
 [[nodiscard]] std::optional<TableMisfit> misfit_of_tables(const pb::Job& job);
 
 /// The tables that a job's text names, with their initial values' distributions.

@@ -18,8 +18,8 @@ struct Misfit {
   std::string what;        // with its path
 };
 
-/// The first of a job's compression that is out of its range, or that does not go with the rest of
-/// the job; nothing: all of it fits.
+/// The first of a job's compression that is out of its range, or that cannot be combined with the
+/// rest of the job; nothing: all of it fits.
 [[nodiscard]] std::optional<Misfit> misfit_of_compression(const pb::Job& job);
 
 /// Whether a scheme is still to be chosen: AUTO.

@@ -8,7 +8,8 @@
 
 namespace taut {
 
-/// The first of a job's `exchange` that is out of its range or does not go with the rest of it.
+/// The first of a job's `exchange` that is out of its range or cannot be combined with the rest of
+/// it.
 [[nodiscard]] std::optional<FieldMisfit> misfit_of_exchange(const pb::Job& job);
 
 /// Whether workers sum their gradients, or average their parameters, among themselves.

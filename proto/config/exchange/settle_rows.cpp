@@ -15,7 +15,7 @@ namespace {
 
 using Steps = std::vector<PlacedText::Step>;
 
-/// A field that does not go with tables by rows, and why.
+/// A field that cannot be combined with tables by rows, and why.
 struct WithoutRows {
   Steps where;
   std::string field;  // as messages name it
@@ -102,7 +102,7 @@ std::optional<FieldMisfit> misfit_of_rows(const pb::Job& job) {
   if (!unfit) return std::nullopt;
   return FieldMisfit{
       std::move(unfit->where),
-      fmt::format("{} does not go with embed_param.by_rows of \"{}\": {}; omit one of them",
+      fmt::format("{} cannot be combined with embed_param.by_rows of \"{}\": {}; omit one of them",
                   unfit->field, layer->name(), unfit->why)};
 }
 
