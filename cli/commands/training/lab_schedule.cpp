@@ -201,7 +201,7 @@ void add_cluster(Command& command, ScheduleArguments& arguments) {
       .by_default(arguments.hosts);
   command
       .text("--lend", arguments.lend,
-            "Further hosts that another cluster lends by night, to policies that use such")
+            "Additional hosts that another cluster lends at night, for policies that use them")
       .value("HOSTSxDEVICES[:TYPE]");
   command.whole_number("--rack-hosts", arguments.rack_hosts,
                        "Hosts of a rack (default: all are in one)", 1, 100000);
