@@ -18,13 +18,12 @@ taut::command_line::ManNotes man_notes() {
           "tautline train does all of it on one machine. On several machines, tautline-server and "
           "tautline-worker run as daemons, and the other commands talk to their coordinator.",
       .environment = {{"TAUTLINE_KEYS",
-                       "The folder of the key that commands prove themselves with, where --keys "
-                       "does not name one."},
+                       "The folder of the key for commands, unless --keys names one."},
                       {"TAUTLINE_COORDINATOR",
-                       "HOST:PORT of the coordinator, where --coordinator and --config are not "
-                       "given; 127.0.0.1:7600 without it."},
+                       "HOST:PORT of the coordinator, unless --coordinator or --config is given; "
+                       "the default is 127.0.0.1:7600."},
                       {"TAUTLINE_CONFIGS",
-                       "The folder of the configurations, in place of the installed ones."}},
+                       "The folder of the configurations, instead of the installed ones."}},
       .see_also = {"tautline-server", "tautline-worker"}};
 }
 

@@ -82,8 +82,8 @@ ConvolutionDescriptor describe(const ConvolutionKey& key) {
 
 /// The first usable one of cuDNN's answers, which are sorted by speed. A float32 convolution may
 /// also use an algorithm that cuDNN lists with another math type: its descriptor then requests
-/// float32. The workspace in an answer is that of its own math type, so `workspace_of` queries it
-/// again.
+/// float32. The workspace in an answer is for the answer's own math type, so `workspace_of` queries
+/// it again.
 template <class Algorithm, class Performance, class WorkspaceOf>
 bool pick(std::span<const Performance> answers, const ConvolutionKey& key, std::size_t limit,
           const WorkspaceOf& workspace_of, Choice<Algorithm>& choice) {

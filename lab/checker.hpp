@@ -91,7 +91,8 @@ class Checker {
   [[nodiscard]] std::optional<Broken> check_holdings(const Event& event, const OpenRead& read,
                                                      std::span<const float> values,
                                                      std::uint32_t slice);
-  /// The same with backup workers: not whose updates it holds, but that it holds enough.
+  /// As check_holdings(), with backup workers: that the read holds enough updates, of whichever
+  /// workers.
   [[nodiscard]] std::optional<Broken> check_counted(const Event& event,
                                                     std::span<const float> values,
                                                     std::uint32_t slice);

@@ -53,16 +53,16 @@ void FollowerNode::wish(TimePoint now) {
   const std::uint64_t kind = random_.below(4);
   if (kind == 0) wish.at_least = protocol_.confirmed().next();
   if (kind == 1) wish.max_behind = random_.between(0, 2);
-  wishes_ = true;
+  has_wish_ = true;
   protocol_.wish(wish, now);
 }
 
 void FollowerNode::take(TimePoint now) {
   const auto model = protocol_.take();
   if (!model) return;
-  wishes_ = false;
+  has_wish_ = false;
   const Plan& plan = world_.plan;
-  rests_until_ = now + Duration(random_.between(0, 3 * plan.compute_max.count()));
+  next_wish_ = now + Duration(random_.between(0, 3 * plan.compute_max.count()));
   Event event;
   event.kind = Event::Kind::kFollowed;
   event.at = now;
@@ -75,7 +75,7 @@ void FollowerNode::take(TimePoint now) {
 }
 
 void FollowerNode::step(TimePoint now) {
-  if (!wishes_ && now >= rests_until_) wish(now);
+  if (!has_wish_ && now >= next_wish_) wish(now);
   if (now >= next_tick_) {
     protocol_.tick(now);
     next_tick_ = now + kTick;

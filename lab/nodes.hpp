@@ -176,8 +176,8 @@ class FollowerNode final : public Node {
   std::map<PeerId, ShardId> shard_of_;
   std::map<ShardId, PeerId> peer_of_;
   FollowerProtocol protocol_;
-  bool wishes_ = false;
-  TimePoint rests_until_;
+  bool has_wish_ = false;
+  TimePoint next_wish_;
   TimePoint next_tick_;
 };
 

@@ -712,7 +712,7 @@ std::optional<Broken> SliceOracle::check_bits(std::uint32_t worker, std::int64_t
                                     worker, clock));
 }
 
-/// The same of the rows that were named.
+/// As check_bits(), for the rows that were named.
 std::optional<Broken> SliceOracle::check_rows(const Waiting& read, std::uint32_t worker,
                                               std::span<const float> values) const {
   const bool known = same_bits(values, rows_->read(read.rows)) ||

@@ -8,7 +8,7 @@ namespace taut {
 [[nodiscard]] const char* state_word(pb::JobState state);
 /// In lower case, as the status and the dashboard show it.
 [[nodiscard]] const char* state_word(pb::ProcessState state);
-/// The same of a whole process: "leaving" and "drained" if it is to end, "left" if it has.
+/// Overloads for a whole process: "leaving" and "drained" if it is to end, "left" if it has.
 [[nodiscard]] const char* state_word(const pb::ServerStatus& server);
 [[nodiscard]] const char* state_word(const pb::WorkerStatus& worker);
 

@@ -31,12 +31,13 @@ class ShardThread {
     WeightsSource* initial = nullptr;  // outlives the thread; nullptr: fillers alone
     /// Called on the shard's thread with what it has captured for a checkpoint; may be empty.
     std::function<void(std::size_t index, ShardCapture)> on_capture = {};
-    /// The same with memory that is to be prepared before.
+    /// Called on the shard's thread with memory to prepare for the next capture; may be empty.
     std::function<void(SpareStock)> on_stock = {};
-    /// The same with memory that is to go back to the system; where it is empty it goes at once.
+    /// Called on the shard's thread with memory to return to the system; empty: it is returned at
+    /// once.
     std::function<void(SpareExcess)> on_excess = {};
-    /// The same with another server's request about parts of coded checkpoints, which reply() of
-    /// this shard answers; where it is empty there is no answer.
+    /// Called on the shard's thread with another server's request about parts of coded checkpoints,
+    /// which reply() of this shard answers; empty: no answer.
     std::function<void(ShardThread& shard, PeerId from, DataPartRequest)> on_part_request = {};
     std::shared_ptr<TableMemory> memory{};  // what the server's tables may take; nullptr: no limit
   };

@@ -117,7 +117,7 @@ class SliceState {
   [[nodiscard]] SliceImage image();
   /// The first clock of a member whose update is neither in the values nor was dropped.
   [[nodiscard]] Clock settled(WorkerId worker) const;
-  /// The same of each member.
+  /// settled() of every member.
   [[nodiscard]] std::map<WorkerId, Clock> settled_members() const;
   [[nodiscard]] std::int64_t applications() const { return applications_; }
 

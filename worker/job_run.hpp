@@ -109,7 +109,7 @@ class RunPlace {
                                             const pb::ClusterConfig& config, RunOrders& orders,
                                             ProgressBoard& board, StateSaver& saver);
 
-/// The same in a worker's process: opens the job's data first.
+/// As run_member(), in a worker's process: opens the job's data first.
 [[nodiscard]] Result<JobOutcome> run_job(const pb::WorkerJob& job,
                                          std::span<Backend* const> devices, ZmqContext& context,
                                          const pb::ClusterConfig& config, RunOrders& orders,

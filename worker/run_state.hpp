@@ -16,8 +16,9 @@
 namespace taut::worker {
 
 /// The state of a run that only its process has: what its nets carry between batches, what
-/// compression has left out of its updates, and what its cache keeps of its own training. Restored
-/// from the checkpoint that the job continues from, and handed to the saver for later ones.
+/// compression has left out of its updates, and what its cache keeps of this worker's own training.
+/// Restored from the checkpoint that the job continues from, and handed to the saver for later
+/// ones.
 /// Thread    the compute thread
 class RunState {
  public:

@@ -33,7 +33,7 @@ std::string own_name(std::size_t number) {
   return fmt::format("own{}", number);
 }
 
-/// How many arrays of its own training a worker has saved, of which the empty ones are left out.
+/// How many arrays a worker has saved of its training; the empty ones are left out.
 constexpr const char* kOwnNote = "own_arrays";
 constexpr std::size_t kMaxOwn = 1U << 20U;
 

@@ -88,7 +88,7 @@ class StateSaver {
 /// Errors    as CheckpointReader::open; io
 [[nodiscard]] Result<Residuals> saved_residuals(const pb::WorkerJob& job, std::size_t tables);
 
-/// What this share's worker had of its own training when a checkpoint was taken; empty if the
+/// What this share's worker had kept of its training when a checkpoint was taken; empty if the
 /// checkpoint has none of it, or the number of shares differs.
 /// Errors    as CheckpointReader::open; io
 [[nodiscard]] Result<std::vector<std::vector<float>>> saved_own_state(const pb::WorkerJob& job);

@@ -85,8 +85,8 @@ StragglePlan straggle_plan(const pb::Job& job, const pb::WorkerConfig& settings,
 }
 
 LinkFaults link_faults(const pb::Job& job, const pb::WorkerConfig& settings) {
-  const pb::NetworkFaults& asked = settings.has_network() ? settings.network() : job.network();
-  return {from_ms(asked.delay_ms()), from_ms(asked.jitter_ms()), asked.loss()};
+  const pb::NetworkFaults& requested = settings.has_network() ? settings.network() : job.network();
+  return {from_ms(requested.delay_ms()), from_ms(requested.jitter_ms()), requested.loss()};
 }
 
 Duration straggle_wait(const StragglePlan& plan, Clock clock, Duration compute) {

@@ -26,15 +26,14 @@ void CoordinatorOption::add_to(Command& command) {
   command.text("--config", config_file, "Cluster file that names the coordinator's address")
       .value("CLUSTERFILE")
       .excludes(by_address);
-  auto by_keys =
-      command
-          .text("--keys", keys,
-                "The folder of the key to prove yourself with (default: TAUTLINE_KEYS, else your "
-                "own)")
-          .value("DIR");
+  auto by_keys = command
+                     .text("--keys", keys,
+                           "The folder of your key (default: TAUTLINE_KEYS, else your own folder)")
+                     .value("DIR");
   command
-      .flag("--insecure", insecure,
-            "Speaks to a cluster without keys (insecure: true), believing any process that answers")
+      .flag(
+          "--insecure", insecure,
+          "Connects to a cluster without keys (insecure: true), trusting any process that answers")
       .excludes(by_keys);
   command
       .number("--wait", wait_s, "How long to wait for an answer", "SECONDS",
@@ -83,8 +82,8 @@ Result<ControlClient> CoordinatorOption::connect() const {
 void DataSecurityOption::add_to(Command& command) {
   command
       .one_of("--data-security", word,
-              "Parameters and updates between hosts: curve encrypts them; token leaves them plain, "
-              "with a secret in each message, for a network that no one else can read",
+              "Parameters and updates between hosts: curve encrypts them; token sends them "
+              "unencrypted, with a secret in each message, for a private network",
               {"curve", "token"})
       .by_default(word);
 }

@@ -18,7 +18,7 @@ constexpr double kSkewLimit_s = 0.1;
 Finding clock_finding(const std::vector<ClockReading>& readings) {
   const auto offset = clock_offset(readings);
   if (!offset) {
-    return fine("clock", "the coordinator does not tell its time: it is of an older release");
+    return fine("clock", "the coordinator reports no time (older release)");
   }
   const std::string found =
       fmt::format("the coordinator's clock is {:.1f} ms {} this machine's, +-{:.1f} ms",

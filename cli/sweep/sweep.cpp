@@ -137,15 +137,15 @@ Result<Grid> grid_to_report(const SweepOptions& options) {
                     "leave out --report-only, which runs again only what has not finished",
                     folder.string(), kGridFile));
   }
-  const pb::Sweep& asked = options.sweep;
-  const bool has_target = asked.has_target() || asked.has_target_accuracy();
-  if (has_target || (asked.has_metric() && asked.metric() != grid->sweep.metric())) {
+  const pb::Sweep& requested = options.sweep;
+  const bool has_target = requested.has_target() || requested.has_target_accuracy();
+  if (has_target || (requested.has_metric() && requested.metric() != grid->sweep.metric())) {
     grid->sweep.clear_target();
     grid->sweep.clear_target_accuracy();
   }
-  if (asked.has_metric()) grid->sweep.set_metric(asked.metric());
-  if (asked.has_target()) grid->sweep.set_target(asked.target());
-  if (asked.has_target_accuracy()) grid->sweep.set_target_accuracy(asked.target_accuracy());
+  if (requested.has_metric()) grid->sweep.set_metric(requested.metric());
+  if (requested.has_target()) grid->sweep.set_target(requested.target());
+  if (requested.has_target_accuracy()) grid->sweep.set_target_accuracy(requested.target_accuracy());
   return std::move(*grid);
 }
 
@@ -176,28 +176,28 @@ Result<void> run(SweepSession& session, const SweepOptions& options) {
 }
 
 /// Whether the sweep can be planned but for what was typed: the mistake is then one of usage.
-bool is_of_options(const SweepOptions& asked, const pb::Job& base) {
-  if (!asked.report_only) return plan_sweep(asked.from_files, base).has_value();
-  const auto grid = grid_in(folder_of(asked));
+bool is_of_options(const SweepOptions& requested, const pb::Job& base) {
+  if (!requested.report_only) return plan_sweep(requested.from_files, base).has_value();
+  const auto grid = grid_in(folder_of(requested));
   return grid && grid.value() && plan_sweep(grid.value()->sweep, base).has_value();
 }
 
 }  // namespace
 
-int run_sweep(const SweepOptions& asked) {
+int run_sweep(const SweepOptions& requested) {
   watch_stop_signals();
-  const bool is_of_folder = asked.report_only || asked.task;
-  auto grid = is_of_folder ? grid_to_report(asked) : grid_to_run(asked);
+  const bool is_of_folder = requested.report_only || requested.task;
+  auto grid = is_of_folder ? grid_to_report(requested) : grid_to_run(requested);
   if (!grid) return fail("sweep", grid.error().message);
-  SweepOptions options = asked;
+  SweepOptions options = requested;
   options.sweep = grid.value().sweep;
   auto plan = plan_sweep(options.sweep, grid.value().base);
   if (!plan) {
     std::istringstream lines(plan.error().message);
     for (std::string line; std::getline(lines, line);) fail("sweep", line);
-    return is_of_options(asked, grid.value().base) ? kUsage : kFailed;
+    return is_of_options(requested, grid.value().base) ? kUsage : kFailed;
   }
-  const fs::path folder = folder_of(asked);
+  const fs::path folder = folder_of(requested);
   if (const auto before = grid_in(folder); before && before.value()) {
     options.target_is_late = !have_one_target(before.value()->sweep, options.sweep);
   }

@@ -160,13 +160,13 @@ Result<void> SweepSession::run_on_slurm() {
     const TimePoint now = steady_now();
     if (now >= next) {
       next = now + kBetweenAsks;
-      const auto asked = ask_queue(jobs, folder_);
-      if (asked) {
+      const auto state = ask_queue(jobs, folder_);
+      if (state) {
         answered = now;
-        if (collect(asked.value().tasks)) return ok();
+        if (collect(state.value().tasks)) return ok();
       } else if (now - answered > kUnansweredFor) {
-        return make_error(asked.error().code,
-                          fmt::format("{}; the same command continues", asked.error().message));
+        return make_error(state.error().code,
+                          fmt::format("{}; the same command continues", state.error().message));
       }
     }
     std::this_thread::sleep_for(kBetweenLooks);

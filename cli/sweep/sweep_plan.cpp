@@ -360,7 +360,7 @@ struct Axes {
   std::vector<Setting> settings;
   std::vector<Bound> bounds;
   std::vector<std::string> fields;  // that are varied: their paths
-  std::vector<std::string> names;   // the same for people
+  std::vector<std::string> names;   // the names for display
 };
 
 /// REQUIRES: check_axes() found nothing.

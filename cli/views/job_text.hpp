@@ -47,7 +47,7 @@ struct JobProgress {
                                                       const JobWords& words = {},
                                                       bool colours = false,
                                                       const WaitShares* recent = nullptr);
-/// The same as one line, for logs.
+/// A job's progress as one line, for logs.
 [[nodiscard]] std::string progress_line(const pb::JobStatus& job);
 /// "iteration 100 of 500"; "iteration 100" of a job that ends when its members say so.
 [[nodiscard]] std::string iterations_text(const pb::JobStatus& job);

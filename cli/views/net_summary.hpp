@@ -11,7 +11,7 @@ namespace taut::cli {
 /// parameters, multiply-adds and memory; totals below.
 [[nodiscard]] std::vector<std::string> net_summary(const model::Graph& graph);
 
-/// The same as one JSON object.
+/// A net's cost as one JSON object.
 [[nodiscard]] std::string net_summary_json(const model::Graph& graph);
 
 }  // namespace taut::cli

@@ -25,7 +25,7 @@ double waiting_share(const pb::Progress& progress) {
 
 using Json = nlohmann::ordered_json;
 
-/// null: the worker has no parameters of its own.
+/// null: the worker keeps no separate parameters.
 Json consensus_error_of(const pb::Progress& progress) {
   return progress.has_consensus_error() ? Json(progress.consensus_error()) : Json();
 }

@@ -27,7 +27,7 @@ struct RunSummary {
 
 enum class JsonLayout { kIndented, kOneLine };
 
-/// The same as one JSON object, for tools.
+/// The summary as one JSON object, for tools.
 [[nodiscard]] std::string summary_json(const RunSummary& run,
                                        JsonLayout layout = JsonLayout::kIndented);
 

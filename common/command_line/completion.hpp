@@ -8,7 +8,7 @@ namespace taut::command_line {
 
 /// A script that completes the program's commands, options and their values in bash.
 [[nodiscard]] std::string bash_completion(const CommandFacts& program);
-/// The same for zsh, to be installed as "_NAME" in a folder of its `fpath`.
+/// A completion script for zsh, to be installed as "_NAME" in a folder of its `fpath`.
 [[nodiscard]] std::string zsh_completion(const CommandFacts& program);
 
 }  // namespace taut::command_line

@@ -55,9 +55,9 @@ class TensorFile {
   /// SHA-256 of the whole file, 64 hex digits; reads the whole file.
   [[nodiscard]] Result<std::string> sha256() const;
 
-  /// The same, and from then on a read fails if what it has read is not what was read here: a file
-  /// that was compared with a digest is used as it was, whoever writes to it. Keeps 16 bytes for
-  /// every 64 KiB. REQUIRES: no other thread reads meanwhile.
+  /// As sha256(); later reads fail if the data differ from what was read here, so that a file that
+  /// was compared with a digest is used unchanged, whatever process writes to it. Keeps 16 bytes
+  /// for every 64 KiB. REQUIRES: no other thread reads meanwhile.
   [[nodiscard]] Result<std::string> pin();
 
  private:

@@ -30,7 +30,7 @@ namespace taut {
 [[nodiscard]] Result<void> admit_key(const std::filesystem::path& folder, const Identity& identity,
                                      const std::string& public_key);
 
-/// Admits it no more and removes its file.
+/// Revokes a key and removes its file.
 /// Errors    not_found: no such key; invalid: it is the owner's
 [[nodiscard]] Result<void> revoke_key(const std::filesystem::path& folder, const std::string& name);
 

@@ -64,7 +64,7 @@ class BlockWalk {
       work(block(single_ == nullptr ? sum_.data() : single_ + begin, begin, count));
     });
   }
-  /// The same without a gradient: for a second pass.
+  /// As each(), without a gradient: for a second pass.
   template <class Work>
   void each_again(Work&& work) {
     each_begin([&](std::size_t begin, std::size_t count) { work(block(nullptr, begin, count)); });

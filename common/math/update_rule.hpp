@@ -58,7 +58,7 @@ struct UpdateRule {
 /// The norm that a worker sends with a table's gradient under LARS: |gradient| / |values|, or 0
 /// where either is 0, and the update is then taken as it is.
 [[nodiscard]] float relative_norm(std::span<const float> gradient, std::span<const float> values);
-/// The same of the sums of their squares.
+/// Overload for the sums of their squares.
 [[nodiscard]] float relative_norm(double gradient_squares, double value_squares);
 
 /// The factor of a worker's gradient of a table, from the norm that was sent with it.
@@ -77,7 +77,7 @@ struct UpdateRule {
                                  std::size_t members);
 /// Overload for updates that do not all count the same.
 /// weight   of the application's updates in total
-/// members  the same of all updates of the clock
+/// members  the weight of all updates of the clock
 [[nodiscard]] double decay_share(const UpdateRule& rule, std::span<const float> scales,
                                  double weight, double members);
 

@@ -209,7 +209,7 @@ void ConnectionWatch::note_messages() {
     const auto found = connections_.find(descriptor);
     if (found == connections_.end()) continue;
     found->second.has_spoken = true;
-    found->second.heard = steady_now();
+    found->second.last_heard = steady_now();
     // What is unread is counted first: what arrives in between is not taken yet.
     const std::uint64_t waiting = unread(descriptor);
     found->second.taken = less(arrived(descriptor).value_or(0), waiting);
@@ -256,7 +256,7 @@ void ConnectionWatch::check_descriptors() {
   using Place = std::tuple<bool, TimePoint, int>;  // the first are closed first
   std::vector<Place> open;
   for (const auto& [descriptor, one] : connections_) {
-    if (!one.is_closed) open.emplace_back(one.has_spoken, one.heard, descriptor);
+    if (!one.is_closed) open.emplace_back(one.has_spoken, one.last_heard, descriptor);
   }
   if (open.size() <= limit) return;
   const auto end = open.begin() + static_cast<std::ptrdiff_t>(open.size() - limit);

@@ -67,7 +67,7 @@ class ConnectionWatch {
     std::uint64_t cookie = 0;  // the kernel's, of this connection and no other
     std::uint64_t taken = 0;   // bytes, when a message was received last
     bool has_spoken = false;   // a message was received
-    TimePoint heard;           // the last message, or the accepting
+    TimePoint last_heard;      // the last message, or the accepting
     bool is_closed = false;    // by us; ZeroMQ has not noticed yet
   };
 

@@ -278,8 +278,7 @@ Result<void> ZmqEndpoint::open_router() {
     const bool can_listen = security_.admission && !security_.cluster_secret.empty();
     if (!can_listen || (is_plain_ && !tokens_)) {
       return invalid(
-          "this process's key is none to listen with: make one with \"tautline keys add NAME "
-          "--role "
+          "this key may not listen; make one that may with \"tautline keys add NAME --role "
           "server\"");
     }
     if (is_plain_) {

@@ -27,7 +27,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-/// The same with float4.
+/// As along_kernel, with float4.
 template <int kInputs, class F>
 __global__ void __launch_bounds__(kThreads)
     along_fours_kernel(std::int64_t fours, PlacesOfFour four, Inputs<kInputs> in, float* out, F f) {

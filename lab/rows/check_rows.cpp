@@ -154,7 +154,7 @@ std::optional<Broken> Checker::check_rows_at_end(const SliceOracle& slice,
   return check_all_pushed(key, model.named(), model.read(model.named()));
 }
 
-/// The same of one that was taken over.
+/// As check_rows_at_end(), for a bucket that was taken over.
 /// values  of the rows that are ever named, [rows, width], at the end
 std::optional<Broken> Checker::check_moved_rows(const SliceKey& key,
                                                 std::span<const float> values) const {

@@ -24,9 +24,9 @@ void set_rates(std::map<Parts, Class>& classes, double devices) {
   for (const auto& [parts, one] : classes) jobs += static_cast<double>(one.ends.size());
   for (auto& [parts, one] : classes) {
     if (one.ends.empty()) continue;
-    const double asked = static_cast<double>(parts) / kPartsOfDevice;
-    const double each = std::min(asked, devices / jobs);
-    one.rate = each / asked;
+    const double requested = static_cast<double>(parts) / kPartsOfDevice;
+    const double each = std::min(requested, devices / jobs);
+    one.rate = each / requested;
     devices -= each * static_cast<double>(one.ends.size());
     jobs -= static_cast<double>(one.ends.size());
   }

@@ -70,7 +70,7 @@ class Policy {
 /// counted: the first ones are never delayed by later ones.
 [[nodiscard]] Plan fill_in_order(const View& view, const std::vector<JobIndex>& order);
 
-/// The same in ascending order of keys, then of jobs.
+/// As fill_in_order(), in ascending order of keys, then of jobs.
 [[nodiscard]] Plan fill_by_key(const View& view, std::vector<std::pair<double, JobIndex>> keyed);
 
 /// A grant of what the job has.

@@ -23,9 +23,10 @@ double iteration_s(const Model& model, const Setting& setting, const Cluster& cl
 
 double speed_of(const Job& job, const Setting& setting, const Cluster& cluster) {
   const Model& model = models()[job.model];
-  const Setting asked{.workers = job.workers, .tier = cluster.nearest_tier(job.workers)};
+  const Setting requested_setting{.workers = job.workers,
+                                  .tier = cluster.nearest_tier(job.workers)};
   const double rate = setting.workers / iteration_s(model, setting, cluster);
-  return rate * iteration_s(model, asked, cluster) / job.workers;
+  return rate * iteration_s(model, requested_setting, cluster) / job.workers;
 }
 
 double packed_factor(std::span<const Job* const> jobs) {

@@ -20,7 +20,7 @@ struct Trace {
 /// Errors    the file and the line, what is wrong with it and what is required
 [[nodiscard]] Result<Trace> read_trace(const std::filesystem::path& path);
 
-/// The same for a text; `name` is what errors call it.
+/// As read_trace(), for a text; `name` is what errors call it.
 [[nodiscard]] Result<Trace> parse_trace(const std::string& text, const std::string& name);
 
 }  // namespace taut::schedule

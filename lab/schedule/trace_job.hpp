@@ -43,7 +43,7 @@ struct Job {
   }
   /// Of all of its devices.
   [[nodiscard]] Parts all_parts() const { return Parts{workers} * parts(); }
-  /// The same in devices.
+  /// As all_parts(), in devices.
   [[nodiscard]] double devices() const { return static_cast<double>(all_parts()) / kPartsOfDevice; }
 };
 

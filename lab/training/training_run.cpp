@@ -42,18 +42,18 @@ void settle_checkpoints(bool is_saved, pb::Job& job) {
 
 /// The job as the lab runs it: it starts once.
 Result<pb::Job> job_of(const TrainingOptions& options) {
-  const pb::Job& asked = options.job;
-  const pb::NetworkFaults& faults = asked.network();
+  const pb::Job& requested = options.job;
+  const pb::NetworkFaults& faults = requested.network();
   if (faults.delay_ms() > 0 || faults.jitter_ms() > 0 || faults.loss() > 0) {
     return invalid(
         "network: the lab's links come from the cluster file; give latency_us and jitter_us there");
   }
-  if (chooses_compression(asked)) {
+  if (chooses_compression(requested)) {
     return invalid(
         "compression: AUTO is chosen from what workers measure of machines and links, of which the "
         "lab has models; name a scheme");
   }
-  pb::Job job = asked;
+  pb::Job job = requested;
   job.clear_restart();
   settle_checkpoints(options.learns && !options.folder.empty(), job);
   return job;

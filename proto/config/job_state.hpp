@@ -14,14 +14,14 @@
 namespace taut {
 
 /// The rule that a solver's type names.
-/// Errors    invalid: an unknown type, momentum or clip_gradients that it does not go with
+/// Errors    invalid: an unknown type, momentum or clip_gradients that it cannot be combined with
 [[nodiscard]] Result<math::RuleInfo> check_rule(const pb::SolverParameter& solver);
 
 /// A solver's update rule in native form.
 /// Errors    as check_rule(), and an unknown policy or regularization
 [[nodiscard]] Result<math::UpdateRule> to_update_rule(const pb::SolverParameter& solver);
 
-/// The same of a whole job: with lr_reference_batch, the base rate follows the items of an
+/// Overload for a whole job: with lr_reference_batch, the base rate follows the items of an
 /// iteration of all members.
 /// Errors    and: a net whose batch is not known from its text
 [[nodiscard]] Result<math::UpdateRule> to_update_rule(const pb::Job& job);

@@ -18,8 +18,8 @@ struct TableMisfit {
   std::string what;   // with the table's name, or its place where it has none
 };
 
-/// The first of a job's tables that cannot be made, or that does not go with the rest of the job;
-/// nothing: all of them can.
+/// The first of a job's tables that cannot be made, or that cannot be combined with the rest of the
+/// job; nothing: all of them can.
 [[nodiscard]] std::optional<TableMisfit> misfit_of_tables(const pb::Job& job);
 
 /// The tables that a job's text names, with their initial values' distributions.
@@ -30,7 +30,7 @@ struct TableMisfit {
 /// both kinds; empty: it is.
 [[nodiscard]] std::string difference_from_text(const TableSpec& in_text, const TableSpec& named);
 
-/// The same of all tables of a member; empty: they are the job's, in its order.
+/// Overload for all tables of a member; empty: they are the job's, in its order.
 [[nodiscard]] std::string difference_from_text(const std::vector<TableSpec>& in_text,
                                                const std::vector<TableSpec>& named);
 

@@ -71,11 +71,12 @@ std::optional<FieldMisfit> misfit_of_balance(const pb::Job& job) {
     return misfit("the job must say how many workers share the batch; give workers");
   }
   if (const char* policy = unfit_policy(job.consistency())) {
-    return misfit(fmt::format("does not go with consistency {{ {} }}; omit one", policy));
+    return misfit(fmt::format("cannot be combined with consistency {{ {} }}; omit one", policy));
   }
   if (compresses_updates(job)) {
     return misfit(
-        "does not go with compression { push }, whose updates would count by another share than "
+        "cannot be combined with compression { push }, whose updates would count by another share "
+        "than "
         "what they bring of earlier ones; omit one");
   }
   return misfit_of_rule(job);

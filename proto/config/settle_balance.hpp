@@ -13,8 +13,8 @@
 
 namespace taut {
 
-/// The first of a job that does not go with `balance`, as far as its text says; nothing: all of it
-/// does, or the job does not balance.
+/// The first of a job that cannot be combined with `balance`, as far as its text says; nothing: all
+/// of it can, or the job does not balance.
 [[nodiscard]] std::optional<FieldMisfit> misfit_of_balance(const pb::Job& job);
 
 /// Whether a whole job may balance, with its net and solver.

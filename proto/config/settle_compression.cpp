@@ -60,10 +60,11 @@ Misfit misfit(int push, const char* field, const std::string& what) {
 std::optional<Misfit> misfit_with_elastic(const pb::Job& job, const char* list, int index,
                                           const std::string& scheme) {
   if (!job.consistency().has_elastic_averaging()) return std::nullopt;
-  return misfit(list, index, "scheme",
-                fmt::format("{} does not go with consistency {{ elastic_averaging }}, in which "
-                            "workers and servers move by one and the same difference; omit one",
-                            scheme));
+  return misfit(
+      list, index, "scheme",
+      fmt::format("{} cannot be combined with consistency {{ elastic_averaging }}, in which "
+                  "workers and servers move by one and the same difference; omit one",
+                  scheme));
 }
 
 /// min_values of a list ascend.
@@ -165,10 +166,11 @@ std::optional<Misfit> misfit_of_pull(const pb::Job& job, int index) {
   const std::string& scheme = PullCompression::Scheme_Name(pull.scheme());
   if (auto found = misfit_with_elastic(job, kPull, index, scheme)) return found;
   if (!job.consistency().has_delay_compensation()) return std::nullopt;
-  return misfit(kPull, index, "scheme",
-                fmt::format("{} does not go with consistency {{ delay_compensation }}, which "
-                            "compares what a worker has read with the servers' values; omit one",
-                            scheme));
+  return misfit(
+      kPull, index, "scheme",
+      fmt::format("{} cannot be combined with consistency {{ delay_compensation }}, which "
+                  "compares what a worker has read with the servers' values; omit one",
+                  scheme));
 }
 
 /// Workers have a velocity where the servers have none.
@@ -188,9 +190,10 @@ std::optional<Misfit> misfit_of_momentum(const pb::Job& job, int index) {
                               solver.momentum()));
   }
   if (!job.consistency().look_ahead()) return std::nullopt;
-  return misfit(index, "scheme",
-                "DGC does not go with consistency { look_ahead }, which follows a velocity of the "
-                "servers; omit one, or choose TOP_K");
+  return misfit(
+      index, "scheme",
+      "DGC cannot be combined with consistency { look_ahead }, which follows a velocity of the "
+      "servers; omit one, or choose TOP_K");
 }
 
 /// A part of an update that arrives later must still count as it would have: as much, and in the
@@ -223,9 +226,10 @@ std::optional<Misfit> misfit_of_feedback(const pb::Job& job, int index, const ch
   }
   return misfit(
       index, field,
-      fmt::format("{} adds what an update leaves out to the next one, which does not go with {}; "
-                  "omit one, or choose FP16, BF16 or INT8",
-                  PushCompression::Scheme_Name(scheme), other));
+      fmt::format(
+          "{} adds what an update leaves out to the next one, which cannot be combined with {}; "
+          "omit one, or choose FP16, BF16 or INT8",
+          PushCompression::Scheme_Name(scheme), other));
 }
 
 }  // namespace

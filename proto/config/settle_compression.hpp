@@ -18,8 +18,8 @@ struct Misfit {
   std::string what;        // with its path
 };
 
-/// The first of a job's compression that is out of its range, or that does not go with the rest of
-/// the job; nothing: all of it fits.
+/// The first of a job's compression that is out of its range, or that cannot be combined with the
+/// rest of the job; nothing: all of it fits.
 [[nodiscard]] std::optional<Misfit> misfit_of_compression(const pb::Job& job);
 
 /// Whether a scheme is still to be chosen: AUTO.
@@ -29,7 +29,7 @@ struct Misfit {
 [[nodiscard]] std::vector<pb::PushCompression::Scheme> candidates(const pb::PushCompression& push);
 [[nodiscard]] std::vector<pb::PullCompression::Scheme> candidates(const pb::PullCompression& pull);
 
-/// The same with a scheme in place of AUTO, and without the fields that are not the scheme's.
+/// A copy with a scheme in place of AUTO, without the fields of other schemes.
 [[nodiscard]] pb::PushCompression with_scheme(const pb::PushCompression& push,
                                               pb::PushCompression::Scheme scheme);
 [[nodiscard]] pb::PullCompression with_scheme(const pb::PullCompression& pull,

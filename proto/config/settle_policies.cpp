@@ -57,7 +57,7 @@ Result<Policy> make_staleness_exponent(const pb::Job& job) {
   }
   if (job.consistency().staleness_learning_rate()) {
     return invalid(
-        "consistency: staleness_exponent does not go with staleness_learning_rate, which is "
+        "consistency: staleness_exponent cannot be combined with staleness_learning_rate, which is "
         "another weight for the same staleness; leave one out");
   }
   return std::make_shared<StalenessExponent>(exponent);
@@ -184,7 +184,7 @@ Result<void> check_alone(const PolicyInfo& policy, const Consistency& consistenc
     if (other.info.name == policy.name || !other.is_given(consistency)) continue;
     if (other.info.is_scale && policy.goes_with_scales) continue;
     return invalid(
-        fmt::format("consistency: {} does not go with {}", policy.name, other.info.name));
+        fmt::format("consistency: {} cannot be combined with {}", policy.name, other.info.name));
   }
   return ok();
 }

@@ -49,7 +49,7 @@ inline std::optional<std::string> why_left_out(std::string_view type) {
   return std::nullopt;
 }
 
-/// The same for a field that only layers of such a type have.
+/// As why_left_out(), for a field that only layers of such a type have.
 inline std::optional<std::string> why_left_out_field(std::string_view field) {
   if (field.empty()) return std::nullopt;
   for (const LeftOut& left_out : kCaffeLeftOut) {

@@ -56,7 +56,7 @@ inline constexpr const char* kSlicesNote = "slices";
 /// The files of a server's shard, with slices, and of a worker, without.
 inline constexpr const char* kWorkerFile = "worker";
 [[nodiscard]] std::string shard_file_name(std::uint32_t shard);
-/// The same of an incremental checkpoint, whose files other checkpoints may share: with the slices
+/// Overload for an incremental checkpoint, whose files other checkpoints may share: with the slices
 /// that have changed since the last one, and with those that have not and were written again.
 [[nodiscard]] std::string shard_file_name(std::uint32_t shard, std::uint64_t order, bool changed);
 /// A part of a coded file.

@@ -82,7 +82,8 @@ class CheckpointReader {
   /// Errors    invalid: beyond its end, or it is kept by rows; io
   [[nodiscard]] Result<void> read_values(TableId table, std::uint64_t first,
                                          std::span<float> out) const;
-  /// The same of the n-th number kept for each. Errors: also invalid: the rule kept fewer.
+  /// As read_values(), for the number at index `state` that the rule kept for each value. Errors:
+  /// also invalid: the rule kept fewer.
   [[nodiscard]] Result<void> read_state(TableId table, std::uint32_t state, std::uint64_t first,
                                         std::span<float> out) const;
 

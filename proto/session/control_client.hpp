@@ -47,7 +47,7 @@ class ControlClient {
   [[nodiscard]] Result<std::string> set_slack(JobId job, Slack slack);
   /// discard  at once; otherwise a checkpoint is written first
   [[nodiscard]] Result<std::string> stop(JobId job, bool discard);
-  /// The same for a job with external members that trains; it is done afterwards.
+  /// Saves a training job with external members and ends it as done.
   [[nodiscard]] Result<std::string> finish(JobId job);
   /// Has a process's work given to others; it ends then.
   [[nodiscard]] Result<std::string> drain(const std::string& name);

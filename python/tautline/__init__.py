@@ -10,16 +10,16 @@
                 me.push(w, 2 * (w.value - 3))           # the gradient of (w - 3)^2
                 me.pull(w)
 
-Members run in processes of their own, on any machine that reaches the cluster. Each pushes an
-update of every table at every clock; the servers apply them by the job's rule. With slack s, what a
-member reads at clock c has every member's updates before clock c - s: 0 is lock-step (BSP), None is
+Members run in separate processes, on any machine that reaches the cluster. Each pushes an update of
+every table at every clock; the servers apply them by the job's rule. With slack s, what a member
+reads at clock c has every member's updates before clock c - s: 0 is lock-step (BSP), None is
 without a bound. job.slack may be set while the job runs.
 
 Whoever evaluates, serves or generates follows: tautline.follow(job).pull() is a whole model of one
 version while the job trains, and holds nothing back: help(tautline.follow).
 
-PyTorch models need no tables of their own: help(tautline.torch). Experiments that compare bounds
-and settings: help(tautline.sweep). Which records a member reads: help(tautline.Sampler). What goes
+PyTorch models need no separate tables: help(tautline.torch). Experiments that compare bounds and
+settings: help(tautline.sweep). Which records a member reads: help(tautline.Sampler). What goes
 wrong is a TautlineError of one line, which says the way out.
 """
 

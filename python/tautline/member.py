@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _KINDS = {"trained": 0, "averaged": 1}
 _NOTHING = numpy.empty(0, numpy.float32)
 _ANOTHER_THREAD = ("another thread is in a call of this member, which serves one at a time; give "
-                   "each thread a member of its own, or a lock to both")
+                   "each thread its own member, or let both take a lock")
 
 
 def _as_array(value: Any, what: str) -> numpy.ndarray:

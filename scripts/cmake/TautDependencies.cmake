@@ -42,7 +42,7 @@ endif()
 # The serial flavour. It brings dozens of further libraries, so programs that do not call it are not
 # bound to it.
 pkg_search_module(HDF5 REQUIRED IMPORTED_TARGET hdf5-serial hdf5)
-# Where its name is a link in a folder of its own, programs would be given that folder to search.
+# Where its name is a link in a separate folder, programs would be given that folder to search.
 set(hdf5_libraries)
 foreach(library IN LISTS HDF5_LINK_LIBRARIES)
   if(EXISTS ${library})

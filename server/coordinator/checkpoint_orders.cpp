@@ -481,7 +481,7 @@ Result<void> check_checkpoints(const pb::Job& definition) {
   }
   if (carries_state(definition)) {
     return invalid(
-        "checkpoint: coded does not go with state that workers keep (a recurrent net's "
+        "checkpoint: coded cannot be combined with state that workers keep (a recurrent net's "
         "carry_state, compression with error feedback), as workers write no parts; omit coded");
   }
   return ok();

@@ -455,9 +455,9 @@ void Coordinator::deliver(JobRecord& job) {
     if (process == nullptr || !process->peer) continue;
     Delivery& delivery = job.servers[static_cast<std::size_t>(i)].delivery;
     if (!delivery.is_due(stored.revision(), *process->peer, now_)) continue;
-    pb::ServerJob& told = *send(*process->peer).mutable_server_job();
-    told = job.server_job(i);
-    told.set_backup_limit_s(seconds(options_.backup_limit));
+    pb::ServerJob& update = *send(*process->peer).mutable_server_job();
+    update = job.server_job(i);
+    update.set_backup_limit_s(seconds(options_.backup_limit));
     delivery.note_sent(stored.revision(), *process->peer, now_ + options_.resend_interval);
   }
   if (job.is_active()) deliver_to_members(job);
@@ -484,10 +484,10 @@ void Coordinator::deliver_to_members(JobRecord& job) {
       look.again = std::min(look.again, worker.delivery.again());
       continue;
     }
-    pb::WorkerJob& told = *send(*process->peer).mutable_worker_job();
-    told = job.worker_job(i);
-    told.set_silence_limit_s(kSilenceLimits * seconds(options_.heartbeat_limit));
-    told.set_kept_bytes(options_.kept_bytes);
+    pb::WorkerJob& update = *send(*process->peer).mutable_worker_job();
+    update = job.worker_job(i);
+    update.set_silence_limit_s(kSilenceLimits * seconds(options_.heartbeat_limit));
+    update.set_kept_bytes(options_.kept_bytes);
     worker.delivery.note_sent(member.revision(), *process->peer, now_ + options_.resend_interval);
     look.again = std::min(look.again, worker.delivery.again());
     worker.notified = true;

@@ -153,7 +153,7 @@ void Coordinator::note_followers(JobRecord& job) {
         JobId(stored.job()),
         fmt::format(
             "follower \"{}\" was silent for {:g} s and was cut; training continues without it",
-            silent.name, seconds(now_ - silent.heard)));
+            silent.name, seconds(now_ - silent.last_heard)));
   }
   if (!job.stored().lingers()) return;
   // A coordinator that has restarted waits for them to report.

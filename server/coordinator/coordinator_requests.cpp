@@ -109,7 +109,7 @@ void Coordinator::add_clocks(const JobRecord& job, pb::JobStatus& status) const 
     for (const pb::ShardLoad& load : loads->second) {
       if (load.clocks().job() != job.stored().job()) continue;
       *status.mutable_clocks() = load.clocks();
-      status.set_clocks_age_s(seconds(now_ - process->heard));
+      status.set_clocks_age_s(seconds(now_ - process->last_heard));
       return;
     }
   }
@@ -275,8 +275,8 @@ void Coordinator::on_drain(const pb::Drain& request, pb::CommandReply& reply) {
   if (server != nullptr && server->lost) server = nullptr;
   if (worker != nullptr && worker->lost) worker = nullptr;
   if (server == nullptr && worker == nullptr) {
-    reply.set_error(fmt::format(
-        "no server or worker \"{}\" is here; \"tautline status\" lists them", request.name()));
+    reply.set_error(fmt::format("no such server or worker: \"{}\"; \"tautline status\" lists them",
+                                request.name()));
     return;
   }
   if (server != nullptr && worker != nullptr) {

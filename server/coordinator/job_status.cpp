@@ -58,8 +58,8 @@ pb::WorkerStatus member_status(const JobRecord& job, std::size_t index, const Re
   status.set_bad_updates(job.workers[index].bad_updates);
   const Participant* process = registry.find(pb::ROLE_WORKER, member.name());
   if (process != nullptr && process->incarnation.value() == member.incarnation()) {
-    status.set_silent_s(seconds(now - process->heard));
-    status.set_is_stale(now - process->heard > kStale);
+    status.set_silent_s(seconds(now - process->last_heard));
+    status.set_is_stale(now - process->last_heard > kStale);
   }
   return status;
 }
@@ -86,7 +86,7 @@ void add_followers(const JobRecord& job, TimePoint now, pb::JobStatus& status) {
     const bool is_known = trained >= 0 && follower.version >= Clock(0);
     // Members report less often than followers read.
     one.set_behind(is_known ? std::max<std::int64_t>(trained - follower.version.value(), 0) : -1);
-    one.set_silent_s(seconds(now - follower.heard));
+    one.set_silent_s(seconds(now - follower.last_heard));
     one.set_passes_on(!follower.address.empty());
     one.set_received_bytes(follower.received);
     one.set_passed_bytes(follower.passed);
@@ -178,7 +178,7 @@ pb::ServerStatus server_status(const Participant& server, TimePoint now) {
   status.set_name(server.name);
   status.set_shards(static_cast<std::uint32_t>(server.shard_addresses.size()));
   status.set_state(server.lost ? pb::PROCESS_LOST : pb::PROCESS_LIVE);
-  status.set_silent_s(seconds(now - server.heard));
+  status.set_silent_s(seconds(now - server.last_heard));
   return status;
 }
 
@@ -192,7 +192,7 @@ pb::WorkerStatus worker_status(const Participant& worker, JobId job, TimePoint n
   status.set_devices(worker.devices);
   const pb::ProcessState live_state = job != JobId() ? pb::PROCESS_RUNNING : pb::PROCESS_IDLE;
   status.set_state(worker.lost ? pb::PROCESS_LOST : live_state);
-  status.set_silent_s(seconds(now - worker.heard));
+  status.set_silent_s(seconds(now - worker.last_heard));
   status.set_device(worker.device);
   return status;
 }

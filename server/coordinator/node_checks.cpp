@@ -15,20 +15,20 @@ constexpr int kMaxShards = 4096;  // of NodeCheck
 }  // namespace
 
 bool NodeChecks::runs(TimePoint now) const {
-  return check_.number() != 0 && facts_.size() < asked_.size() && now - begun_ < kOverAfter;
+  return check_.number() != 0 && facts_.size() < requested_.size() && now - begun_ < kOverAfter;
 }
 
 void NodeChecks::begin(const pb::CheckNodes& request, const std::vector<const Participant*>& nodes,
                        TimePoint now) {
   check_.Clear();
-  asked_.clear();
+  requested_.clear();
   facts_.clear();
   begun_ = now;
   check_.set_number(request.number());
   *check_.mutable_paths() = request.paths();
   check_.set_transfer_bytes(request.transfer_bytes());
   for (const Participant* node : nodes) {
-    asked_.emplace_back(node->role, node->name);
+    requested_.emplace_back(node->role, node->name);
     for (const std::string& address : node->shard_addresses) {
       if (check_.shards_size() < kMaxShards) check_.add_shards(address);
     }
@@ -46,12 +46,12 @@ bool NodeChecks::answer(const pb::CheckNodes& request, const std::vector<const P
   const bool begins = request.number() != check_.number();
   if (begins && runs(now)) {
     reply.set_error(fmt::format(
-        "another check of the nodes runs since {:.0f} s; it is over in {:.0f} s at the latest",
+        "another check of the nodes has been running for {:.0f} s; it ends within {:.0f} s",
         seconds(now - begun_), seconds(kOverAfter - (now - begun_))));
     return false;
   }
   if (begins) begin(request, nodes, now);
-  for (const Key& key : asked_) {
+  for (const Key& key : requested_) {
     const auto known = facts_.find(key);
     if (known == facts_.end()) {
       reply.add_waits_for(key.second);
@@ -66,7 +66,7 @@ void NodeChecks::hear(const Participant& process, const pb::Heartbeat& heartbeat
                       pb::HeartbeatReply& reply, TimePoint now) {
   const Key key(process.role, process.name);
   if (!runs(now) || facts_.contains(key)) return;
-  if (std::ranges::find(asked_, key) == asked_.end()) return;
+  if (std::ranges::find(requested_, key) == requested_.end()) return;
   if (heartbeat.facts().number() != check_.number()) {
     *reply.mutable_check() = check_;
     return;

@@ -33,7 +33,7 @@ class NodeChecks {
 
   pb::NodeCheck check_;  // the last one; number 0: there was none
   TimePoint begun_;
-  std::vector<Key> asked_;
+  std::vector<Key> requested_;
   std::map<Key, pb::NodeFacts> facts_;
 };
 

@@ -79,7 +79,7 @@ Greeting Registry::greet(PeerId from, const pb::Hello& hello, TimePoint now) {
 void Registry::forget_lost() {
   std::vector<std::pair<TimePoint, Key>> lost;
   for (const auto& [key, participant] : participants_) {
-    if (participant.lost) lost.emplace_back(participant.heard, key);
+    if (participant.lost) lost.emplace_back(participant.last_heard, key);
   }
   if (lost.size() <= kMaxRememberedLost) return;
   // Half of them at once, so that not every join searches.
@@ -115,7 +115,7 @@ void Registry::attach(Participant& participant, PeerId from, TimePoint now) {
   detach(participant);
   participant.peer = from;
   peers_[from] = {participant.role, participant.name};
-  participant.heard = now;
+  participant.last_heard = now;
   none_silent_until_ = std::min(none_silent_until_, now + heartbeat_limit_);
   ++participant.messages;
 }
@@ -133,7 +133,7 @@ void Registry::recover(Participant participant, TimePoint now) {
   ++changes_;
   participant.peer.reset();
   participant.joined = now;
-  participant.heard = now;
+  participant.last_heard = now;
   none_silent_until_ = std::min(none_silent_until_, now + heartbeat_limit_);
   Key key{participant.role, participant.name};
   participants_.insert_or_assign(std::move(key), std::move(participant));
@@ -143,7 +143,7 @@ Participant* Registry::hear(PeerId from, TimePoint now) {
   const auto known = peers_.find(from);
   if (known == peers_.end()) return nullptr;
   Participant& participant = participants_.at(known->second);
-  participant.heard = now;
+  participant.last_heard = now;
   ++participant.messages;
   return &participant;
 }
@@ -161,10 +161,10 @@ std::vector<const Participant*> Registry::lose_silent(TimePoint now) {
   if (now <= none_silent_until_) return lost;
   none_silent_until_ = TimePoint::never();
   for (auto& [key, participant] : participants_) {
-    const Duration silence = now - participant.heard;
+    const Duration silence = now - participant.last_heard;
     if (participant.lost) continue;
     if (silence <= heartbeat_limit_) {
-      none_silent_until_ = std::min(none_silent_until_, participant.heard + heartbeat_limit_);
+      none_silent_until_ = std::min(none_silent_until_, participant.last_heard + heartbeat_limit_);
       continue;
     }
     const char* after = participant.peer ? "" : " after the coordinator's restart";
@@ -177,7 +177,7 @@ std::vector<const Participant*> Registry::lose_silent(TimePoint now) {
 
 void Registry::excuse_silence(Duration pause, TimePoint now) {
   for (auto& [key, participant] : participants_) {
-    participant.heard = std::min(participant.heard + pause, now);
+    participant.last_heard = std::min(participant.last_heard + pause, now);
   }
 }
 

@@ -31,7 +31,7 @@ struct Participant {
   JobId job;                   // of a worker: the only one that it works for; 0: those with a net
   std::optional<PeerId> peer;  // nullopt: lost, or recovered and not reconnected yet
   TimePoint joined;
-  TimePoint heard;
+  TimePoint last_heard;
   std::uint64_t messages = 0;  // number of messages so far
   bool lost = false;
   std::string lost_reason;  // of its latest loss

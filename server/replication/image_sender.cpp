@@ -322,13 +322,13 @@ std::vector<Outgoing> ImageSender::take_outgoing(const std::vector<TableSpec>& t
   visit(pending_.begin(), first);
   for (auto& [shard, target] : targets_) {
     // Where there are fewer slices than shards, the backup learns that it has them all.
-    const bool is_silent = !target.asked || now - *target.asked >= kAgain;
+    const bool is_silent = !target.requested || now - *target.requested >= kAgain;
     if (!tables.empty() && !target.knows_tables && is_silent) batches.try_emplace(shard);
   }
   for (auto& [shard, batch] : batches) {
     Target& target = targets_.at(shard);
     if (batch.images.empty() && batch.logged.empty() && target.knows_tables) continue;
-    target.asked = now;
+    target.requested = now;
     batch.shard = shard;
     batch.term = target.term;
     batch.copy = target.copy;
@@ -361,7 +361,7 @@ bool ImageSender::check(TimePoint now) {
     TimePoint since = std::min(track.behind_since.value_or(TimePoint::never()), track.log.oldest());
     if (target == targets_.end() || since == TimePoint::never()) continue;
     // A new backup may take longer, while it takes images.
-    if (!track.is_kept) since = std::max(since, target->second.heard.value_or(TimePoint()));
+    if (!track.is_kept) since = std::max(since, target->second.last_heard.value_or(TimePoint()));
     const auto [entry, is_first] = oldest.try_emplace(track.shard, since);
     entry->second = std::min(entry->second, since);
   }
@@ -370,7 +370,7 @@ bool ImageSender::check(TimePoint now) {
     const Target& target = targets_.at(shard);
     if (now - since < limit_) continue;
     problems.push_back({shard, target.term, target.copy,
-                        target.heard
+                        target.last_heard
                             ? fmt::format("it is more than {:g} s behind", seconds(limit_))
                             : fmt::format("it has not answered for {:g} s", seconds(limit_))});
   }
@@ -430,7 +430,7 @@ std::vector<ImageSender::Settled> ImageSender::take_reply(
     return settled;
   }
   target.knows_tables = true;
-  target.heard = now;
+  target.last_heard = now;
   for (const pb::SliceImagesReply::Kept& kept : reply.kept()) {
     const auto index = index_of(TableId(kept.table()), SliceId(kept.slice()));
     const auto entry = index ? tracks_.find(*index) : tracks_.end();

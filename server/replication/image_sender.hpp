@@ -123,8 +123,8 @@ class ImageSender {
     PeerId peer;
     std::uint64_t under_way = 0;  // bytes
     bool knows_tables = false;
-    std::optional<TimePoint> asked;  // of the tables, where the shard has no slice
-    std::optional<TimePoint> heard;
+    std::optional<TimePoint> requested;  // of the tables, where the shard has no slice
+    std::optional<TimePoint> last_heard;
   };
 
   /// The shards with a backup, with a connection to each.

@@ -352,7 +352,7 @@ std::uint32_t RowStore::make(std::uint64_t number) {
   return place;
 }
 
-/// The same, with unspecified values.
+/// Adds a row with unspecified values.
 std::uint32_t RowStore::add(std::uint64_t number) {
   if ((rows_ + 1) * 10 > index_.size() * 7) grow_index();
   const std::uint32_t place = free_place();

@@ -35,7 +35,7 @@ inline constexpr std::uint64_t kSliceBytes = 4096;
 /// waits of its members' updates and reads (RowAllowance).
 [[nodiscard]] std::vector<TableNeed> even_needs(std::span<const TableSpec> tables,
                                                 const JobView& job);
-/// The same, to the byte.
+/// The exact needs of a shard's slices, to the byte.
 [[nodiscard]] std::vector<TableNeed> needs_at(ShardId shard, const SliceLayout& layout,
                                               std::span<const TableSpec> tables,
                                               const JobView& job);

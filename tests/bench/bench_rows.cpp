@@ -80,7 +80,7 @@ TableSpec table_of(const Options& options) {
   return table;
 }
 
-/// A server in a process of its own, until the pipe to it closes.
+/// A server in a separate process, until the pipe to it closes.
 class ServerProcess {
  public:
   ServerProcess(const Options& options, std::uint32_t shard) {

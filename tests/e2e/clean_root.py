@@ -72,7 +72,7 @@ class CleanRoot:
         self.mounted.append(target)
 
     def mount_kernel(self):
-        """/proc, and a /dev of its own."""
+        """/proc, and a separate /dev."""
         self.mount("proc", "/proc", "proc")
         self.mount("tmpfs", "/dev", "tmpfs")
         for name, major, minor in DEVICES:

@@ -1,4 +1,4 @@
-"""The Python package's wheel, installed into an environment of its own."""
+"""The Python package's wheel, installed into a separate environment."""
 
 import os
 import subprocess

@@ -10,7 +10,7 @@ namespace taut::test {
 /// The machine's first CUDA device, opened once in a process. Errors: why there is none
 [[nodiscard]] const Result<std::shared_ptr<Backend>>& open_cuda();
 
-/// The same, for tests that run only where it exists.
+/// As open_cuda(), for tests that run only where the device exists.
 [[nodiscard]] std::shared_ptr<Backend> cuda_device();
 
 }  // namespace taut::test

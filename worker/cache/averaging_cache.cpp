@@ -23,8 +23,8 @@ Result<std::unique_ptr<AveragingCache>> AveragingCache::open(Client& client, Bac
   TAUT_TRY(client.open(specs_of_shared(tables), options.wait));
   std::unique_ptr<AveragingCache> cache(new AveragingCache(client, backend, tables, options));
   for (Table& table : cache->tables_) {
-    table.asked = table.spec.kind == TableKind::kFrozen ? Clock(0) : options.start;
-    client.read(table.spec.id, *table.asked, table.shared.as<float>());
+    table.pending_read = table.spec.kind == TableKind::kFrozen ? Clock(0) : options.start;
+    client.read(table.spec.id, *table.pending_read, table.shared.as<float>());
   }
   return cache;
 }
@@ -71,9 +71,9 @@ Result<DeviceSpan<const float>> AveragingCache::acquire(std::size_t replica, Tab
 
 /// Applies what was read, and sends the push that waited for it.
 Result<void> AveragingCache::settle(Table& table) {
-  if (table.asked) {
-    TAUT_TRY(client_.wait(table.spec.id, *table.asked, options_.wait));
-    table.asked.reset();
+  if (table.pending_read) {
+    TAUT_TRY(client_.wait(table.spec.id, *table.pending_read, options_.wait));
+    table.pending_read.reset();
     if (!table.due) begin_from_shared(table);
   }
   if (const auto clock = std::exchange(table.due, std::nullopt)) {
@@ -109,7 +109,8 @@ std::vector<std::vector<float>> AveragingCache::own_state(Clock clock) {
     if (table.spec.kind == TableKind::kFrozen) continue;
     for (auto& one : local_.read_state(table.spec.id)) own.push_back(std::move(one));
     own.resize(own.size() + 2);
-    if (table.asked || clock == options_.start || table.schedule.pushes_at(clock - 1)) continue;
+    if (table.pending_read || clock == options_.start || table.schedule.pushes_at(clock - 1))
+      continue;
     std::vector<float>& values = own[own.size() - 2];
     values.resize(table.spec.count());
     local_.read(table.spec.id, values);
@@ -188,14 +189,14 @@ void AveragingCache::finish_clock(std::size_t replica, Clock clock) {
 void AveragingCache::meet(Table& table, Clock clock) {
   if (options_.exchange == Exchange::kPeriodic) {
     client_.push_and_read(table.spec.id, clock, update_of(table), table.shared.as<float>());
-    table.asked = clock.next();
+    table.pending_read = clock.next();
     return;
   }
   table.due = clock;
   // The first read's values are still current; later ones are read again, since the shared values
   // change while this worker trains.
   if (table.next == options_.start) return;
-  table.asked = table.next;
+  table.pending_read = table.next;
   client_.read(table.spec.id, table.next, table.shared.as<float>());
 }
 

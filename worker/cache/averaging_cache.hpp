@@ -70,10 +70,10 @@ class AveragingCache final : public ParameterCache {
   struct Table {
     TableSpec spec;
     PushSchedule schedule;
-    HostBuffer shared;           // as last read; written by the client's thread
-    Clock next;                  // the first clock that was not pushed
-    std::optional<Clock> asked;  // the pending read
-    std::optional<Clock> due;    // kElastic: the push that waits for it
+    HostBuffer shared;                  // as last read; written by the client's thread
+    Clock next;                         // the first clock that was not pushed
+    std::optional<Clock> pending_read;  // its clock
+    std::optional<Clock> due;           // kElastic: the push that waits for it
     /// Of a checkpoint between two meetings: its own values, and what they had started from.
     struct Between {
       std::vector<float> own;

@@ -23,8 +23,8 @@ Result<std::unique_ptr<GroupCache>> GroupCache::open(Client& client, Backend& ba
   std::unique_ptr<GroupCache> cache(
       new GroupCache(client, backend, tables, std::move(options), std::move(rank), board));
   for (Table& table : cache->tables_) {
-    table.asked = table.spec.kind == TableKind::kFrozen ? Clock(0) : cache->options_.start;
-    client.read(table.spec.id, *table.asked, table.shared.as<float>());
+    table.pending_read = table.spec.kind == TableKind::kFrozen ? Clock(0) : cache->options_.start;
+    client.read(table.spec.id, *table.pending_read, table.shared.as<float>());
   }
   return cache;
 }
@@ -112,9 +112,9 @@ void GroupCache::write_array(std::size_t array, std::span<const float> values) {
 
 /// Whether a read is there.
 Result<bool> GroupCache::await_read(Table& table) {
-  if (!table.asked) return true;
-  TAUT_TRY(const auto read, client_.wait(table.spec.id, *table.asked, options_.wait, kStep));
-  if (read) table.asked.reset();
+  if (!table.pending_read) return true;
+  TAUT_TRY(const auto read, client_.wait(table.spec.id, *table.pending_read, options_.wait, kStep));
+  if (read) table.pending_read.reset();
   return read.has_value();
 }
 
@@ -140,7 +140,7 @@ Result<Clock> GroupCache::begin_clock(Clock clock) {
   if (!has_joined_) {
     for (Table& table : tables_) {
       if (table.spec.kind != TableKind::kFrozen) continue;
-      while (table.asked) {
+      while (table.pending_read) {
         TAUT_TRY(await_read(table));
       }
       local_.write(table.spec.id, table.shared.as<float>());
@@ -198,7 +198,7 @@ Result<void> GroupCache::train_clock() {
   const Clock clock = standing_.next;
   TAUT_TRY(const bool is_exchanged, group_->exchange(standing_));
   if (is_exchanged) {
-    // Of gradients there is the others' sum even where this worker has none of its own.
+    // For gradients the others' sum exists even where this worker computes none.
     const bool has_gradient = !options_.group.graph || group_->computes(clock);
     if (has_gradient) local_.finish_clock(0, clock);
     group_->set_values();
@@ -282,7 +282,7 @@ Result<void> GroupCache::push(Table& table, Clock clock) {
     math::periodic_update(own_, table.shared.as<float>(), update.floats());
   }
   client_.push_and_read(table.spec.id, clock, update, table.shared.as<float>());
-  table.asked = clock.next();
+  table.pending_read = clock.next();
   return ok();
 }
 

@@ -22,10 +22,10 @@ namespace taut {
 /// its change since the last meeting, and continues from their mean, which is what it has but for
 /// rounding. So the servers have what joins, follows and is saved.
 ///
-/// With a graph (gossip) each worker has parameters of its own instead: the neighbours' are
-/// averaged into them at each clock, and then the rule is applied to the worker's own gradient,
-/// which was computed before. At a meeting all continue from the mean of all. Without a common
-/// clock averages are of two workers, and what one makes while it waits at a meeting is lost to it.
+/// With a graph (gossip) each worker has its own parameters instead: the neighbours' are averaged
+/// into them at each clock, and then the rule is applied to the worker's own gradient, which was
+/// computed before. At a meeting all continue from the mean of all. Without a common clock averages
+/// are of two workers, and what one makes while it waits at a meeting is lost to it.
 class GroupCache final : public ParameterCache, private collective::ReplicaValues {
  public:
   struct Options {
@@ -68,8 +68,8 @@ class GroupCache final : public ParameterCache, private collective::ReplicaValue
  private:
   struct Table {
     TableSpec spec;
-    HostBuffer shared;           // as of the last meeting; written by the client's thread
-    std::optional<Clock> asked;  // the pending read
+    HostBuffer shared;                  // as of the last meeting; written by the client's thread
+    std::optional<Clock> pending_read;  // its clock
   };
   /// Values, or an array of the rule's state, of a table.
   struct Array {

@@ -16,7 +16,7 @@ namespace taut {
 [[nodiscard]] Result<void> read_initial_values(const TableSpec& table, std::uint64_t seed,
                                                std::span<float> into);
 
-/// The same of rows of a table that is kept by rows.
+/// As read_initial_values(), for rows of a table that is kept by rows.
 /// into      [rows, width], in the order of `rows`
 [[nodiscard]] Result<void> read_initial_rows(const TableSpec& table, std::uint64_t seed,
                                              std::span<const std::uint64_t> rows,

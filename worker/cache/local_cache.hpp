@@ -81,7 +81,7 @@ class LocalCache final : public ParameterCache {
   Stream* stream_;
   std::vector<Table> tables_;
   std::vector<TableUpdate> updates_;    // of this clock, until its end
-  std::vector<TableAverage> averages_;  // the same of running statistics
+  std::vector<TableAverage> averages_;  // of running statistics, likewise
   Clock clock_;
   StalenessHistogram staleness_;
 };

@@ -100,7 +100,8 @@ class ClientDriver {
   /// What is being waited for, as a function that looks under the lock.
   template <class Done, class Describe>
   Result<void> await(Waiting& waiting, Duration wait, const Done& done, const Describe& what);
-  /// The same for so long at most; returns whether it is done. Unless it is not, the wait is over.
+  /// As await(), for at most `at_most`; returns whether it is done. The wait ends when it is done
+  /// or fails.
   template <class Done, class Describe>
   Result<bool> await_step(std::optional<Waiting>& waiting, Duration wait, Duration at_most,
                           const Done& done, const Describe& what);

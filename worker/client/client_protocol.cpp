@@ -124,8 +124,8 @@ std::optional<ClientProtocol::Silence> ClientProtocol::longest_silence() const {
   }
   std::optional<Silence> longest;
   for (const ShardId shard : owing) {
-    const auto& heard = links_.at(shard).heard;
-    if (!longest || heard < longest->since) longest = Silence{shard, heard};
+    const auto& last_heard = links_.at(shard).last_heard;
+    if (!longest || last_heard < longest->since) longest = Silence{shard, last_heard};
   }
   return longest;
 }
@@ -218,7 +218,7 @@ void ClientProtocol::handle(ShardId from, const DataMessage& message, TimePoint 
   const auto found = links_.find(from);
   if (found == links_.end() || message.job != identity_.job) return;
   Link& link = found->second;
-  link.heard = now;
+  link.last_heard = now;
   if (const auto* batch = std::get_if<DataItems>(&message.body)) {
     for (const DataItem& item : batch->items) handle_item(item, now);
     relieve();
@@ -270,12 +270,12 @@ void ClientProtocol::rewind(ShardId shard) {
     slice.acknowledged = Clock();
     touch(slice);
   }
-  const auto heard = link.heard;
+  const auto last_heard = link.last_heard;
   const std::uint64_t term = link.term;
   if (link.state == LinkState::kReady) ++not_ready_;
   link = Link{};
   unsent_.insert(shard);
-  link.heard = heard;
+  link.last_heard = last_heard;
   link.term = term;
 }
 
@@ -285,7 +285,7 @@ bool ClientProtocol::move(ShardId shard, std::uint64_t term, TimePoint now) {
   rewind(shard);
   found->second.term = term;
   // It has as long to answer as one that has just done so.
-  found->second.heard = now;
+  found->second.last_heard = now;
   for (SliceLink& slice : slices_) {
     if (slice.place.shard != shard) continue;
     unacknowledged_ += slice.kept.size();
@@ -371,8 +371,8 @@ void ClientProtocol::let_go(SliceLink& slice, Clock stable) {
   if (is_safe || is_relieved) slice.settle.reset();
 }
 
-/// Where too much is kept, images are requested before they are due: of every slice, as the slices
-/// of a table share the memory of its update, which is free once the last of them is stable.
+/// If too much is kept, requests images before they are due: of every slice, as the slices of a
+/// table share the memory of its update, which is free once the last of them is stable.
 void ClientProtocol::relieve() {
   const std::uint64_t limit = identity_.max_kept.value();
   if (limit == 0 || kept_bytes_ <= limit / 2) return;

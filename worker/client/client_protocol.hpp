@@ -127,7 +127,7 @@ class ClientProtocol {
     LinkState state = LinkState::kGreeting;
     std::optional<TimePoint> sent;  // the greeting or opening under way
     int attempts = 0;
-    std::optional<TimePoint> heard;  // when it last said anything
+    std::optional<TimePoint> last_heard;  // when it last said anything
     ClientFigures::UnderWay under_way;
     bool shares_memory = false;
     bool names_tables = false;  // it has not opened those of the hash
@@ -223,7 +223,7 @@ class ClientProtocol {
   std::set<ShardId> unsent_;   // those that are to be greeted, or asked to open the tables
   std::vector<TableSpec> tables_;
   pb::OpenTables by_hash_;             // what every shard is asked to open
-  pb::OpenTables by_name_;             // the same for one that has not opened them yet
+  pb::OpenTables by_name_;             // what a shard is asked that has not opened them yet
   std::vector<math::Encoding> pulls_;  // by table
   SliceLayout layout_;
   std::vector<SliceLink> slices_;  // by SliceLayout::index_of

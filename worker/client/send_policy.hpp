@@ -21,8 +21,8 @@ struct SendPolicy {
   /// Payload bytes under way to one shard, not yet acknowledged. What is in sockets has its place
   /// in the queue; what still waits here can be overtaken. One update may always be under way.
   Bytes window{4UL << 20U};
-  /// The same to a shard that shares memory: no queue of bytes is to be overtaken there, and a
-  /// shard that always has work need not be woken.
+  /// The window for a shard that shares memory: there is no queue of bytes to overtake, and a shard
+  /// that always has work need not be woken.
   Bytes shared_window{64UL << 20U};
 };
 

@@ -47,7 +47,7 @@ class AllReduce {
   /// values    what this rank adds; it becomes the sum
   /// chunk     maximum elements of a message, the same at every rank
   AllReduce(const Schedule& schedule, const Buffer& values, std::uint64_t chunk);
-  /// The same for a schedule that receives elements at other places than it sends them from.
+  /// Overload for a schedule that receives elements at other places than it sends them from.
   /// total     elements that are sent and received, the same at every rank
   /// values    these, and room for what is received
   AllReduce(const Schedule& schedule, Buffer values, std::uint64_t chunk, std::uint64_t total);

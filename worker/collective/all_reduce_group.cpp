@@ -100,11 +100,11 @@ void AllReduceGroup::flush() {
 
 /// Lets a rank send more. What cannot be sent now is with the next flush().
 void AllReduceGroup::tell_taken(Sender& sender) {
-  if (sender.taken - sender.told < window_ / 4) return;
+  if (sender.taken - sender.notified < window_ / 4) return;
   pb::PeerTaken taken;
   taken.set_bytes(sender.taken);
   if (endpoint_.send(sender.peer, encode({options_.group, options_.rank.value(), taken}))) {
-    sender.told = sender.taken;
+    sender.notified = sender.taken;
   }
 }
 

@@ -31,8 +31,8 @@ struct GroupMember {
 };
 
 struct GroupOptions {
-  /// Names this group among all that its processes are ever in: messages of another one are
-  /// dropped. The same at every rank.
+  /// Identifies this group among all that its processes ever join; equal at every rank. Messages of
+  /// another group are dropped.
   std::uint64_t group = 0;
   Rank rank;
   std::vector<GroupMember> members;  // [ranks], the same at every rank
@@ -151,9 +151,9 @@ class AllReduceGroup {
   struct Sender {
     PeerId peer;
     std::unique_ptr<SharedLink> link;
-    bool has_sent = false;    // chunks
-    std::uint64_t taken = 0;  // bytes of values in frames
-    std::uint64_t told = 0;   // of these, the rank knows
+    bool has_sent = false;       // chunks
+    std::uint64_t taken = 0;     // bytes of values in frames
+    std::uint64_t notified = 0;  // of these, the rank knows
   };
   struct Waiting {
     Rank rank;        // that the sender waits for

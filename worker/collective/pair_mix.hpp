@@ -23,7 +23,7 @@ double mix_two(std::span<const float> own, std::span<const float> theirs, std::s
 /// parameters as they were at its start, and applied to those of its end.
 ///
 /// No cycle of ranks can wait for each other: only active ranks wait, for passive ones, and these
-/// answer from a thread of their own, which waits for nothing but the moment in which the rule is
+/// answer from a separate thread, which waits for nothing but the moment in which the rule is
 /// applied. An active rank's parameters do not change between its request and the answer, so both
 /// ends have the same average, and the sum over all ranks stays what it is.
 ///

@@ -10,8 +10,8 @@
 
 namespace taut::collective {
 
-/// Where a rank listens. With keys it has a pair of its own for as long as it listens: the others
-/// know the public one from the coordinator, and only they get in.
+/// Where a rank listens. With keys it has its own key pair for as long as it listens: the others
+/// know the public key from the coordinator, and only they are admitted.
 struct RankEndpoint {
   std::unique_ptr<ZmqContext> context;  // ends after the endpoint
   std::unique_ptr<Endpoint> endpoint;

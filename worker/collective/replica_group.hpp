@@ -44,15 +44,15 @@ struct Standing {
 /// A new rank may be in the group before its own first clock: until then it adds nothing, and
 /// applies what the others add.
 ///
-/// With Options::graph ranks have parameters of their own instead, which each averages with its
+/// With Options::graph each rank has its own parameters instead, which it averages with its
 /// neighbours' at every clock and then descends by its own gradient (D-PSGD). Ranks that are apart
 /// in the graph may then be several clocks apart; in a new group those that are behind continue at
 /// the clock of the one that is furthest, with their own parameters, and what they had of the
 /// clocks in between is dropped. A new rank takes the parameters of the furthest.
 ///
 /// With Options::asynchronous there is no clock that all have in common: each average is of two
-/// ranks (AD-PSGD), and each rank has a standing of its own, between two meetings as far apart as
-/// their speeds let them. What changes its parameters otherwise is said by set_values().
+/// ranks (AD-PSGD), and each rank has its own position, between two meetings as far apart as their
+/// speeds allow. What changes its parameters otherwise is said by set_values().
 /// Thread    one, but for work(), which with Options::has_thread a thread of the group's own calls
 class ReplicaGroup {
  public:

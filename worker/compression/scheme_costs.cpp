@@ -74,7 +74,7 @@ double copied_byte_s() {
   return median(times) / static_cast<double>(from.size() * sizeof(float));
 }
 
-/// Nets are computed with parameters and gradients of their own.
+/// Nets are computed with separate parameters and gradients.
 class TimedNet {
  public:
   TimedNet(const pb::WorkerJob& job, Replica replica)
@@ -168,15 +168,15 @@ template <class List, class EncodingOf>
 Result<void> add_costs(const pb::Job& job, List* (pb::Compression::*mutable_list)(),
                        const EncodingOf& encoding_of, std::span<const TableSpec> tables,
                        CodecTimes& times, Costs& costs) {
-  pb::Job asked;
-  *asked.mutable_compression() = job.compression();
-  List& list = *(asked.mutable_compression()->*mutable_list)();
+  pb::Job requested;
+  *requested.mutable_compression() = job.compression();
+  List& list = *(requested.mutable_compression()->*mutable_list)();
   using One = typename List::value_type;
   const One first = list.size() == 1 ? list.Get(0) : One();
   for (const auto scheme : candidates(first)) {
     if (list.size() == 1) *list.Mutable(0) = with_scheme(first, scheme);
     // With the other list as it is, which does not matter here.
-    TAUT_TRY(const Compression compression, to_compression(asked));
+    TAUT_TRY(const Compression compression, to_compression(requested));
     pb::SchemeCost& cost = *costs.Add();
     cost.set_scheme(static_cast<pb::PushCompression::Scheme>(scheme));
     for (const TableSpec& table : tables) {

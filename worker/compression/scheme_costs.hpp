@@ -22,8 +22,8 @@ namespace taut::worker {
 [[nodiscard]] double measure_bandwidth(ZmqContext& context, const pb::WorkerJob& job,
                                        bool shares_memory, const std::atomic<bool>& given_up);
 
-/// The seconds of a clock's forward and backward, with a net and batches of its own that are
-/// dropped afterwards; the median of three after a first one. Throws DeviceError.
+/// The seconds of a clock's forward and backward, with a separate net and batches that are dropped
+/// afterwards; the median of three after a first one. Throws DeviceError.
 /// Errors    those of the job's data
 [[nodiscard]] Result<double> measure_compute(const pb::WorkerJob& job, const JobAssets& assets,
                                              Backend& device);

@@ -94,7 +94,7 @@ class RecordSource {
 /// name      of the file, for the message
 [[nodiscard]] Result<void> check_label(const std::string& name, std::uint64_t record,
                                        std::int64_t label, const RecordSource::LabelRange& range);
-/// The same of a label that may be a fraction, which no class has.
+/// As check_label(), for a label that may be a fraction, which no class has.
 [[nodiscard]] Result<void> check_class(const std::string& name, std::uint64_t record, float label,
                                        const RecordSource::LabelRange& range);
 

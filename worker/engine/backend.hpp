@@ -88,7 +88,7 @@ class Backend {
   /// part.
   /// Errors    DeviceError: the system has no more memory that may be pinned
   virtual void pin_host(std::span<std::byte> part) = 0;
-  /// The same for memory that this process may only read: copies from it, none to it.
+  /// As pin_host(), for memory that this process may only read: copies from it, none to it.
   /// Errors    DeviceError: this device cannot
   virtual void pin_host_to_read(std::span<const std::byte> part) = 0;
   virtual void unpin_host(std::span<const std::byte> part) noexcept = 0;

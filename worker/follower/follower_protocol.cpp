@@ -209,7 +209,7 @@ void FollowerProtocol::handle(ShardId from, const DataMessage& message, TimePoin
   const auto found = links_.find(from);
   if (found == links_.end() || message.job != identity_.job || is_over_) return;
   Link& link = found->second;
-  link.heard = now;
+  link.last_heard = now;
   if (const auto* reply = std::get_if<pb::DataHelloReply>(&message.body)) {
     if (reply->greet_again()) {
       link.greeted = false;
@@ -339,10 +339,10 @@ std::string FollowerProtocol::waits_for(TimePoint now) const {
     return fmt::format("the job has not started{}{}", message_.empty() ? "" : ": ", message_);
   }
   for (const auto& [shard, link] : links_) {
-    if (old(link.heard)) {
+    if (old(link.last_heard)) {
       return fmt::format("shard {} at {} has not answered for {}", shard.value(), link.address,
-                         link.heard ? fmt::format("{:.0f} s", seconds(now - *link.heard))
-                                    : std::string("as long as it was asked"));
+                         link.last_heard ? fmt::format("{:.0f} s", seconds(now - *link.last_heard))
+                                         : std::string("as long as it was asked"));
     }
   }
   if (identity_.bounded && !joined_) return "the servers have yet to hear that it follows";

@@ -25,12 +25,12 @@ namespace taut {
 /// How often a follower says what, and after which silence it says it again.
 struct FollowerTimings {
   Duration report{1'000'000};          // between two reports to the coordinator
-  Duration change{100'000};            // the same while it waits for the coordinator
+  Duration change{100'000};            // between two reports while it waits for the coordinator
   Duration probe{50'000};              // between two questions for the newest version
-  Duration resend{1'000'000};          // a side that was silent for so long is asked again
-  Duration source_silence{2'000'000};  // a follower that passes models on is given up after
-  // The same for one that lives and sends nothing of what the servers have. Longer than the first
-  // part of a slice takes through a chain of slow links.
+  Duration resend{1'000'000};          // silence after which a side is asked again
+  Duration source_silence{2'000'000};  // silence after which a relaying follower is given up
+  // The limit for a relaying follower that is alive but sends nothing of what the servers have.
+  // Longer than the first part of a slice takes through a chain of slow links.
   Duration source_stall{30'000'000};
   Duration avoid{60'000'000};  // and for so long
 };
@@ -119,8 +119,8 @@ class FollowerProtocol {
     std::uint64_t term = 0;
     bool greeted = false;
     std::optional<TimePoint> greeting;  // when it was sent
-    std::optional<TimePoint> heard;
-    std::optional<TimePoint> asked;  // for its versions, in this round
+    std::optional<TimePoint> last_heard;
+    std::optional<TimePoint> requested;  // for its versions, in this round
     std::optional<pb::Description> said;
     // When the newest round that it has answered began. Answers of a connection come in order: what
     // was requested before and is not here was lost, or waits there.

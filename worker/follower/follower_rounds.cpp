@@ -76,11 +76,11 @@ void FollowerProtocol::go_on(TimePoint now) {
     return;
   }
   const bool is_open = std::ranges::any_of(
-      links_, [](const auto& entry) { return entry.second.asked && !entry.second.said; });
+      links_, [](const auto& entry) { return entry.second.requested && !entry.second.said; });
   if (is_open && phase_ != Phase::kIdle) {
     // Its answers are behind those to earlier requests.
     for (auto& [shard, link] : links_) {
-      if (link.said || (link.asked && now - *link.asked < timings_.resend)) continue;
+      if (link.said || (link.requested && now - *link.requested < timings_.resend)) continue;
       ask(shard, link, now);
     }
   } else if (now >= next_round_) {
@@ -97,8 +97,8 @@ void FollowerProtocol::note_round(Link& link, const pb::Description& description
 
 /// Whether the follower that passes models on lives, and what of its answers was lost.
 void FollowerProtocol::ask_source(TimePoint now) {
-  if (source_link_.asked && now - *source_link_.asked < timings_.resend / 2) return;
-  source_link_.asked = now;
+  if (source_link_.requested && now - *source_link_.requested < timings_.resend / 2) return;
+  source_link_.requested = now;
   DataMessage message = envelope();
   pb::Describe describe;
   describe.set_round(round_);
@@ -107,7 +107,7 @@ void FollowerProtocol::ask_source(TimePoint now) {
 }
 
 void FollowerProtocol::ask(ShardId shard, Link& link, TimePoint now) {
-  link.asked = now;
+  link.requested = now;
   DataMessage message = envelope();
   pb::Describe describe;
   describe.set_tables(!tables_);
@@ -137,7 +137,7 @@ void FollowerProtocol::judge_round(TimePoint now) {
     if (link.said->waits()) {
       if (phase_ == Phase::kProbing) phase_ = Phase::kIdle;
       next_round_ = now + timings_.probe;
-      for (auto& [other, one] : links_) one.asked.reset();
+      for (auto& [other, one] : links_) one.requested.reset();
       return;
     }
     highest = std::max(highest, Clock(link.said->highest()));
@@ -145,7 +145,7 @@ void FollowerProtocol::judge_round(TimePoint now) {
   }
   for (auto& [shard, link] : links_) {
     link.said.reset();
-    link.asked.reset();
+    link.requested.reset();
   }
   next_round_ = now + 2 * timings_.probe;
   if (round_begun_ >= fresh_from_) {
@@ -218,7 +218,7 @@ bool FollowerProtocol::is_due(const ModelAttempt::Slice& slice, const Link& link
   if (is_answered && (!slice.parked || link.reached >= attempt_->target())) return true;
   // While anything arrives, what is missing may be queued behind it, for long where many share a
   // slow link: another copy would only lengthen the queue.
-  const Duration silence = now - std::max(*slice.sent, link.heard.value_or(*slice.sent));
+  const Duration silence = now - std::max(*slice.sent, link.last_heard.value_or(*slice.sent));
   const Duration patience = timings_.resend * (2 << std::min(resends_, 4));
   return silence >= (slice.parked ? 4 * patience : patience);
 }
@@ -300,7 +300,7 @@ void FollowerProtocol::take_value(const Slice& place, const DataItem& item, bool
   traffic_.received += item.payload.size();
   if (item.version > item.clock || item.done < item.clock) return;
   if (from_source) {
-    source_link_.heard = now;
+    source_link_.last_heard = now;
     owed_since_.reset();
   }
   if (from_source && item.clock > attempt_->target()) follow_source(item.clock, now);

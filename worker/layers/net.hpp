@@ -75,13 +75,13 @@ class Net {
   /// Copies the values of the graph's last blob of that name in Caffe's order. Waits for the
   /// stream. REQUIRES: there is one, of `into`'s size.
   void read_blob(Stream& stream, const std::string& name, std::span<float> into);
-  /// The same for a blob by its place in the graph.
+  /// Overload for a blob by its index in the graph.
   void read_blob(Stream& stream, std::size_t blob, std::span<float> into);
 
   /// The weighted sum of the losses of the last forward. Waits for the stream.
   [[nodiscard]] double loss(Stream& stream);
-  /// The same in two steps: copies the numbers that loss_of() sums, which are there when the stream
-  /// has passed.
+  /// loss() in two steps: copies the numbers that loss_of() sums, which are ready once the stream
+  /// has passed this point.
   /// into  loss_count() of them, in memory from Backend::allocate_host()
   void copy_losses(Stream& stream, std::span<float> into);
   [[nodiscard]] std::size_t loss_count() const;

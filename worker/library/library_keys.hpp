@@ -14,12 +14,12 @@ void prepare_process();
 /// A name for a process that was given none: unique on this machine, and most likely elsewhere.
 [[nodiscard]] std::string default_name();
 
-/// What a program proves itself with as a user.
+/// The credentials of a program that acts as a user.
 /// keys  a folder; nullptr: what TAUTLINE_KEYS names, or the user's own; empty: there are no keys
 [[nodiscard]] Result<Security> user_keys(const char* keys);
-/// The same as a member of this name.
+/// The credentials of a member of this name.
 [[nodiscard]] Result<Security> member_keys(const char* keys, const std::string& name);
-/// The same as a follower of this name that passes models on: it listens, as servers do.
+/// The credentials of a follower of this name that relays models: it listens, as servers do.
 [[nodiscard]] Result<Security> relay_keys(const char* keys, const std::string& name);
 
 }  // namespace taut::library

@@ -54,7 +54,7 @@ struct NewTable {
 /// Pushes numbers of any type; those of a type other than float32 are converted.
 [[nodiscard]] Result<void> push(tautline_member& member, std::uint32_t table,
                                 tautline_element element, const void* update, std::uint64_t count);
-/// The same of memory that is lent, which the library keeps as long as it needs it.
+/// As push(), for borrowed memory, which the library keeps as long as it needs it.
 [[nodiscard]] Result<void> push_lent(tautline_member& member, std::uint32_t table,
                                      tautline_element element, const LentMemory& update,
                                      std::uint64_t count);

@@ -101,7 +101,7 @@ Result<std::unique_lock<std::mutex>> JobMember::enter(Call call) {
   if (!lock.owns_lock()) {
     return invalid(
         "another thread is in a call of this member, which serves one at a time; give each thread "
-        "a member of its own, or a lock to both");
+        "its own member, or let both take a lock");
   }
   if (leaving_ == Leaving::kDone) {
     return make_error(ErrorCode::kClosed, "this member has left its job; join again");

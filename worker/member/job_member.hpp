@@ -112,7 +112,7 @@ class JobMember {
   /// count  of its values
   using Write = std::function<void(std::span<float>)>;
   [[nodiscard]] Result<void> push(TableId table, std::uint64_t count, const Write& write);
-  /// The same for memory that is lent, and not to be written while it is shared: until the servers
+  /// As push(), for borrowed memory, which must not be written while it is shared: until servers
   /// have acknowledged it. It is copied where it reaches them through memory that this process
   /// shares with them, where it overlaps a table's values, which reads write, and in a replicated
   /// job, which keeps updates for longer.

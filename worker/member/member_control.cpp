@@ -33,7 +33,7 @@ Result<std::unique_ptr<MemberControl>> MemberControl::open(std::unique_ptr<Endpo
   identity.name = name;
   std::random_device source;
   identity.session = (std::uint64_t{source()} << 32U) | source();
-  identity.device = "a program of its own";
+  identity.device = "an external program";
   identity.host = host_name();
   identity.job = job;
   ControlTimings timings;
@@ -81,9 +81,9 @@ void MemberControl::handle(const ControlEvent& event) {
            fmt::format("this member was declared lost: {}; join again", lost->reason));
   } else if (const auto* unreachable = std::get_if<Unreachable>(&event)) {
     finish(ErrorCode::kTimeout,
-           fmt::format("there is no coordinator: {}; start tautline-server, or name another "
-                       "address",
-                       unreachable->reason));
+           fmt::format(
+               "cannot reach the coordinator: {}; start tautline-server, or name another address",
+               unreachable->reason));
   } else if (std::holds_alternative<Leave>(event)) {
     const std::scoped_lock lock(mutex_);
     if (!orders_.leave) orders_.reason = "it was drained by request";

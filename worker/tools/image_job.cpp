@@ -105,10 +105,10 @@ Result<pb::LayerParameter> image_layer(const pb::LayerParameter& layer,
   images.set_source(list.string());
   images.set_batch_size(static_cast<std::uint32_t>(std::min(request.images_size(), kMaxBatch)));
   images.set_is_color(size.channels == 3);
-  const bool asked = request.height() > 0;
-  images.set_new_height(asked ? request.height() : static_cast<std::uint32_t>(size.height));
-  images.set_new_width(asked ? request.width() : static_cast<std::uint32_t>(size.width));
-  if (asked) return out;
+  const bool requested = request.height() > 0;
+  images.set_new_height(requested ? request.height() : static_cast<std::uint32_t>(size.height));
+  images.set_new_width(requested ? request.width() : static_cast<std::uint32_t>(size.width));
+  if (requested) return out;
   if (layer.image_data_param().new_height() > 0) {
     images.set_new_height(layer.image_data_param().new_height());
     images.set_new_width(layer.image_data_param().new_width());

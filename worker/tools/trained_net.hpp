@@ -29,7 +29,7 @@ class TrainedNet {
   void read_blob(const std::string& name, std::span<float> into) {
     net_->read_blob(*stream_, name, into);
   }
-  /// The same for a blob by its place in the graph.
+  /// Overload for a blob by its index in the graph.
   void read_blob(std::size_t blob, std::span<float> into) { net_->read_blob(*stream_, blob, into); }
   /// Reads what the net's HDF5Output layers write of the last batch.
   void read_outputs(Hdf5Output& outputs) { outputs.read(*net_, *stream_); }

@@ -54,8 +54,7 @@ void add_config(Command& config, int& status) {
   config.require_command();
   Command command = config.command(
       "show",
-      "Prints every setting that is in force, and where it is from: a flag, a line of a file or a "
-      "default",
+      "Prints every setting in effect and its origin: a flag, a line of a file or a default",
       "Example: tautline config show configs/jobs/fashion_lenet.textproto --slack 3");
   auto options = std::make_shared<ShowOptions>();
   command.text("FILE", options->file, "Job, solver or cluster file").required().value("FILE");

@@ -104,7 +104,7 @@ void add_image_options(Command& command, ConvertCommand& options) {
   width.needs(height);
   command.flag("--gray", options.gray, "Images: one channel instead of three");
   command.flag("--skip-corrupt", options.convert.skip_corrupt,
-               "Images: names those that cannot be read and continues");
+               "Images: reports those that cannot be read and continues");
 }
 
 void add_table_options(Command& command, ConvertCommand& options) {
@@ -115,13 +115,12 @@ void add_table_options(Command& command, ConvertCommand& options) {
             "Tables: the column of the label, by its name or its number from 1")
       .value("COLUMN");
   command
-      .texts("--drop", options.table.drop,
-             "Tables: leaves columns out; several with ',' between them")
+      .texts("--drop", options.table.drop, "Tables: omits columns; several with ',' between them")
       .separated_by_commas()
       .value("COLUMN");
-  command.flag("--classes", options.table.classes,
-               "Tables: numbers the label's values 0, 1, ... in their order, as is done for labels "
-               "that are text");
+  command.flag(
+      "--classes", options.table.classes,
+      "Tables: numbers the label's values 0, 1, ... in their order, as for labels that are text");
   auto header = command.flag("--header", options.has_header,
                              "CSV: the first line names the columns (default: if none of its "
                              "fields is a number)");
@@ -136,12 +135,12 @@ void add_table_options(Command& command, ConvertCommand& options) {
         return "must be one character, or tab, is " + command_line::in_quotes(text);
       });
   command.whole_number("--features", options.table.columns,
-                       "LIBSVM: features of a row (default: the highest index of the file)", 1,
+                       "LIBSVM: features per row (default: the highest index in the file)", 1,
                        kMaxFeatures);
   command.number("--test-share", options.test_share,
-                 "Tables: the share of the rows, drawn from the seed, that goes into OUT_test",
+                 "Tables: the share of the rows, drawn at random, that is written to OUT_test",
                  "SHARE", {.max = kMaxTestShare});
-  command.whole_number("--seed", options.seed, "Tables: the seed of what --test-share draws")
+  command.whole_number("--seed", options.seed, "Tables: the seed for --test-share")
       .by_default(std::to_string(options.seed));
 }
 

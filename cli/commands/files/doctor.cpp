@@ -175,18 +175,18 @@ void add_doctor(Command& command, int& status) {
   options->coordinator.add_to(command);
   command
       .text("JOB", options->job_file,
-            "With --cluster: the job that the nodes are to train, with its paths and its memory")
+            "With --cluster: the job to train, whose paths and memory are checked")
       .value("FILE");
   command.flag("--cluster", options->cluster,
-               "Asks every server and worker of a running cluster: shards in reach, keys, clocks, "
-               "paths, rates");
+               "Checks every server and worker of a running cluster: reachable shards, keys, "
+               "clocks, paths, rates");
   command
       .texts("--path", options->paths,
-             "With --cluster: a folder or file that must be the same one for every process")
+             "With --cluster: a folder or file that must be the same for every process")
       .value("PATH");
   command
       .byte_size("--transfer", options->transfer_bytes,
-                 "With --cluster: what each process sends to each shard, up to 64MiB")
+                 "With --cluster: the bytes that each process sends to each shard, up to 64MiB")
       .check([](const std::string& text) {
         std::uint64_t bytes = 0;
         std::string wrong = command_line::check_byte_size(text, bytes);

@@ -44,7 +44,7 @@ Result<void> add(const KeysOptions& options) {
 Result<void> revoke(const KeysOptions& options) {
   TAUT_TRY(const auto folder, options.resolve());
   TAUT_TRY(revoke_key(folder, options.name));
-  fmt::print("\"{}\" is admitted no more, on open connections within a second\n", options.name);
+  fmt::print("\"{}\": key revoked; open connections close within a second\n", options.name);
   return ok();
 }
 
@@ -95,7 +95,7 @@ void add_keys(Command& keys, int& status) {
               "stops jobs. view: reads",
               {"worker", "server", "submit", "view"})
       .required();
-  Command revoked = add_one(keys, "revoke", "Admits a key no more, and removes its file",
+  Command revoked = add_one(keys, "revoke", "Revokes a key and removes its file",
                             "Example: tautline keys revoke gpu1", options, revoke, status);
   revoked.text("NAME", options->name, "The key's name").required().value("NAME");
   add_one(keys, "list", "Shows the keys that are admitted", "Example: tautline keys list", options,

@@ -128,7 +128,7 @@ void add_sizes(Command& command, ManifestOptions& options) {
       .by_default("4GiB");
   command
       .whole_number("--notice", options.notice_s,
-                    "Seconds in which a pod that is told to end hands its work over", 0,
+                    "Seconds for a pod that is asked to terminate to hand its work over", 0,
                     kMaxNotice_s)
       .by_default("60");
 }
@@ -144,7 +144,7 @@ void add_manifest(Command& command, int& status) {
   command.text("--name", options.name, "Name of the JobSet (default: the job's)").value("NAME");
   command
       .text("--namespace", options.name_space,
-            "Namespace of the objects (default: that in which they are applied)")
+            "Namespace of the objects (default: the one in which they are applied)")
       .value("NAME");
   command.text("--image", options.image, "The container's image")
       .value("IMAGE")
@@ -157,11 +157,13 @@ void add_manifest(Command& command, int& status) {
       .value("CLAIM");
   command
       .text("--runs-claim", options.runs_claim,
-            "One that all pods may write, for checkpoints and records, at /runs")
+            "A PersistentVolumeClaim that all pods may write, for checkpoints and records, mounted "
+            "at /runs")
       .value("CLAIM");
   command
       .text("--keys", arguments->keys,
-            "A folder of keys: what the pods need is made there, and printed as Secrets")
+            "A folder of keys: missing keys for the pods are made there, and all are printed as "
+            "Secrets")
       .value("DIR");
   command.flag("--monitor", options.monitor, "With a PodMonitor, for the Prometheus operator");
   command.on_run([arguments, &status] {

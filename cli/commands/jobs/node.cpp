@@ -75,13 +75,13 @@ void add_node(Command& command, int& status) {
   NodeOptions& options = arguments->options;
   command
       .text("JOB", options.job_file,
-            "Job or solver file; without one the nodes wait for jobs that are submitted")
+            "Job or solver file; without one the nodes wait for submitted jobs")
       .value("FILE");
   add_job_options(command, std::shared_ptr<JobOptions>(arguments, &options.job));
   add_share_options(command, *arguments);
   command
       .text("--output", options.output,
-            "The run's folder, which all nodes see (default: runs/ENGINE-RUN-JOB)")
+            "The run's folder, visible to all nodes (default: runs/ENGINE-RUN-JOB)")
       .value("DIR");
   command
       .text("--host", options.host,
@@ -102,8 +102,8 @@ void add_node(Command& command, int& status) {
                "trouble ends the run");
   command
       .number("--save-within", options.save_s,
-              "How long a run that receives SIGTERM or SIGUSR1 may take for its checkpoint; less "
-              "than the engine waits",
+              "Time limit for the checkpoint of a run that receives SIGTERM or SIGUSR1; less than "
+              "the engine waits",
               "SECONDS", {.min = 0, .max = 86400})
       .by_default("25");
   command.on_run([arguments, &status] {

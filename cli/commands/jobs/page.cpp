@@ -62,11 +62,10 @@ void add_page(Command& command, int& status) {
       .text("--keys", options->keys,
             "The folder of the daemon's keys (default: TAUTLINE_KEYS, else your own)")
       .value("DIR");
-  command.one_of(
-      "--token", options->token,
-      "Prints what a program sends as \"Authorization: Bearer TOKEN\": one that reads, for "
-      "scrapers, or one that may change jobs",
-      {"read", "change"});
+  command.one_of("--token", options->token,
+                 "Prints a token for \"Authorization: Bearer TOKEN\": one that may read, for "
+                 "scrapers, or one that may change jobs",
+                 {"read", "change"});
   command.on_run([options, &status] {
     if (const auto done = page(*options); !done) status = fail("page", done.error().message);
   });

@@ -42,7 +42,7 @@ void add_priority(Command& command, int& status) {
           [typed = typed.get()](const std::string& text) {
             typed->priority = parse(text).value_or(0);
           },
-          "The higher goes first; jobs have 0 unless they say so")
+          "The highest starts first; 0 unless the job names another")
       .required()
       .value("NUMBER")
       .check(check);

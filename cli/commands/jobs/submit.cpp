@@ -140,8 +140,8 @@ void add_submit(Command& command, int& status) {
   add_job_options(command, std::shared_ptr<JobOptions>(options, &options->job));
   command.flag("--follow", options->follow, "Shows its progress until it ends");
   command.whole_number("--await-servers", options->await_servers,
-                       "Waits, as long as --wait says, until so many servers and the job's workers "
-                       "have joined (of a job of programs the servers alone)",
+                       "Waits, as long as --wait says, until this many servers and the job's "
+                       "workers have joined (for a job of programs only the servers)",
                        1, kMaxProcesses);
   options->coordinator.add_to(command);
   command.on_run([options, &status] {

@@ -73,13 +73,13 @@ Result<void> run(const TopOptions& options) {
 void add_top(Command& command, int& status) {
   auto options = std::make_shared<TopOptions>();
   command.whole_number("JOB", options->job,
-                       "Number of the job that is shown (default: the first that runs)", 1);
+                       "Number of the job to show (default: the first running one)", 1);
   command
       .number("--interval", options->interval_s, "Time between two looks", "SECONDS",
               {.min = 0.1, .max = 3600})
       .by_default(fmt::format("{:g}", options->interval_s));
   command.whole_number("--frames", options->frames,
-                       "Ends after this many looks (default: at q or Ctrl-C)", 1);
+                       "Ends after this many refreshes (default: at q or Ctrl-C)", 1);
   options->coordinator.add_to(command);
   command.on_run([options, &status] {
     const Result<void> done = run(*options);

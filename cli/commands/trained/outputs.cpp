@@ -25,7 +25,7 @@ void add_outputs(Command& command, int& status) {
           [&request](const std::vector<std::string>& blobs) {
             request.mutable_blobs()->Add(blobs.begin(), blobs.end());
           },
-          "Blobs to write (default: what the net is fed, and what it computes last)")
+          "Blobs to write (default: the net's inputs and its last outputs)")
       .value("NAME");
 }
 

@@ -25,7 +25,8 @@ void add_training(Command& lab, LabOptions& options) {
   lab.whole_number("--shards", train.shards, "Shards (threads) of each server", 1, kMaxProcesses)
       .by_default(std::to_string(train.shards));
   lab.whole_number("--threads", train.threads,
-                   "Threads that compute; bits are those of workers with so many", 1, kMaxThreads)
+                   "Compute threads; results are bit-identical to workers with that many", 1,
+                   kMaxThreads)
       .by_default(std::to_string(train.threads));
   lab.flag(
       "--no-overlap", [&train] { train.overlap = false; },
@@ -45,9 +46,9 @@ void add_training(Command& lab, LabOptions& options) {
   lab.flag("--timeline", options.timeline,
            "Writes timeline.json, with what each process and link did when, for ui.perfetto.dev, "
            "and draws a few clocks");
-  lab.byte_size("--memory-limit", options.memory_limit,
-                "Ends with an error where the lab would take more memory, e.g. 4GiB (default: no "
-                "limit)");
+  lab.byte_size(
+      "--memory-limit", options.memory_limit,
+      "Ends with an error if the lab would take more memory, e.g. 4GiB (default: no limit)");
   lab.text("--output", train.output, "The run's folder (default: runs/DATE-JOB-N)").value("DIR");
   lab.flag("--force", train.force, "Replaces a run that is in the folder of --output");
   lab.flag("--json", train.json,

@@ -53,8 +53,8 @@ void add_lab_calibrate(Command& lab, int& status) {
   command.whole_number("--threads", options->train.threads, "Threads that compute", 1, kMaxThreads)
       .by_default(std::to_string(options->train.threads));
   command.whole_number("--processes", options->processes,
-                       "Also trains with so many real workers and a server: messages then take "
-                       "what those processes took of the processors and the compute did not",
+                       "Also trains with this many real workers and a server: their processor time "
+                       "beyond the compute becomes the cost of messages",
                        1, kMaxProcesses);
   add_job_options(command, std::shared_ptr<JobOptions>(options, &options->train.job));
   command.on_run([options, &status] {

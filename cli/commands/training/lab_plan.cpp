@@ -195,11 +195,11 @@ void add_lab_plan(Command& lab, int& status) {
       .text("--slack", options->slacks,
             "As in train; several with ',' between, e.g. 0,3,async (default: the job's)")
       .value("SLACK");
-  command.whole_number("--records", options->records,
-                       "Shows what training on so many takes and costs, and the workers and slack "
-                       "by which it is soonest and cheapest; what a slack costs in accuracy is for "
-                       "sweep --lab",
-                       1, kMaxRecords);
+  command.whole_number(
+      "--records", options->records,
+      "Shows the time and cost of training on this many, and the fastest and the cheapest workers "
+      "and slack; for the effect of a slack on accuracy use sweep --lab",
+      1, kMaxRecords);
   command.text("--data", options->train.job.data, "Folder of the data set").value("DIR");
   command.flag("--check", options->checks,
                "Trains some clocks of each in the lab, without learning, and shows how far the "

@@ -78,11 +78,11 @@ Result<void> report(const ReportOptions& options) {
 
 void add_lab_report(Command& lab, int& status) {
   auto options = std::make_shared<ReportOptions>();
-  Command command = lab.command(
-      "report", "Writes a page that plays a run of the lab, and figures of it",
-      "Example: tautline lab report 2026-11-26-fashion_lenet-1 --figures figures\n"
-      "The page is one file that loads nothing. States are coloured after Okabe and Ito, load in "
-      "cividis: both are told apart with any colour vision.");
+  Command command =
+      lab.command("report", "Writes a page that plays a run of the lab, and figures of it",
+                  "Example: tautline lab report 2026-11-26-fashion_lenet-1 --figures figures\n"
+                  "The page is one file that loads nothing. States have the colours of Okabe and "
+                  "Ito, load has cividis: both can be distinguished with any colour vision.");
   command.text("RUN", options->run, "The run's name, its folder, or its playback.json")
       .required()
       .value("RUN");

@@ -184,7 +184,7 @@ void add_jobs(Command& command, ScheduleArguments& arguments) {
                  schedule::workload_names());
   command.whole_number(
       "--jobs", arguments.jobs,
-      "That many jobs, of a trace the first ones (default: all, 1000 of --poisson)", 1, kMaxJobs);
+      "Number of jobs; of a trace the first ones (default: all; 1000 with --poisson)", 1, kMaxJobs);
   command
       .number("--load", arguments.load, "The part of the devices that --poisson asks for", "PART",
               {.min = 0, .max = 10, .excludes_limits = true})
@@ -201,7 +201,7 @@ void add_cluster(Command& command, ScheduleArguments& arguments) {
       .by_default(arguments.hosts);
   command
       .text("--lend", arguments.lend,
-            "Further hosts that another cluster lends by night, to policies that use such")
+            "Additional hosts that another cluster lends at night, for policies that use them")
       .value("HOSTSxDEVICES[:TYPE]");
   command.whole_number("--rack-hosts", arguments.rack_hosts,
                        "Hosts of a rack (default: all are in one)", 1, 100000);

@@ -316,9 +316,9 @@ TrainOptions continued(const TrainOptions& options, const std::filesystem::path&
 
 }  // namespace
 
-int run_train(const TrainOptions& asked) {
+int run_train(const TrainOptions& requested) {
   watch_stop_signals();
-  TrainOptions options = asked;
+  TrainOptions options = requested;
   auto job = training_job(options);
   if (!job) return fail("train", job.error().message);
   if (options.device_indices.size() > job.value().workers()) {

@@ -42,7 +42,7 @@ struct UcxConnection {
   ucp_ep_h handle = nullptr;        // nullptr: kApart
   std::shared_ptr<UcxPeer> peer{};  // nullptr: a caller that has not said hello
   TimePoint due;
-  std::uint64_t heard = 0;  // grows: the lowest has been silent for longest
+  std::uint64_t last_heard = 0;  // grows: the lowest has been silent for longest
 
   // Of a dialed one.
   std::string address{};

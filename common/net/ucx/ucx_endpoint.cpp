@@ -92,8 +92,7 @@ Result<std::string> UcxEndpoint::bind(const std::string& address) {
       (security_.admission && !security_.cluster_secret.empty() && tokens_.has_value());
   if (!can_listen) {
     return invalid(
-        "this process's key is none to listen with: make one with \"tautline keys add NAME --role "
-        "server\"");
+        "this key may not listen; make one that may with \"tautline keys add NAME --role server\"");
   }
   return engine_->listen(address);
 }

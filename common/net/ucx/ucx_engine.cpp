@@ -278,7 +278,7 @@ void UcxEngine::accept(ucp_conn_request_h request) {
   made.handle = handle.value();
   made.state = State::kGreeting;
   made.due = steady_now() + kGreetingLimit;
-  made.heard = ++heard_;
+  made.last_heard = ++heard_;
   be_due(made.due);
   by_handle_[made.handle] = number.value();
   made.own = number.value();
@@ -303,7 +303,7 @@ void UcxEngine::make_room() {
   const UcxConnection* silent = nullptr;
   for (const auto& [number, one] : connections_) {
     if (!is_caller(one) || key_of(one) != crowded->first) continue;
-    if (silent == nullptr || one.heard < silent->heard) silent = &one;
+    if (silent == nullptr || one.last_heard < silent->last_heard) silent = &one;
   }
   lose(silent->number, "others need its place");
 }

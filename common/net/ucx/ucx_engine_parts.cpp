@@ -119,7 +119,7 @@ void UcxEngine::take_welcome(UcxConnection& connection, const UcxPart& welcome) 
 
 ucs_status_t UcxEngine::take_data(UcxConnection& connection, const UcxPart& part, void* data,
                                   std::size_t bytes, bool is_large) {
-  connection.heard = ++heard_;
+  connection.last_heard = ++heard_;
   const EndpointLimits& limits = settings_.limits;
   const std::uint64_t most = part.kind == UcxPartKind::kFrame
                                  ? limits.frame.value()

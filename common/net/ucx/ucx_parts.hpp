@@ -25,7 +25,7 @@ enum class UcxPartKind : std::uint8_t {
 struct UcxPart {
   UcxPartKind kind = UcxPartKind::kMessage;
   std::uint32_t frames = 0;      // kMessage: how many; kFrame: which one
-  std::uint32_t separate = 0;    // kMessage: how many of its frames are parts of their own
+  std::uint32_t separate = 0;    // kMessage: how many of its frames are separate parts
   std::uint64_t connection = 0;  // the receiver's number of it; kHello: the sender's
   std::uint64_t sequence = 0;    // of the message, from 0; kWelcome: the sender's number
 
@@ -41,7 +41,7 @@ struct ReceivedPart {
 /// nullopt: bytes of something else, or of another version.
 [[nodiscard]] std::optional<ReceivedPart> read_ucx_part(std::span<const std::byte> header);
 
-/// Whether a frame is a part of its own, which arrives in its own memory and is not copied on the
+/// Whether a frame is a separate part, which arrives in its own memory and is not copied on the
 /// way. Both sides must agree on it.
 inline constexpr std::size_t kSeparateFrom = 16UL << 10U;
 [[nodiscard]] constexpr bool is_separate_frame(std::size_t size) {
@@ -70,7 +70,7 @@ class UcxAssembly {
   bool has_body_ = false;
   bool is_dropped_ = false;
   std::uint64_t bytes_ = 0;
-  std::size_t expected_ = 0;  // frames that are parts of their own
+  std::size_t expected_ = 0;  // frames that are separate parts
   Message message_;
   std::vector<std::uint64_t> sizes_;
   std::map<std::uint32_t, Frame> separate_;

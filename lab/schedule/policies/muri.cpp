@@ -31,16 +31,16 @@ class Muri : public Policy {
 
   static Plan make_plan(const View& view) {
     std::vector<std::pair<double, JobIndex>> keyed;
-    std::uint64_t asked = 0;
+    std::uint64_t requested = 0;
     for (const JobIndex job : view.active()) {
       keyed.emplace_back(view.left_s(job) * view.job(job).workers, job);
-      asked += view.job(job).workers;
+      requested += view.job(job).workers;
     }
     std::ranges::sort(keyed);
     std::vector<JobIndex> order;
     order.reserve(keyed.size());
     for (const auto& [left, job] : keyed) order.push_back(job);
-    if (asked <= view.usable_devices()) return fill_in_order(view, order);
+    if (requested <= view.usable_devices()) return fill_in_order(view, order);
     return place(view, groups_of(view, order));
   }
 
@@ -127,13 +127,13 @@ class Muri : public Policy {
   static std::vector<Group> groups_of(const View& view, const std::vector<JobIndex>& order) {
     std::map<std::uint32_t, std::vector<Group>> of_size;
     std::vector<std::size_t> rank(*std::ranges::max_element(order) + 1);
-    std::uint64_t asked = 0;
+    std::uint64_t requested = 0;
     for (std::size_t i = 0; i < order.size(); ++i) {
       rank[order[i]] = i;
       const std::uint32_t workers = view.job(order[i]).workers;
       of_size[workers].push_back({order[i]});
-      asked += workers;
-      if (asked >= kStages * std::uint64_t{view.usable_devices()}) break;
+      requested += workers;
+      if (requested >= kStages * std::uint64_t{view.usable_devices()}) break;
     }
     std::vector<Group> groups;
     for (auto& [workers, single] : of_size) {

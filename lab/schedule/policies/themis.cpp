@@ -49,15 +49,15 @@ class Themis : public Policy {
   void count_contention(const View& view) {
     contention_s_ += contention_ * (view.now_s() - counted_s_);
     counted_s_ = view.now_s();
-    double asked = 0;
+    double requested = 0;
     for (const JobIndex job : view.active()) {
-      asked += view.job(job).devices();
+      requested += view.job(job).devices();
       if (contention_at_start_.size() <= job) {
         contention_at_start_.resize(job + 1, contention_s_);
         start_s_.resize(job + 1, view.now_s());
       }
     }
-    contention_ = std::max(1.0, asked / view.usable_devices());
+    contention_ = std::max(1.0, requested / view.usable_devices());
   }
 
   [[nodiscard]] Bid bid_of(const View& view, JobIndex job) const {

@@ -15,8 +15,8 @@ inline constexpr std::uint32_t kMaxWorkers = 65536;  // of one job
 [[nodiscard]] bool is_tiresias(const TraceTable& table);
 [[nodiscard]] Result<void> read_tiresias(const TraceTable& table, Trace& trace);
 
-/// The same with batch_size, iteration_time and resource_time_0 to 2 (input, device, network):
-/// times in milliseconds.
+/// Tiresias' columns and batch_size, iteration_time and resource_time_0 to 2 (input, device,
+/// network): times in milliseconds.
 /// Source    Zhao et al., "Multi-Resource Interleaving for Deep Learning Training", SIGCOMM 2022
 [[nodiscard]] bool is_muri(const TraceTable& table);
 [[nodiscard]] Result<void> read_muri(const TraceTable& table, Trace& trace);

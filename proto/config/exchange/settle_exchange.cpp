@@ -114,7 +114,7 @@ std::optional<FieldMisfit> misfit_of_exchange(const pb::Job& job) {
   }
   if (const auto other = other_policy(job.consistency())) {
     return of_type(fmt::format(
-        " {} and does not go with consistency {{ {} }}; omit one",
+        " {} and cannot be combined with consistency {{ {} }}; omit one",
         exchange.asynchronous() ? "has its workers meet as in BSP" : "is BSP among workers",
         *other));
   }
@@ -138,7 +138,7 @@ std::optional<FieldMisfit> misfit_of_exchange(const pb::Job& job) {
                                  type));
   }
   if (job.balance()) {
-    return of_type(" does not go with balance; omit one");
+    return of_type(" cannot be combined with balance; omit one");
   }
   if (job.compression().push_size() > 0 || job.compression().pull_size() > 0) {
     return of_type(gossips(job) ? " averages float32 alone; omit compression"

@@ -8,13 +8,14 @@
 
 namespace taut {
 
-/// The first of a job's `exchange` that is out of its range or does not go with the rest of it.
+/// The first of a job's `exchange` that is out of its range or cannot be combined with the rest of
+/// it.
 [[nodiscard]] std::optional<FieldMisfit> misfit_of_exchange(const pb::Job& job);
 
 /// Whether workers sum their gradients, or average their parameters, among themselves.
 [[nodiscard]] bool exchanges_at_workers(const pb::Job& job);
 
-/// Whether each worker has parameters of its own, which it averages with its neighbours'.
+/// Whether each worker has its own parameters, which it averages with its neighbours'.
 [[nodiscard]] bool gossips(const pb::Job& job);
 
 /// To the servers and for checkpoints, workers that exchange among themselves train on their own

@@ -15,7 +15,7 @@ namespace {
 
 using Steps = std::vector<PlacedText::Step>;
 
-/// A field that does not go with tables by rows, and why.
+/// A field that cannot be combined with tables by rows, and why.
 struct WithoutRows {
   Steps where;
   std::string field;  // as messages name it
@@ -42,10 +42,10 @@ std::optional<WithoutRows> policy_without_rows(const pb::Consistency& consistenc
     return policy("delay_compensation", "servers do not keep what each worker read of the rows");
   }
   if (consistency.has_elastic_averaging()) {
-    return policy("elastic_averaging", "workers have no parameters of their own of the rows");
+    return policy("elastic_averaging", "workers keep no separate values of the rows");
   }
   if (consistency.has_periodic_averaging()) {
-    return policy("periodic_averaging", "workers have no parameters of their own of the rows");
+    return policy("periodic_averaging", "workers keep no separate values of the rows");
   }
   if (consistency.look_ahead()) {
     return policy("look_ahead", "rows are not kept ahead along their velocities");
@@ -102,7 +102,7 @@ std::optional<FieldMisfit> misfit_of_rows(const pb::Job& job) {
   if (!unfit) return std::nullopt;
   return FieldMisfit{
       std::move(unfit->where),
-      fmt::format("{} does not go with embed_param.by_rows of \"{}\": {}; omit one of them",
+      fmt::format("{} cannot be combined with embed_param.by_rows of \"{}\": {}; omit one of them",
                   unfit->field, layer->name(), unfit->why)};
 }
 

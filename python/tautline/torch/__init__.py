@@ -11,9 +11,9 @@
             optimizer.step(loss)              # the rule is the job's
 
 Optimizer says what may be done with gradients on their way: adding several batches up, clipping,
-scaling. DDPHook is for machines whose processes are a DistributedDataParallel of their own: these
-are one member together. Meetings is for models that train by themselves, with an optimizer of
-PyTorch's, and meet now and then.
+scaling. DDPHook is for machines whose processes form a DistributedDataParallel group: together they
+are one member. Meetings is for models that train by themselves, with an optimizer of PyTorch's, and
+meet now and then.
 """
 
 from tautline.torch.ddp import DDPHook

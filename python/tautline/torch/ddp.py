@@ -41,7 +41,7 @@ class DDPHook:
     ends, the others' calls fail.
 
     model    a DistributedDataParallel without a hook, of processes of this machine
-    member   in the process of the group's rank 0, without tables of its own; None in all others
+    member   in the process of the group's rank 0, without tables; None in all others
     overlap, clip_norm, clip_value, groups  as tautline.torch.Optimizer's, for the machine's mean
              gradient
     """

@@ -55,7 +55,7 @@ class Meetings:
 
     Floating-point buffers, such as running statistics, are averaged at meetings.
 
-    member    from job.member(), without tables of its own that are in use already
+    member    from job.member(), without tables that are already in use
     model     its parameters are float32, on the CPU or on CUDA devices; those without
               requires_grad stay as they are
     inner     an optimizer of those parameters

@@ -69,7 +69,7 @@ class Optimizer(torch.optim.Optimizer):
     module reads are waited for before its next forward, module by module. Floating-point buffers,
     such as running statistics, are averaged over the members.
 
-    member      from job.member(), without tables of its own that are in use already
+    member      from job.member(), without tables that are already in use
     model       its parameters are float32, on the CPU or on CUDA devices, where copies are queued
                 on the current stream; those without requires_grad stay as they are
     overlap     False: gradients leave in step(), for loops that change them before
@@ -78,10 +78,10 @@ class Optimizer(torch.optim.Optimizer):
     clip_value  every element is limited to [-clip_value, clip_value] before it leaves
     scaler      a GradScaler: gradients leave in its step(optimizer), when it has unscaled them. If
                 it finds one that is not finite, that clock is computed again with a lower scale.
-    groups      parameters with rates of their own, [{"params": ..., "lr_mult": 0.1, "decay_mult":
-                0}]: multiples of the job's rate and weight decay, 1 where not given and for
-                parameters of no group. The servers apply them, whatever the rule, so they stay as
-                they are here; all members give the same
+    groups      parameters with their own rates, [{"params": ..., "lr_mult": 0.1, "decay_mult": 0}]:
+                multiples of the job's rate and weight decay, 1 where not given and for parameters
+                of no group. The servers apply them, whatever the rule, so they stay as they are
+                here; all members give the same
     """
 
     def __init__(self, member: Member, model: torch.nn.Module, overlap: bool = True, *,
@@ -162,14 +162,14 @@ class Optimizer(torch.optim.Optimizer):
             if sent is None:
                 sent = torch.zeros_like(parameter)
             elif self._clip_value is not None:
-                # Into memory of its own: the parts of a bucket of DDP count changes together.
+                # Into separate memory: the parts of a bucket of DDP count changes together.
                 sent = sent.clamp(-self._clip_value, self._clip_value)
         self._member.push(table, sent)
         self._left[parameter] = (gradient, None if gradient is None else gradient._version)
         self._waiting.add(table)
 
     def _await(self, tables: list[Table]) -> None:
-        """Called before a module's forward, with the tables of its own parameters."""
+        """Called before a module's forward, with the tables of the module's own parameters."""
         if self._left:
             # Between backward() and step(). What has left may be overwritten at any time.
             if on_the_way := self._waiting.intersection(tables):

@@ -24,7 +24,7 @@ CARD = "eth0"
 
 
 class OneRead(nn.Module):
-    """The network as DistributedDataParallel takes it: its position is a parameter of its own."""
+    """The network as DistributedDataParallel takes it: its position is a separate parameter."""
 
     def __init__(self, net):
         super().__init__()

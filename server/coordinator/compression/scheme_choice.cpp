@@ -111,30 +111,30 @@ std::string rate_text(double bytes_per_s) {
 }
 
 /// E.g. "push INT8, pull FP16", without what the job names itself.
-std::string names_of(const pb::Compression& asked, int push, int pull) {
+std::string names_of(const pb::Compression& requested, int push, int pull) {
   std::string text;
-  if (is_open(asked.push())) {
+  if (is_open(requested.push())) {
     text = "push " + PushCompression::Scheme_Name(static_cast<PushCompression::Scheme>(push));
   }
-  if (is_open(asked.pull())) {
+  if (is_open(requested.pull())) {
     text += fmt::format("{}pull {}", text.empty() ? "" : ", ",
                         PullCompression::Scheme_Name(static_cast<PullCompression::Scheme>(pull)));
   }
   return text;
 }
-std::string names_of(const pb::Compression& asked, const pb::PredictedClock& clock) {
-  return names_of(asked, clock.push(), clock.pull());
+std::string names_of(const pb::Compression& requested, const pb::PredictedClock& clock) {
+  return names_of(requested, clock.push(), clock.pull());
 }
 
-pb::Compression settled(const pb::Compression& asked, int push, int pull) {
-  pb::Compression compression = asked;
-  if (is_open(asked.push())) {
+pb::Compression settled(const pb::Compression& requested, int push, int pull) {
+  pb::Compression compression = requested;
+  if (is_open(requested.push())) {
     *compression.mutable_push(0) =
-        with_scheme(asked.push(0), static_cast<PushCompression::Scheme>(push));
+        with_scheme(requested.push(0), static_cast<PushCompression::Scheme>(push));
   }
-  if (is_open(asked.pull())) {
+  if (is_open(requested.pull())) {
     *compression.mutable_pull(0) =
-        with_scheme(asked.pull(0), static_cast<PullCompression::Scheme>(pull));
+        with_scheme(requested.pull(0), static_cast<PullCompression::Scheme>(pull));
   }
   return compression;
 }
@@ -146,33 +146,33 @@ std::string parts_text(const pb::PredictedClock& clock) {
 }
 
 /// Why the chosen one is: the fastest and FLOAT32 are what it is held against.
-std::string reason(const pb::Compression& asked, const pb::PredictedClock& chosen,
+std::string reason(const pb::Compression& requested, const pb::PredictedClock& chosen,
                    const pb::PredictedClock& exact, const pb::PredictedClock& fastest) {
   std::string text =
-      fmt::format("{}: a clock should take {}", names_of(asked, chosen), parts_text(chosen));
+      fmt::format("{}: a clock should take {}", names_of(requested, chosen), parts_text(chosen));
   if (&chosen != &exact) {
-    text +=
-        fmt::format(", in place of {} with {}", time_text(exact.clock_s()), names_of(asked, exact));
+    text += fmt::format(", in place of {} with {}", time_text(exact.clock_s()),
+                        names_of(requested, exact));
     if (&chosen == &fastest) return text;
-    return text + fmt::format(", and {} is not 5 % faster", names_of(asked, fastest));
+    return text + fmt::format(", and {} is not 5 % faster", names_of(requested, fastest));
   }
   if (&chosen == &fastest) return text + ", and no scheme makes it shorter";
   return text + fmt::format(", and {} with {}, which is not 5 % faster",
-                            time_text(fastest.clock_s()), names_of(asked, fastest));
+                            time_text(fastest.clock_s()), names_of(requested, fastest));
 }
 
 }  // namespace
 
 pb::CompressionChoice choose_schemes(const SchemeQuestion& question) {
-  const pb::Compression& asked = question.compression;
+  const pb::Compression& requested = question.compression;
   SchemeQuestion usable = question;
-  std::erase_if(usable.workers, [&](const auto& worker) { return !is_usable(worker, asked); });
+  std::erase_if(usable.workers, [&](const auto& worker) { return !is_usable(worker, requested); });
   const std::size_t unusable = question.workers.size() - usable.workers.size();
   pb::CompressionChoice choice;
   if (usable.workers.empty()) {
-    *choice.mutable_compression() = settled(asked, 0, 0);
+    *choice.mutable_compression() = settled(requested, 0, 0);
     choice.set_text(fmt::format("{}: no worker could measure its link, codecs and compute",
-                                names_of(asked, 0, 0)));
+                                names_of(requested, 0, 0)));
     return choice;
   }
   const std::vector<Pair> pairs = pairs_of(usable);
@@ -180,7 +180,7 @@ pb::CompressionChoice choose_schemes(const SchemeQuestion& question) {
   const Pair& fastest = *std::ranges::min_element(pairs, {}, clock_s);
   const Pair& chosen = *std::ranges::find_if(
       pairs, [&](const Pair& pair) { return clock_s(pair) <= (1 + kGain) * clock_s(fastest); });
-  *choice.mutable_compression() = settled(asked, chosen.clock.push(), chosen.clock.pull());
+  *choice.mutable_compression() = settled(requested, chosen.clock.push(), chosen.clock.pull());
   double slowest = std::numeric_limits<double>::max();
   double compute_s = 0;
   for (const pb::CompressionCosts& worker : usable.workers) {
@@ -189,31 +189,31 @@ pb::CompressionChoice choose_schemes(const SchemeQuestion& question) {
   }
   choice.set_text(fmt::format(
       "{}; measured: {} on the slowest link, {} to compute a clock{}",
-      reason(asked, chosen.clock, pairs.front().clock, fastest.clock), rate_text(slowest),
+      reason(requested, chosen.clock, pairs.front().clock, fastest.clock), rate_text(slowest),
       time_text(compute_s),
       unusable == 0 ? "" : fmt::format(", nothing that is usable at {} workers", unusable)));
   for (const Pair& pair : pairs) *choice.add_predicted() = pair.clock;
   return choice;
 }
 
-std::optional<pb::CompressionChoice> keep_schemes(const pb::Compression& asked,
+std::optional<pb::CompressionChoice> keep_schemes(const pb::Compression& requested,
                                                   const pb::CompressionChoice& earlier) {
   const pb::Compression& before = earlier.compression();
   int push = 0;
   int pull = 0;
-  if (is_open(asked.push())) {
+  if (is_open(requested.push())) {
     if (before.push_size() != 1) return std::nullopt;
     push = before.push(0).scheme();
-    if (!std::ranges::count(candidates(asked.push(0)), before.push(0).scheme())) return {};
+    if (!std::ranges::count(candidates(requested.push(0)), before.push(0).scheme())) return {};
   }
-  if (is_open(asked.pull())) {
+  if (is_open(requested.pull())) {
     if (before.pull_size() != 1) return std::nullopt;
     pull = before.pull(0).scheme();
-    if (!std::ranges::count(candidates(asked.pull(0)), before.pull(0).scheme())) return {};
+    if (!std::ranges::count(candidates(requested.pull(0)), before.pull(0).scheme())) return {};
   }
   pb::CompressionChoice choice = earlier;
-  *choice.mutable_compression() = settled(asked, push, pull);
-  choice.set_text(fmt::format("{}, as before the checkpoint", names_of(asked, push, pull)));
+  *choice.mutable_compression() = settled(requested, push, pull);
+  choice.set_text(fmt::format("{}, as before the checkpoint", names_of(requested, push, pull)));
   return choice;
 }
 

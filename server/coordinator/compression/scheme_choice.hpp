@@ -30,6 +30,6 @@ struct SchemeQuestion {
 /// What was chosen earlier in place of AUTO, for a job that is resumed; nothing: the job asks for
 /// another choice.
 [[nodiscard]] std::optional<pb::CompressionChoice> keep_schemes(
-    const pb::Compression& asked, const pb::CompressionChoice& earlier);
+    const pb::Compression& requested, const pb::CompressionChoice& earlier);
 
 }  // namespace taut

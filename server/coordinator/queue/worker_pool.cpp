@@ -134,7 +134,8 @@ void FreeWorkers::release_one(std::size_t place, const PlaceDemand& demand) {
 }
 
 std::vector<std::size_t> FreeWorkers::release(JobId job, const PlaceDemand& demand,
-                                              std::uint32_t count, const PlaceDemand& wanted) {
+                                              std::uint32_t count,
+                                              const PlaceDemand& fitting_demand) {
   std::vector<std::size_t> places;
   if (list_->workers.empty()) {
     count_ += count;
@@ -142,7 +143,7 @@ std::vector<std::size_t> FreeWorkers::release(JobId job, const PlaceDemand& dema
   }
   for (const std::size_t i : farthest_first(job)) {
     if (places.size() == count) break;
-    if (list_->workers[i].devices < wanted.devices) continue;
+    if (list_->workers[i].devices < fitting_demand.devices) continue;
     release_one(i, demand);
     places.push_back(i);
   }

@@ -50,11 +50,12 @@ class FreeWorkers {
   /// REQUIRES  count <= fitting(demand)
   std::vector<std::size_t> take(const PlaceDemand& demand, std::uint32_t count,
                                 JobId near = JobId());
-  /// Frees `count` of a job's workers that fit `wanted`: first those of racks and hosts that have
-  /// the fewest of the job's, so that it keeps as few hosts as can be. Returns their positions.
+  /// Frees `count` of a job's workers that fit `fitting_demand`: first those of racks and hosts
+  /// that have the fewest of the job's, so that it keeps as few hosts as can be. Returns their
+  /// positions.
   /// demand  the job's
   std::vector<std::size_t> release(JobId job, const PlaceDemand& demand, std::uint32_t count,
-                                   const PlaceDemand& wanted);
+                                   const PlaceDemand& fitting_demand);
   /// Frees all of a job's workers.
   void release_all(JobId job, const PlaceDemand& demand, std::uint32_t count);
   /// Frees those of a job that are leaving it.

@@ -39,7 +39,7 @@ Json worker_json(const pb::StoredMember& member) {
           {"consensus_error", own.has_consensus_error() ? Json(own.consensus_error()) : Json()}};
 }
 
-/// The mean of the workers that have met; null: none has parameters of its own.
+/// The mean of the workers that have met; null: none keeps separate parameters.
 Json consensus_error_of(const pb::StoredJob& job) {
   double sum = 0;
   int workers = 0;

@@ -17,7 +17,7 @@ const Followers::Follower* Followers::hear(const pb::Follow& report, TimePoint n
   follower.address = report.address();
   follower.received = report.received_bytes();
   follower.passed = report.passed_bytes();
-  follower.heard = now;
+  follower.last_heard = now;
   if (report.avoid() != 0) follower.avoids.try_emplace(FollowerId(report.avoid()), now);
   std::erase_if(follower.avoids, [&](const auto& avoided) {
     return !followers_.contains(avoided.first) || now - avoided.second > kAvoid;
@@ -31,19 +31,20 @@ void Followers::recover(const pb::BoundedFollower& known, TimePoint now) {
   follower.name = known.name();
   follower.bounded = true;
   follower.order = next_++;
-  follower.heard = now;
+  follower.last_heard = now;
 }
 
 std::vector<Followers::Follower> Followers::silent(Duration limit, TimePoint now) const {
   std::vector<Follower> silent;
   for (const auto& [id, follower] : followers_) {
-    if (now - follower.heard > limit) silent.push_back(follower);
+    if (now - follower.last_heard > limit) silent.push_back(follower);
   }
   return silent;
 }
 
 void Followers::excuse_silence(Duration pause, TimePoint now) {
-  for (auto& [id, follower] : followers_) follower.heard = std::min(now, follower.heard + pause);
+  for (auto& [id, follower] : followers_)
+    follower.last_heard = std::min(now, follower.last_heard + pause);
 }
 
 const Followers::Follower* Followers::source_of(const Follower& follower) const {

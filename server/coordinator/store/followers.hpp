@@ -30,7 +30,7 @@ class Followers {
     std::uint64_t received = 0;
     std::uint64_t passed = 0;  // payload bytes
     std::uint64_t order = 0;   // in which they came
-    TimePoint heard;
+    TimePoint last_heard;
     // Those that did not pass models on to it as they should, since when.
     std::map<FollowerId, TimePoint> avoids;
   };

@@ -163,8 +163,8 @@ class Bench {
     return ok();
   }
 
-  /// The most memory that servers and workers have of their own in a training, compared with what
-  /// the design allows them.
+  /// The maximum of private memory of servers and workers in a training, compared with what the
+  /// design allows them.
   Result<void> measure_memory(int workers, pb::Consistency::Mode mode) {
     cli::LocalClusterOptions cluster_options;
     cluster_options.servers = 1;

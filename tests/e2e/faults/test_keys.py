@@ -55,7 +55,7 @@ class OwnKeys(ClusterTest):
     def test_somebody_with_other_keys_or_none_is_told_so_at_once(self):
         self.start_server()
         port = self.coordinator
-        # Another user of this machine has keys of their own.
+        # Another user of this machine has separate keys.
         other = self.folder / "other"
         answer = subprocess.run([BIN / "tautline", "status", "--coordinator", port, "--wait", "30"],
                                 env=dict(os.environ, XDG_CONFIG_HOME=str(other)), timeout=25,

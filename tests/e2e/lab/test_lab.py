@@ -356,7 +356,7 @@ control { heartbeat_limit_s: 0.5 }
         self.assertGreater(min(took["far"]), 1.5 * max(took["near"]))
         page = (self.folder / "sweep/report.html").read_text()
         self.assertIn("<h2>2 workers, far</h2>", page)
-        # The same on the command line; one that has run is not run again.
+        # As above, on the command line; a run that is done is not repeated.
         answer = self.tautline("sweep", job, "--slack", "0,async", "--workers", "1,2", "--seeds",
                                1, "--max-iter", 40, "--lab",
                                f"{self.folder / 'near.textproto'},{self.folder / 'far.textproto'}",

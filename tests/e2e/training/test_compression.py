@@ -288,7 +288,7 @@ class Compression(ClusterTest):
         for extra, column, what in (
                 (compression("INT8", 0), 35, "compression.push[0].min_values: must be at least 1"),
                 ("consistency { elastic_averaging {} } " + compression("FP16"), 59,
-                 "compression.push[0].scheme: FP16 does not go with consistency"),
+                 "compression.push[0].scheme: FP16 cannot be combined with consistency"),
                 ("compression { pull { scheme: BF16 } pull { scheme: INT8 } }\n", 37,
                  "compression.pull[1].min_values: must be greater than 4096"),
                 ("compression { push { scheme: AUTO } push { min_values: 9999 } }\n", 22,

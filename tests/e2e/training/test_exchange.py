@@ -130,7 +130,7 @@ class Exchange(ExchangeTest):
                 ("consistency { mode: ASYNC }", "ALLREDUCE is BSP among workers and does not go "
                                                 "with consistency { mode: ASYNC }; omit one"),
                 ("consistency { backup_workers: 1 }", "consistency { backup_workers }"),
-                ("balance: true", "ALLREDUCE does not go with balance; omit one"),
+                ("balance: true", "ALLREDUCE cannot be combined with balance; omit one"),
                 ("compression { push { scheme: FP16 } }", "omit compression"),
                 ("reduction: SUM", "takes the mean; omit reduction: SUM")):
             answer = self.tautline("train", self.job(workers=2, extra=exchange() + extra))
@@ -276,12 +276,12 @@ class Gossip(ExchangeTest):
         ring = gossip()
         for extra, words in (
                 (ring + "consistency { mode: ASYNC }",
-                 "GOSSIP is BSP among workers and does not go with consistency { mode: ASYNC }; "
-                 "omit one"),
+                 "GOSSIP is BSP among workers and cannot be combined with consistency { mode: "
+                 "ASYNC }; omit one"),
                 (gossip(more="asynchronous: true") + "consistency { slack: 3 }",
-                 "GOSSIP has its workers meet as in BSP and does not go with consistency { mode: "
-                 "SSP }; omit one"),
-                (ring + "balance: true", "GOSSIP does not go with balance; omit one"),
+                 "GOSSIP has its workers meet as in BSP and cannot be combined with consistency { "
+                 "mode: SSP }; omit one"),
+                (ring + "balance: true", "GOSSIP cannot be combined with balance; omit one"),
                 (ring + "compression { push { scheme: FP16 } }",
                  "GOSSIP averages float32 alone; omit compression"),
                 (ring + "reduction: SUM", "takes the mean; omit reduction: SUM"),

@@ -151,7 +151,7 @@ class Policies(ClusterTest):
                 ("mode: BSP periodic_averaging { outer { buffer: 2 } }",
                  ("outer.buffer is 2", "in BSP")),
                 ("periodic_averaging { outer {} } look_ahead: true",
-                 ("periodic_averaging does not go with look_ahead",)),
+                 ("periodic_averaging cannot be combined with look_ahead",)),
                 ("mode: ASYNC elastic_averaging { interval: 0 }",
                  ("elastic_averaging.interval is 0",)),
                 ("mode: ASYNC delay_compensation { strength: 0 }",

@@ -97,8 +97,8 @@ solver_param {{ base_lr: 0.5 max_iter: {iterations} test_iter: 3 test_interval: 
     def test_what_rows_do_not_go_with_is_refused_at_its_place(self):
         job = self.letters_job(more="compression { push { scheme: FP16 } }")
         for command in (("validate", job), ("train", job)):
-            self.assert_fails(self.tautline(*command), f"{job}:4:1: compression does not go with "
-                              'embed_param.by_rows of "embed"')
+            self.assert_fails(self.tautline(*command), f"{job}:4:1: compression cannot be combined "
+                              'with embed_param.by_rows of "embed"')
         job = self.letters_job(solver="iter_size: 2")
         self.assert_fails(self.tautline("validate", job), f"{job}:6:1: the solver's iter_size 2 ")
         self.assert_fails(self.run_program("tautline-worker", "--local", self.letters_job()),

@@ -19,7 +19,7 @@ namespace {
 const int three_devices = setenv("TAUTLINE_TWIN_DEVICES", "3", 1);
 
 constexpr std::uint64_t kAtOnce = 4;  // a seed under which everything runs as soon as it may
-// Sums over blocks of a recurrent layer's products have no order of their own.
+// Sums over blocks of a recurrent layer's products have no fixed order.
 constexpr double kTolerance = 1e-4;
 // Of a CPU's sums, after some clocks.
 constexpr double kCpuTolerance = 2e-3;

@@ -58,7 +58,7 @@ float gradient_at(std::uint32_t table, std::uint32_t worker, std::int64_t clock,
   return 0.5F * value + test::gradient_of(worker, clock, kCount, table + 1)[i];
 }
 
-/// One worker, and what it has of its own at each clock.
+/// One worker, and its own values at each clock.
 struct Course {
   std::vector<std::vector<Values>> values;                 // by clock and table, before it
   std::vector<std::vector<std::vector<float>>> own_state;  // by clock
@@ -124,7 +124,7 @@ std::vector<Course> train(const JobMaker& job) {
   return courses;
 }
 
-/// The same in plain loops.
+/// A reference implementation in plain loops.
 class Reference {
  public:
   explicit Reference(JobMaker& maker)

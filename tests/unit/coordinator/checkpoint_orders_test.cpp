@@ -480,7 +480,7 @@ TEST_CASE("checkpoints that there cannot be are refused with the setting", "[che
                layer.add_bottom("a");
                layer.add_bottom("b");
              }),
-             Contains("coded does not go with state that workers keep"));
+             Contains("coded cannot be combined with state that workers keep"));
 }
 
 }  // namespace taut

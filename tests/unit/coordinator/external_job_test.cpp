@@ -221,7 +221,7 @@ TEST_CASE("a member whose job is another kind, or is not there, is refused", "[c
         }) >= 2);
 }
 
-TEST_CASE("what does not go with external members is refused", "[coordinator]") {
+TEST_CASE("what cannot be combined with external members is refused", "[coordinator]") {
   FakeCluster cluster;
   cluster.add_server("s0");
   cluster.run_for(1s);

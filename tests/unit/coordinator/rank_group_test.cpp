@@ -103,7 +103,7 @@ TEST_CASE("the others keep their group where a rank has finished", "[coordinator
   CHECK(run.number("w1") == 1);
 }
 
-TEST_CASE("what does not go with sums at workers is refused", "[coordinator][ranks]") {
+TEST_CASE("what cannot be combined with sums at workers is refused", "[coordinator][ranks]") {
   Summing run(2);
   run.definition.mutable_consistency()->mutable_periodic_averaging()->set_interval(7);
   CHECK(run.cluster.submit(run.definition).error() ==

@@ -168,7 +168,7 @@ TEST_CASE("a table's categories and columns of numbers become hashed features", 
 }
 
 TEST_CASE("the hash of a feature is the same for ever", "[sparse]") {
-  // By a program of its own, in Python: see FNV-1a and SplitMix64's last steps.
+  // By a separate program, in Python: see FNV-1a and SplitMix64's last steps.
   constexpr std::uint64_t kAll = 1ULL << 32U;
   CHECK(ColumnHash("").number(kAll) == 1805975344);
   CHECK(ColumnHash("age").number(kAll) == 2409642616U);

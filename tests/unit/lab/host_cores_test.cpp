@@ -33,7 +33,7 @@ struct Bench {
 
 }  // namespace
 
-TEST_CASE("threads on cores of their own do not slow each other down", "[lab]") {
+TEST_CASE("threads on separate cores do not slow each other down", "[lab]") {
   Bench bench;
   HostCores machine(bench.agenda, bench.clock, 2, 1);
   machine.run(1000, bench.note());

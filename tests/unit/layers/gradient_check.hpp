@@ -16,7 +16,7 @@ struct Tolerance {
 /// its tops. A loss has weight 1 instead of a top gradient.
 void check_gradients(LayerBench& bench, const Tolerance& tolerance = {}, bool is_loss = false);
 
-/// The same of a layer with one bottom.
+/// Overload for a layer with one bottom.
 void check_gradients(const std::string& definition, const Extents& bottom,
                      const Tolerance& tolerance = {});
 

@@ -108,8 +108,10 @@ class CheckLayout(unittest.TestCase):
     def test_each_word_of_the_glossary_is_found(self):
         lines = ["besides the others", "Everybody waits", "whom it asks", "one thread goes on",
                  "the reader gives way", "it began with zeros", "the clock stands still",
-                 "each is there once", "Rehearsals", "kLeastWorkers"]
-        self.write("docs/guide.md", "\n".join(lines) + "\nAll of it continues.\n")
+                 "each is there once", "Rehearsals", "kLeastWorkers",
+                 "a thread of its own, which waits", "The same for a table"]
+        self.write("docs/guide.md", "\n".join(lines) + "\nAll of it continues.\n"
+                   "A worker reads the sum of its own updates. The same holds for others.\n")
         code, output = self.check("words")
         self.assertEqual(code, 1)
         for number in range(1, len(lines) + 1):

@@ -69,6 +69,14 @@ class Reference(unittest.TestCase):
         rows = re.findall(r"^\| `scheme` \| ([^|]*) \|", self.page("job"), re.MULTILINE)
         self.assertEqual(sorted(row.count("`") // 2 for row in rows), [5, 10])
 
+    def test_values_with_long_comments_are_listed_below_the_table(self):
+        page = self.page("job")
+        self.assertEqual(page.count("\n- `POWER_SGD`: "), 1)
+        self.assertIn("| `allow` | as `scheme`, repeated |", page)
+        cells = [cell for line in page.split("\n") if line.startswith("|")
+                 for cell in line.split(" | ")]
+        self.assertLess(max(map(len, cells)), 500)
+
     def test_a_field_without_a_comment_is_refused(self):
         self.edit("sweep.proto", "optional string job = 2;", "optional string job = 2;\n\n"
                   "  optional string silent = 99;\n\n ")

@@ -237,7 +237,7 @@ TEST_CASE("an update's bits do not depend on how a table is cut or aligned", "[u
   std::vector<std::vector<float>> state = {std::vector<float>(count, 0.125F)};
   const auto whole = apply(rule, step, {gradient, gradient}, 0.5F, values, state);
 
-  // The same in three pieces, from memory that no float is aligned to.
+  // The update again, in three pieces, from memory that no float is aligned to.
   std::vector<std::byte> shifted(count * sizeof(float) + 1);
   std::memcpy(shifted.data() + 1, gradient.data(), count * sizeof(float));
   std::vector<float> pieces(values);

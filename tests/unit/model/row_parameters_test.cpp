@@ -115,7 +115,8 @@ TEST_CASE("a layer by rows that cannot be is refused with its name", "[rows]") {
         "layer");
 }
 
-TEST_CASE("what does not go with rows at the servers is refused at its line and column", "[rows]") {
+TEST_CASE("what cannot be combined with rows at the servers is refused at its line and column",
+          "[rows]") {
   const TempFolder folder;
   const auto path = folder.path() / "job.textproto";
   const auto refused = [&](const std::string& job, const std::string& solver) {
@@ -124,7 +125,7 @@ TEST_CASE("what does not go with rows at the servers is refused at its line and 
     return loaded ? std::string() : loaded.error().message;
   };
   const std::string at = path.string() + ":";
-  const std::string with = " does not go with embed_param.by_rows of \"rows\": ";
+  const std::string with = " cannot be combined with embed_param.by_rows of \"rows\": ";
   CHECK(refused("consistency { mode: BSP }", "type: 'Adam' weight_decay: 0.1").empty());
   CHECK(refused("consistency { mode: SSP slack: 3 staleness_learning_rate: true }", "").empty());
   CHECK(refused("consistency { mode: BSP backup_workers: 1 }", "") ==
@@ -155,7 +156,8 @@ TEST_CASE("what does not go with rows at the servers is refused at its line and 
             .starts_with(at + "4:1: the solver's clip_gradients 5" + with));
 }
 
-TEST_CASE("a solver's file and a net's are named where rows do not go with them", "[rows]") {
+TEST_CASE("a solver's file and a net's are named where rows cannot be combined with them",
+          "[rows]") {
   const TempFolder folder;
   folder.write("net.prototxt", kNumbers + embed("rows", kByRows));
   const auto solver = folder.write("solver.prototxt",

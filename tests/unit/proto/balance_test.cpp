@@ -53,7 +53,7 @@ void add_shares(pb::WorkerJob& state, std::int64_t first, std::uint32_t a, std::
 
 }  // namespace
 
-TEST_CASE("what does not go with balance is named with its place", "[balance]") {
+TEST_CASE("what cannot be combined with balance is named with its place", "[balance]") {
   CHECK(place_of("workers: 2\nbalance: true").empty());
   CHECK(place_of("name: \"n\"\nbalance: true") ==
         "job:2:1: balance: the job must say how many workers share the batch; give workers");
@@ -67,12 +67,12 @@ TEST_CASE("what does not go with balance is named with its place", "[balance]") 
       {"delay_compensation {}", "delay_compensation }"},
       {"look_ahead: true", "look_ahead }"}};
   for (const auto& [consistency, named] : policies) {
-    CHECK_THAT(
-        place_of(two + "consistency { " + consistency + " }"),
-        StartsWith(std::string("job:2:3: balance: does not go with consistency { ") + named));
+    CHECK_THAT(place_of(two + "consistency { " + consistency + " }"),
+               StartsWith(std::string("job:2:3: balance: cannot be combined with consistency { ") +
+                          named));
   }
   CHECK_THAT(place_of(two + "compression { push { scheme: FP16 } }"),
-             StartsWith("job:2:3: balance: does not go with compression { push }"));
+             StartsWith("job:2:3: balance: cannot be combined with compression { push }"));
   CHECK(place_of(two + "solver_param { type: \"Adam\" }") ==
         "job:2:3: balance: solver type Adam makes a step of each update in mode SSP, whatever its "
         "share; choose mode: BSP, or type SGD or Nesterov");

@@ -68,11 +68,12 @@ TEST_CASE("a compression that cannot work is refused with its field", "[compress
                  "push { scheme: INT8 min_values: 9 } }") ==
         "compression.push[1].min_values: must be greater than 9, that of the push before it, is 9");
   for (const std::string list : {"push", "pull"}) {
-    CHECK(error_of("consistency { elastic_averaging {} } compression { " + list +
-                   " { scheme: INT8 } }") ==
-          "compression." + list +
-              "[0].scheme: INT8 does not go with consistency { elastic_averaging }, in which "
-              "workers and servers move by one and the same difference; omit one");
+    CHECK(
+        error_of("consistency { elastic_averaging {} } compression { " + list +
+                 " { scheme: INT8 } }") ==
+        "compression." + list +
+            "[0].scheme: INT8 cannot be combined with consistency { elastic_averaging }, in which "
+            "workers and servers move by one and the same difference; omit one");
   }
 }
 
@@ -108,7 +109,8 @@ TEST_CASE("a compression of values that cannot work is refused with its field",
         "4096");
   CHECK(error_of("consistency { mode: ASYNC delay_compensation { strength: 1 } } "
                  "compression { pull { scheme: BF16 } }") ==
-        "compression.pull[0].scheme: BF16 does not go with consistency { delay_compensation }, "
+        "compression.pull[0].scheme: BF16 cannot be combined with consistency { delay_compensation "
+        "}, "
         "which compares what a worker has read with the servers' values; omit one");
 }
 
@@ -122,7 +124,8 @@ TEST_CASE("meetings are compressed by what carries nothing to the next one",
   }
   CHECK(error_of(meetings + "compression { push { scheme: TOP_K } }") ==
         "compression.push[0].scheme: TOP_K adds what an update leaves out to the next one, which "
-        "does not go with consistency { periodic_averaging }, whose updates begin anew where the "
+        "cannot be combined with consistency { periodic_averaging }, whose updates begin anew "
+        "where the "
         "last meeting has ended; omit one, or choose FP16, BF16 or INT8");
 }
 
@@ -165,7 +168,7 @@ TEST_CASE("error feedback is refused with what makes later parts count otherwise
     for (const std::string scheme : {"ONE_BIT", "TOP_K", "RANDOM_K", "POWER_SGD"}) {
       const std::string error = error_of("compression { push { scheme: " + scheme + " } } " + rest);
       CHECK_THAT(error, Catch::Matchers::Contains("compression.push[0].scheme: " + scheme) &&
-                            Catch::Matchers::Contains("does not go with " + what));
+                            Catch::Matchers::Contains("cannot be combined with " + what));
     }
     CHECK(to_compression(job_of("compression { push { scheme: INT8 } } " + rest)).has_value());
   }
@@ -230,7 +233,7 @@ TEST_CASE("DGC is refused where its momentum would not be the solver's", "[compr
   CHECK_THAT(error_of(dgc + "solver_param { momentum: 1 }"),
              Catch::Matchers::Contains("momentum from 0 up to but not including 1, it is 1"));
   CHECK_THAT(error_of(dgc + "consistency { look_ahead: true } solver_param { momentum: 0.9 }"),
-             Catch::Matchers::Contains("DGC does not go with consistency { look_ahead }"));
+             Catch::Matchers::Contains("DGC cannot be combined with consistency { look_ahead }"));
   CHECK(error_of("compression { push { scheme: TOP_K warm_up: 5 } }") ==
         "compression.push[0].warm_up: is for DGC, and the scheme is TOP_K; omit it");
   CHECK(error_of("compression { push { scheme: DGC warm_up: 1000000001 } }") ==
@@ -325,7 +328,8 @@ TEST_CASE("an AUTO that cannot work is refused with its field", "[compression][a
         "compression.push[0].allow: TOP_K is given twice");
   CHECK(error("scheme: AUTO allow: TOP_K", "solver_param { type: \"Adam\" }") ==
         "compression.push[0].allow: TOP_K adds what an update leaves out to the next one, which "
-        "does not go with solver type Adam, whose step is not linear in the gradient; omit one, or "
+        "cannot be combined with solver type Adam, whose step is not linear in the gradient; omit "
+        "one, or "
         "choose FP16, BF16 or INT8");
   CHECK(to_compression(
             job_of("solver_param { type: \"Adam\" } compression { push { scheme: AUTO } }"))
@@ -339,9 +343,10 @@ TEST_CASE("an AUTO that cannot work is refused with its field", "[compression][a
   CHECK(error("scheme: AUTO", "external_members: true") ==
         "compression.push[0].scheme: AUTO is chosen from what workers that train a net measure, "
         "which external members do not; name a scheme");
-  CHECK(error("scheme: AUTO", "consistency { elastic_averaging {} }")
-            .find("push[0].scheme: AUTO does not go with consistency { elastic_averaging }") !=
-        std::string::npos);
+  CHECK(
+      error("scheme: AUTO", "consistency { elastic_averaging {} }")
+          .find("push[0].scheme: AUTO cannot be combined with consistency { elastic_averaging }") !=
+      std::string::npos);
   pb::Job summing = job_of(
       "exchange { type: ALLREDUCE } consistency { mode: BSP } compression { push { scheme: AUTO } "
       "}");

@@ -134,13 +134,13 @@ TEST_CASE("averaging that cannot work is reported", "[policies]") {
   CHECK(error_of("elastic_averaging { moving_rate: 1.5 }") ==
         "consistency: elastic_averaging.moving_rate is 1.5; it must be between 0 and 1");
   CHECK(error_of("mode: BSP periodic_averaging {} backup_workers: 1") ==
-        "consistency: periodic_averaging does not go with backup_workers");
+        "consistency: periodic_averaging cannot be combined with backup_workers");
   CHECK(error_of("elastic_averaging {} staleness_learning_rate: true") ==
-        "consistency: elastic_averaging does not go with staleness_learning_rate");
+        "consistency: elastic_averaging cannot be combined with staleness_learning_rate");
   CHECK(error_of("elastic_averaging {} look_ahead: true") ==
-        "consistency: elastic_averaging does not go with look_ahead");
+        "consistency: elastic_averaging cannot be combined with look_ahead");
   CHECK(error_of("mode: BSP elastic_averaging {} periodic_averaging {}") ==
-        "consistency: periodic_averaging does not go with elastic_averaging");
+        "consistency: periodic_averaging cannot be combined with elastic_averaging");
   pb::Job sum = job_of("mode: BSP periodic_averaging {}");
   sum.set_reduction(pb::Job::SUM);
   CHECK(to_policies(sum).error().message ==
@@ -216,6 +216,6 @@ TEST_CASE("an outer rule that cannot work is reported", "[policies]") {
   for (const std::string other : {"dynamic_slack { least: 1 most: 3 }", "look_ahead: true",
                                   "delay_compensation {}", "elastic_averaging {}"}) {
     CHECK_THAT(error_of(other + " periodic_averaging { outer {} }"),
-               Catch::Matchers::Contains("does not go with"));
+               Catch::Matchers::Contains("cannot be combined with"));
   }
 }

@@ -93,7 +93,7 @@ class BackupPair {
       }
     }
   }
-  /// The same, but the backup hears nothing of it.
+  /// As send(), but the backup receives nothing.
   void lose(const std::vector<server::Outgoing>& messages) {
     for (const server::Outgoing& out : messages) {
       if (std::holds_alternative<DataImages>(out.message.body)) {

@@ -25,7 +25,7 @@ using Catch::Matchers::Contains;
 
 constexpr std::uint64_t kCount = 50'000;
 
-/// A server with a disk of its own and a shard, through which others reach it.
+/// A server with its own disk and a shard, through which others reach it.
 struct Server {
   Server(ZmqContext& context, const fs::path& home, const std::string& its_name)
       : name(its_name),

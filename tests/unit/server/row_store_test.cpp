@@ -61,7 +61,7 @@ void apply(RowStore& store, math::RuleKind kind, const math::UpdateStep& step,
   store.apply(kind, step, weighed, scale, clock);
 }
 
-/// What the store is to do, over a map: each row steps as a dense slice of its own would.
+/// What the store is to do, over a map: each row steps as a separate dense slice would.
 class Model {
  public:
   struct Row {

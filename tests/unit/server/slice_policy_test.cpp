@@ -163,7 +163,7 @@ TEST_CASE("an exponent for staleness must be a number above 0, and the only weig
                Catch::Matchers::Contains("must be greater than 0 and at most 10"));
   }
   CHECK_THAT(error_of(0.5F, true),
-             Catch::Matchers::Contains("does not go with staleness_learning_rate"));
+             Catch::Matchers::Contains("cannot be combined with staleness_learning_rate"));
 }
 
 TEST_CASE("where updates are added up, each one counts for the staleness", "[slice][policy]") {

@@ -93,10 +93,11 @@ TEST_CASE("a net by rows trains to the same bits within a budget of device memor
   }
 }
 
-TEST_CASE("a worker refuses what does not go with rows at the servers", "[rows]") {
+TEST_CASE("a worker refuses what cannot be combined with rows at the servers", "[rows]") {
   CHECK(refusal(lstm_job(true)).empty());
   CHECK(refusal(lstm_job(true, "iter_size: 2")) ==
-        "the solver's iter_size 2 does not go with embed_param.by_rows of \"one\": the batches "
+        "the solver's iter_size 2 cannot be combined with embed_param.by_rows of \"one\": the "
+        "batches "
         "of a clock name different rows; omit one of them");
   CHECK(refusal(lstm_job(true), 2) ==
         "layer \"one\": this worker has several devices, which divide its batch, and "

@@ -23,7 +23,7 @@ struct Fed {
   std::uint32_t classes = 0;  // 0: noise
 };
 
-/// A model of configs/models with made-up data in place of its own.
+/// A model of configs/models with made-up data in place of the model's.
 [[nodiscard]] pb::Job job_of(const std::string& model, const std::vector<Fed>& fed);
 /// LeNet with its own batch.
 [[nodiscard]] pb::Job lenet();

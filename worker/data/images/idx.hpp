@@ -35,7 +35,7 @@ struct Idx {
 /// Source    LeCun et al., "The MNIST database", the page that publishes it, "File formats"
 [[nodiscard]] Result<Idx> parse_idx(std::string file, const std::string& name, std::size_t extents);
 
-/// The same from a file, plain or gzip, which is read no further than its extents say.
+/// As parse_idx(), from a file, plain or gzip, which is read no further than its extents say.
 /// limit     of its bytes in memory, if half of the available memory is not less
 /// Errors    as parse_idx; not_found; invalid: a damaged gzip stream, more elements than the limit
 [[nodiscard]] Result<Idx> read_idx(const std::filesystem::path& path, std::size_t extents,

@@ -62,7 +62,7 @@ class ImageStore {
 [[nodiscard]] Result<std::unique_ptr<ImageStore>> open_idx_folder(
     const std::filesystem::path& folder, Part part);
 
-/// The same from two IDX files.
+/// As open_idx_folder(), from two IDX files.
 [[nodiscard]] Result<std::unique_ptr<ImageStore>> open_idx_files(
     const std::filesystem::path& images, const std::filesystem::path& labels);
 

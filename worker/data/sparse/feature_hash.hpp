@@ -20,7 +20,7 @@ class ColumnHash {
   [[nodiscard]] std::uint32_t number(std::uint64_t features) const {
     return static_cast<std::uint32_t>(mixed(name_) % features);
   }
-  /// The number of a category: the same of the name, a byte 0 and the text.
+  /// The number of a category: the hash of the name, a byte 0 and the text.
   /// REQUIRES: features is from 1 to 2^32.
   [[nodiscard]] std::uint32_t number(std::string_view text, std::uint64_t features) const {
     constexpr std::string_view kEndOfName("\0", 1);

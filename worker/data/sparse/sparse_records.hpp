@@ -39,7 +39,7 @@ class SparseRecords {
   [[nodiscard]] Bytes bytes() const;
 
  private:
-  /// Records in memory of their own: nothing is copied while further ones are added.
+  /// Records in separate memory: nothing is copied while more are added.
   struct Block {
     std::uint64_t first = 0;          // record
     std::vector<std::uint32_t> ends;  // of each record, in `numbers`

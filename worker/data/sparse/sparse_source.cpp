@@ -44,7 +44,7 @@ class SparseSource final : public RecordSource {
       // Bits, which are no numbers to a float.
       static_assert(sizeof(float) == sizeof(std::uint32_t));
       if (count > 0) std::memcpy(into[0].data(), record.numbers.data(), count * sizeof(float));
-      // One of its own, so that no row is updated for being a place holder.
+      // Repeats one of the record's own numbers, so that no row is updated as a placeholder.
       std::ranges::fill(into[0].subspan(count), count > 0 ? into[0][count - 1] : 0.0F);
     }
     if (into.size() > 1) {

@@ -60,7 +60,8 @@ Result<fs::path> settle_solver(const fs::path& path, pb::Job& job) {
   return found;
 }
 
-/// Checks what does not go with a net that keeps rows at the servers: the net is known only now.
+/// Checks what cannot be combined with a net that keeps rows at the servers: the net is known only
+/// now.
 /// Errors    invalid: "FILE:line:column: what", of the job's file or the solver's
 Result<void> check_row_places(const pb::Job& job, const fs::path& path,
                               const fs::path& solver_path) {

@@ -42,7 +42,7 @@ struct LayerData {
 /// the file that names them; others do not change.
 void settle_data_paths(const std::filesystem::path& job_path, pb::Job& job);
 
-/// The same for the paths in a net's layers.
+/// As settle_data_paths(), for the paths in a net's layers.
 void settle_net_paths(const std::filesystem::path& net_path, pb::NetParameter& net);
 
 }  // namespace taut::model

@@ -339,7 +339,7 @@ TEST_CASE("a workspace is destroyed by the call that was given it", "[twin][cubl
   CHECK(any);
 }
 
-TEST_CASE("sums in place have no order of their own, others have one", "[twin][cublaslt]") {
+TEST_CASE("sums in place have no fixed order, others have one", "[twin][cublaslt]") {
   Product product({.m = 16, .n = 16, .k = 512});
   product.align(16);
   const DeviceValues a(some_values(16 * 512, 1)), b(some_values(16 * 512, 2)), d(256);

@@ -139,7 +139,7 @@ cudnnStatus_t cudnnConvolutionBackwardFilter(
   Problem problem;
   const auto status = read_problem(kCall, bottom_is, weights_are, convolution, top_is, problem);
   if (status != CUDNN_STATUS_SUCCESS) return status;
-  // Sums that are added in place have no order of their own.
+  // Sums that are added in place have no fixed order.
   const int first =
       is_deterministic(Direction::kWeights, algorithm)
           ? 0

@@ -26,7 +26,7 @@ TEST_CASE("jobs whose shares fit on a device have it at one time", "[schedule]")
     CHECK(ends(result) == Times{100, 100, 100});
     CHECK(result.held_s == Approx(100));
   }
-  // Policies that do not count shares give each a device of its own.
+  // Policies that do not count shares give each its own device.
   CHECK(std::ranges::max(ends(run_policy("allox", jobs, test_cluster("1x1")))) > 250);
 }
 
