@@ -546,6 +546,7 @@ std::optional<Incoming> ZmqEndpoint::receive_from(zmq::socket_t& socket, const D
   bool is_admitted = true;
   bool has_parts = true;
   int descriptor = -1;  // of a connection to this side
+  std::string key;      // that its handshake proved
   /// The secret that is the first frame; what follows it is the message.
   const auto take_secret = [&]() -> Frame {
     has_parts = part.more();
@@ -565,7 +566,6 @@ std::optional<Incoming> ZmqEndpoint::receive_from(zmq::socket_t& socket, const D
     if (!part.more()) return std::nullopt;
     if (!socket.recv(part, zmq::recv_flags::none)) return std::nullopt;
     descriptor = descriptor_of(part);
-    std::string key;
     std::optional<Proved> proved;
     if (!security_.is_insecure()) {
       // The key that the handshake proved and the handler confirmed, a property of each frame but
@@ -590,7 +590,7 @@ std::optional<Incoming> ZmqEndpoint::receive_from(zmq::socket_t& socket, const D
     is_kept = take_frames(socket, std::move(part), accepted, is_admitted, incoming.message);
   }
   if (!is_admitted) note_unadmitted();
-  if (is_admitted) watch_.note_received(descriptor);
+  if (is_admitted) watch_.note_received(descriptor, std::hash<std::string>()(key));
   if (!is_kept) return std::nullopt;
   return incoming;
 }
