@@ -130,7 +130,7 @@ std::optional<Misfit> misfit_of_allowed(const PushCompression& push, int index) 
     if (!has_feedback(push.allow(i))) {
       return misfit(index, "allow",
                     fmt::format("{} {}; it is for ONE_BIT, TOP_K, RANDOM_K and POWER_SGD", name,
-                                push.allow(i) == PushCompression::AUTO ? "is no scheme to choose"
+                                push.allow(i) == PushCompression::AUTO ? "is not a scheme to choose"
                                                                        : "may be chosen anyway"));
     }
     if (std::find(push.allow().begin(), push.allow().begin() + i, push.allow(i)) !=

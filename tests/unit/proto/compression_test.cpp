@@ -318,7 +318,7 @@ TEST_CASE("an AUTO that cannot work is refused with its field", "[compression][a
         "compression.push[0].allow: FP16 may be chosen anyway; it is for ONE_BIT, TOP_K, RANDOM_K "
         "and POWER_SGD");
   CHECK(error("scheme: AUTO allow: AUTO") ==
-        "compression.push[0].allow: AUTO is no scheme to choose; it is for ONE_BIT, TOP_K, "
+        "compression.push[0].allow: AUTO is not a scheme to choose; it is for ONE_BIT, TOP_K, "
         "RANDOM_K and POWER_SGD");
   CHECK(error("scheme: AUTO allow: DGC") ==
         "compression.push[0].allow: DGC applies the momentum at the workers, which is no choice "
