@@ -7,7 +7,7 @@
 
 namespace taut {
 
-/// An integer that cannot be mistaken for another one: two ids with different tags do not mix.
+/// A strongly typed integer: two ids with different tags do not mix.
 template <class Tag, class Rep>
 class Id {
  public:

@@ -12,7 +12,7 @@ namespace taut {
 using JobId = Id<struct JobTag, std::uint64_t>;
 /// A member of one job. Never reused within the job: a worker that rejoins is a new member.
 using WorkerId = Id<struct WorkerTag, std::uint32_t>;
-/// One life of a worker; grows with every join. What was declared lost is fenced by it.
+/// One life of a worker; grows with every join. It fences a worker that was declared lost.
 using Incarnation = Id<struct IncarnationTag, std::uint64_t>;
 /// A parameter table, numbered from 0 in the order in which the model's forward pass first uses it.
 using TableId = Id<struct TableTag, std::uint32_t>;
@@ -20,7 +20,7 @@ using TableId = Id<struct TableTag, std::uint32_t>;
 using SliceId = Id<struct SliceTag, std::uint32_t>;
 /// A shard, numbered from 0 over all servers.
 using ShardId = Id<struct ShardTag, std::uint32_t>;
-/// A reader that follows a job, as it has drawn it when it began.
+/// A follower of a job; drawn at random by the follower when it starts.
 using FollowerId = Id<struct FollowerTag, std::uint64_t>;
 /// A change of a job's membership or mode; grows by one with each.
 using EpochId = Id<struct EpochTag, std::uint64_t>;
@@ -65,7 +65,7 @@ class Slack {
   std::int64_t clocks_ = 0;
 };
 
-/// A number of bytes, so that it is not taken for a number of elements.
+/// A number of bytes, as a type distinct from a number of elements.
 using Bytes = Id<struct BytesTag, std::uint64_t>;
 
 }  // namespace taut

@@ -221,7 +221,7 @@ std::string misuse_of(const TokenScope& scope, const DataMessage& message,
   if (scope.use == TokenUse::kTrain) {
     if (message.worker != scope.worker) return "it is another member's";
     if (message.incarnation != scope.incarnation) return "it is of another life of that member";
-    return !here || here->has_sender ? "" : "its member is none of the job any more, or not yet";
+    return !here || here->has_sender ? "" : "its member is not yet, or no longer, in the job";
   }
   // What a reader confirms is bound to its name.
   const bool reads = right == Right::kRead || std::holds_alternative<pb::Confirm>(message.body);

@@ -179,7 +179,7 @@ Result<std::string> submit_array(const SlurmArray& array) {
   return invalid(
       fmt::format("sbatch does not take the sweep: {}; --sbatch gives it options, e.g. "
                   "--sbatch=--partition=NAME",
-                  line.empty() ? "it says nothing" : line));
+                  line.empty() ? "without a message" : line));
 }
 
 Result<SlurmQueue> ask_queue(const std::vector<std::string>& jobs, const fs::path& folder) {

@@ -102,7 +102,7 @@ Response Login::follow_link(const Request& request, double now_s) {
   const bool has_form = rest.starts_with('.') && dot != std::string_view::npos && dot > 0;
   const std::string nonce(has_form ? rest.substr(1, dot - 1) : std::string_view());
   if (!has_form || !are_equal(rest.substr(dot + 1), signature_of(secret_, until_s, nonce))) {
-    return refusal("this link is not valid any more; print one with \"tautline page\"");
+    return refusal("this link is no longer valid; print one with \"tautline page\"");
   }
   std::erase_if(used_, [&](const auto& link) { return link.second < now_s; });
   const auto ends = static_cast<double>(until_s);

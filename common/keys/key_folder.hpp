@@ -9,16 +9,16 @@
 
 namespace taut {
 
-/// The keys of one cluster, in a folder that its owner alone can use:
+/// The keys of one cluster, in a folder that only its owner can use:
 ///
-///   cluster.key       the pair of those that listen; needed to make further keys, and not else
+///   cluster.key       the key pair of listening processes; needed only to make more keys
 ///   NAME.key          what a process or a user needs to act as NAME, secrets included
-///   admitted/NAME     the public key and the role of NAME: what those that listen go by
+///   admitted/NAME     the public key and the role of NAME, which listening processes read
 ///
-/// A machine of a worker, or of a user, needs its NAME.key alone; one of a server also admitted/.
+/// A worker's or a user's machine needs only its NAME.key; a server's also admitted/.
 
-/// Makes the folder, the cluster's pair, and the owner's key, "owner", which may do everything.
-/// Errors    exists: there are keys already; io
+/// Makes the folder, the cluster's pair, and the owner's key, "owner", which permits everything.
+/// Errors    exists: the folder already has keys; io
 [[nodiscard]] Result<void> init_keys(const std::filesystem::path& folder);
 
 /// Makes and admits a key. Returns its file.
@@ -39,25 +39,24 @@ struct AdmittedKey {
   std::string public_key;
 };
 
-/// In the order of their names.
+/// Sorted by name.
 [[nodiscard]] Result<std::vector<AdmittedKey>> list_keys(const std::filesystem::path& folder);
 
 /// The user's own: $XDG_CONFIG_HOME/tautline/keys, or ~/.config/tautline/keys.
 /// Errors    not_found: neither variable is set
 [[nodiscard]] Result<std::filesystem::path> own_key_folder();
 
-/// The user's own, made where there is none yet; several processes may do so at once.
+/// The user's own, made if it does not exist yet; several processes may do so at once.
 [[nodiscard]] Result<std::filesystem::path> ensure_own_keys();
 
-/// What a daemon proves itself with: NAME.key, or else the owner's; which processes it admits, if
-/// it listens.
+/// A daemon's credentials: NAME.key, or else the owner's; and which processes it admits, if it
+/// listens.
 /// role      kServer or kWorker
 /// Errors    not_found: no key for it, with the command that makes one
 [[nodiscard]] Result<Security> daemon_security(const std::filesystem::path& folder,
                                                const std::string& name, KeyRole role);
 
-/// What a command proves itself with: the owner's key, or else the folder's only one that is of a
-/// user's role.
+/// A command's credentials: the owner's key, or else the folder's only key with a user's role.
 /// Errors    not_found: none, or more than one
 [[nodiscard]] Result<Security> user_security(const std::filesystem::path& folder);
 

@@ -8,7 +8,7 @@
 
 namespace taut::math {
 
-/// How the numbers of a slice are written down. All of it is little-endian.
+/// How the numbers of a slice are encoded; all little-endian.
 enum class Codec : std::uint8_t {
   kFloat32,
   kFloat16,   // IEEE 754 binary16, rounded to the nearest
@@ -23,11 +23,11 @@ enum class Codec : std::uint8_t {
 inline constexpr std::size_t kCodecs = 8;
 inline constexpr std::uint32_t kMaxRank = 64;
 
-/// What a reader must know of a slice's bytes in addition to its count.
+/// What a reader must know about a slice's bytes in addition to its count.
 struct Encoding {
   Codec codec = Codec::kFloat32;
-  std::uint32_t every = 0;  // kTopK and kRandomK: one of so many values is written down, at least 1
-  std::uint32_t rank = 0;   // kLowRank: of the product, maximum, at least 1
+  std::uint32_t every = 0;    // kTopK and kRandomK: one of this many values is written, at least 1
+  std::uint32_t rank = 0;     // kLowRank: of the product, maximum, at least 1
   std::uint32_t columns = 0;  // kLowRank: of the slice as a matrix, row by row, at least 1
 
   /// Whether its writer keeps what it leaves out.
@@ -74,11 +74,12 @@ struct Draw {
 [[nodiscard]] Draw draw_of(std::uint64_t seed, std::uint64_t clock, std::uint32_t slot,
                            std::uint32_t table, std::uint32_t slice);
 
-/// Writes a slice's values down.
+/// Encodes a slice's values.
 ///
 /// A block of int8 has the step max / 127, where max is its largest magnitude, and each value is
-/// rounded to a multiple of it by chance, so that its mean is the value. A block that has a value
-/// which is not finite is read as NaNs; one whose largest magnitude is below 2^-100, as zeros.
+/// stochastically rounded to a multiple of it, so that its mean is the value. A block that has a
+/// value which is not finite is read as NaNs; one whose largest magnitude is below 2^-100, as
+/// zeros.
 /// values    [n]
 /// out       [encoded_bytes(encoding, n)] at any alignment
 /// state     [state_values(encoding, n)], zeros at first: the residual, which is what earlier
@@ -89,7 +90,7 @@ struct Draw {
 void encode(const Encoding& encoding, std::span<const float> values, const Draw& draw,
             std::byte* out, std::span<float> state = {});
 
-/// Whether bytes of the right number have a meaning: those of kTopK may not.
+/// Whether the right number of bytes is valid: those of kTopK may not be.
 [[nodiscard]] bool is_well_formed(const Encoding& encoding, const std::byte* bytes,
                                   std::uint64_t count);
 

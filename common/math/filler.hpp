@@ -9,8 +9,8 @@
 
 namespace taut::math {
 
-/// The distribution of a table's first values. Fan and variance are settled before: what is kept
-/// here needs no shape.
+/// The distribution of a table's first values. Fan and variance are already resolved: the fields
+/// here need no shape.
 struct Filler {
   enum class Kind : std::uint8_t { kConstant, kUniform, kGaussian, kBilinear };
   Kind kind = Kind::kConstant;

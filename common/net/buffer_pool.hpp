@@ -26,7 +26,7 @@ class BufferAllocator {
 /// Plain host memory; one for the process.
 [[nodiscard]] std::shared_ptr<BufferAllocator> host_allocator();
 
-/// Writable memory out of a pool; it goes back when the last owner lets go. Copies share it.
+/// Writable memory from a pool; it is returned when the last owner releases it. Copies share it.
 class Buffer {
  public:
   Buffer() = default;
@@ -64,9 +64,9 @@ class BufferPool {
  public:
   class Reservation;
 
-  /// Free buffers that a pool no longer keeps. They go back to the allocator when this object ends,
-  /// without the pool's lock: the system takes a while to take large ones back.
-  /// Thread    any; the one that ends it gives them back
+  /// Free buffers that a pool no longer keeps. They are returned to the allocator when this object
+  /// is destroyed, without the pool's lock: freeing large ones takes the system a while.
+  /// Thread    any; the one that destroys it returns them
   class Excess {
    public:
     Excess(Excess&& other) noexcept

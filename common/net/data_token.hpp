@@ -21,7 +21,7 @@ enum class TokenUse : std::uint8_t {
   kCheck = 4,  // says hello for no job, to measure a link
 };
 
-/// What a secret of a plain data plane is bound to. It is not good for anything else.
+/// What a secret of a plain data plane is bound to; it is valid for nothing else.
 struct TokenScope {
   TokenUse use = TokenUse::kRead;
   std::string public_key;        // of the holder, Z85: who is admitted, and revoked
@@ -34,7 +34,7 @@ struct TokenScope {
 };
 
 /// A scope with the secrets that prove it: the first frame of each message on a plain data plane.
-/// Who has one acts within its scope: it is not printed, logged or stored.
+/// Any process that has one can act within its scope, so it is never printed, logged or stored.
 class DataToken {
  public:
   /// Bytes of a request's frame: docs/WIRE.md, section 1.
@@ -45,10 +45,10 @@ class DataToken {
   [[nodiscard]] static std::optional<DataToken> from(std::string_view request,
                                                      std::string_view answer);
 
-  /// With each message of the holder.
+  /// Sent with each message of the holder.
   [[nodiscard]] const Frame& request() const { return request_; }
-  /// With each message to the holder. A process that has taken a server's address, and is shown the
-  /// request, cannot make it, but any server sends it to whoever has the request.
+  /// Sent with each message to the holder. A process that has taken a server's address, and is
+  /// shown the request, cannot make it, but any server sends it to whoever has the request.
   [[nodiscard]] const Frame& answer() const { return answer_; }
 
  private:
@@ -72,7 +72,7 @@ class TokenKey {
   explicit TokenKey(const std::string& cluster_secret);
 
   [[nodiscard]] DataToken make(const TokenScope& scope) const;
-  /// What a request's frame proves; nullopt: it is no such frame, or its secret is wrong.
+  /// What a request's frame proves; nullopt: it is not such a frame, or its secret is wrong.
   [[nodiscard]] std::optional<TokenScope> check(std::span<const std::byte> request) const;
 
  private:

@@ -20,44 +20,45 @@ using PeerId = Id<struct PeerTag, std::uint64_t>;
 struct Incoming {
   PeerId from;
   Message message;
-  /// The sender, as its key proved and the admission confirmed when the message was received;
-  /// nullptr: the endpoint has no keys. A PeerId has one sender for its whole life.
+  /// The sender, authenticated by its key and admitted when the message was received; nullptr: the
+  /// endpoint has no keys. A PeerId has one sender for its whole life.
   std::shared_ptr<const Identity> sender = nullptr;
-  /// What the secret of the message is bound to; nullptr: the connection is one without secrets.
+  /// What the secret of the message is bound to; nullptr: the connection has no secrets.
   std::shared_ptr<const TokenScope> scope = nullptr;
 };
 
-/// Why no connection to a peer is made, as far as keys decide.
+/// Why keys prevent a connection to a peer.
 struct Refusal {
-  bool is_final = false;  // it will not be otherwise until a key or a setting changes
+  bool is_final = false;  // until a key or a setting changes
   std::string reason;     // a predicate, "does not know this key ...", for "the X at HOST:PORT "
 };
 
 /// Limits of one socket.
 struct EndpointLimits {
   std::size_t queued_messages = 4096;  // per peer and direction
-  /// Those of one peer that have arrived and wait to be received, where that is fewer: the peer's
-  /// further ones wait at its own end.
+  /// Limit on one peer's messages that have arrived and were not received, if smaller: further ones
+  /// wait at the peer.
   std::size_t arrived_messages = 4096;
-  Bytes frame = Bytes(64ULL << 20);   // a larger frame closes its connection
-  std::size_t frames = 4096;          // a message with more of them is dropped
-  std::size_t peers = 65536;          // connections that are remembered, so that they get answers
+  Bytes frame = Bytes(64ULL << 20);  // a larger frame closes its connection
+  std::size_t frames = 4096;         // a message with more of them is dropped
+  std::size_t peers = 65536;  // connections that are remembered, so that they can be answered
   Bytes unread = Bytes(64ULL << 20);  // queued for one peer that has connected; see unread()
-  /// When it ends, what is queued is still sent for so long at most; the context waits for it.
+  /// At its end queued messages are still sent for at most this long; the context waits for that.
   Duration linger = Duration(0);
 };
 
-/// One end of many connections: it may listen on addresses and connect to peers. Messages
-/// of one connection arrive complete and in order, or not at all if it breaks; callers resend
-/// if they must. Thread: one, the same for every call except wake().
+/// One end of many connections: it may listen on addresses and connect to peers. Messages of one
+/// connection arrive complete and in order, or not at all if it breaks; callers resend if
+/// necessary. Thread: one, the same for every call except wake().
 class Endpoint {
  public:
   virtual ~Endpoint() = default;
 
   /// From now on this side listens and connects on the plain data plane of a cluster with keys: no
   /// connection is encrypted, each message starts with a secret, which is left out of Incoming, and
-  /// a message without the right one is dropped. nullopt: as the keys say again.
-  /// own   what is sent to those that this side connects to; to listen takes the cluster's secret
+  /// a message without the right one is dropped. nullopt: returns to the keys' own security.
+  /// own   the secret that is sent to peers that this side connects to; listening requires the
+  ///       cluster's secret
   virtual void use_token(const std::optional<DataToken>& /*own*/) {}
 
   /// From now on this side connects to the holder of this public key, not to one of the cluster's.
@@ -67,7 +68,7 @@ class Endpoint {
   /// Errors: exists (the port is in use), invalid (no such interface).
   [[nodiscard]] virtual Result<std::string> bind(const std::string& address) = 0;
 
-  /// A peer to send to, whether or not it exists yet; its connection is retried and restored.
+  /// A peer to send to, which need not exist yet; its connection is retried and restored.
   [[nodiscard]] virtual Result<PeerId> connect(const std::string& address) = 0;
 
   /// Forgets a connected peer; messages queued for it are dropped.
@@ -75,20 +76,20 @@ class Endpoint {
 
   /// Queues a message; never waits.
   /// Errors: unavailable (the queue to the peer is full, in messages or bytes), not_found (the peer
-  ///         has disconnected, or its key is not admitted any more).
+  /// has disconnected, or its key is no longer admitted).
   [[nodiscard]] virtual Result<void> send(PeerId to, Message message) = 0;
 
-  /// Bytes that are queued for a peer that has connected to this side, and not on the wire yet; a
-  /// quarter of what is queued for all peers with its key, where that is more.
+  /// Bytes that are queued for a peer that has connected to this side, and not on the wire yet; or
+  /// a quarter of the bytes queued for all peers with its key, if that is more.
   [[nodiscard]] virtual std::uint64_t unread(PeerId /*peer*/) const { return 0; }
 
   /// The public key of a peer that has connected to this side; empty: no keys, or no such peer.
   [[nodiscard]] virtual std::string key_of(PeerId /*peer*/) const { return {}; }
 
-  /// Messages that were dropped, as their key or their secret is not admitted.
+  /// Number of messages that were dropped because their key or secret is not admitted.
   [[nodiscard]] virtual std::uint64_t unadmitted() const { return 0; }
 
-  /// Why a peer that was connected to does not accept this side; nothing while no reason is known.
+  /// Why a peer does not accept this side's connection; nullopt while no reason is known.
   [[nodiscard]] virtual std::optional<Refusal> refusal(PeerId /*peer*/) const {
     return std::nullopt;
   }

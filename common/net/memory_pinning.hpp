@@ -20,7 +20,7 @@ class MemoryPinning {
   MemoryPinning& operator=(const MemoryPinning&) = delete;
   virtual ~MemoryPinning() = default;
 
-  /// Nothing is pinned before: some device copies from what is pinned.
+  /// To be called before any memory is pinned: some device will copy from it.
   void enable() { is_enabled_ = true; }
   [[nodiscard]] bool is_enabled() const { return is_enabled_; }
 

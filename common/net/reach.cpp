@@ -115,7 +115,7 @@ Result<std::string> local_host_towards(const std::string& address) {
       getnameinfo(name, size, host.data(), host.size(), nullptr, 0, NI_NUMERICHOST) == 0;
   if (!is_known) {
     return make_error(ErrorCode::kUnavailable,
-                      fmt::format("{}: there is no way to it from here", address));
+                      fmt::format("{}: there is no route to it from here", address));
   }
   return own.ss_family == AF_INET6 ? fmt::format("[{}]", host.data()) : std::string(host.data());
 }

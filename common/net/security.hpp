@@ -13,7 +13,7 @@ enum class KeyRole : std::uint8_t {
   kSubmit,  // in addition submits, changes and stops jobs
   kWorker,  // trains, as the worker of the key's name
   kServer,  // keeps parameters and coordinates, as the server of the key's name
-  kOwner,   // all of it, under any name: the user who made the keys
+  kOwner,   // everything, under any name: the user who made the keys
 };
 
 /// The holder of a key that is admitted.
@@ -34,27 +34,27 @@ struct KeyPair {
 /// Whether a text has the form of a key: 40 characters of Z85.
 [[nodiscard]] bool is_key(std::string_view text);
 
-/// Which keys are admitted at the moment.
+/// Which keys are currently admitted.
 /// Thread    any
 class Admission {
  public:
   virtual ~Admission() = default;
 
-  /// The holder of a public key; nullptr if the key is not admitted, or not any more. Asked for
-  /// each message, so it must be cheap.
+  /// The holder of a public key; nullptr if the key is not, or no longer, admitted. Called for each
+  /// message, so it must be cheap.
   [[nodiscard]] virtual std::shared_ptr<const Identity> find(std::string_view public_key) const = 0;
 
-  /// Takes note of what has changed. Called several times a second by one thread.
+  /// Reads changes. Called several times a second by one thread.
   virtual void refresh() {}
 };
 
-/// How the sockets of a context prove who they are, and which peers they admit.
+/// How the sockets of a context authenticate, and which peers they admit.
 struct Security {
-  /// Without keys: any process that reaches a port may do everything, and reads every byte.
+  /// Without keys: any process that can reach a port may do everything and read every byte.
   [[nodiscard]] static Security insecure() { return {}; }
 
-  KeyPair own;                           // proves this process to those that it connects to
-  std::string cluster_key;               // the public key of those that listen
+  KeyPair own;                           // authenticates this process to peers that it connects to
+  std::string cluster_key;               // the public key of listening processes
   std::string cluster_secret;            // its secret; empty: this process cannot listen
   std::shared_ptr<Admission> admission;  // of those that connect; required to listen
   bool plain_data = false;               // data_security: TOKEN. See Endpoint::use_token()

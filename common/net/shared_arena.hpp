@@ -14,8 +14,8 @@
 
 namespace taut {
 
-/// What another process of the same machine needs to map an arena. Whether it can is
-/// tried, not inferred from names: the probe must be at the arena's start.
+/// What another process on the same machine needs to map an arena. Whether it can is tested, not
+/// inferred from names: the probe must be at the arena's start.
 struct SharedMemoryOffer {
   using Probe = std::array<std::byte, 16>;
 

@@ -475,7 +475,7 @@ std::shared_ptr<const Identity> ZmqEndpoint::holder_of(const std::string& key) c
 void ZmqEndpoint::note_unadmitted() {
   if (!std::has_single_bit(++unadmitted_)) return;
   log::warn(
-      "dropped a message with a key or a secret that is not admitted, or not any more ({} "
+      "dropped a message with a key or a secret that is not, or no longer, admitted ({} "
       "so far)",
       unadmitted_);
 }

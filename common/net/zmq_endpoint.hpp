@@ -26,10 +26,10 @@ class ZmqContext {
   [[nodiscard]] std::unique_ptr<Endpoint> make_data_endpoint(EndpointLimits limits = {});
 
   /// What makes the secrets of a plain data plane; nullopt: the data plane is not plain, or this
-  /// process is none that listens.
+  /// process does not listen.
   [[nodiscard]] const std::optional<TokenKey>& tokens() const;
 
-  /// Ends the handler that admits keys, as a test of what holds without it: no peer gets in.
+  /// Ends the handler that admits keys; for a test that no peer is admitted without it.
   void end_admission();
 
  private:

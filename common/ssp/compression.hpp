@@ -11,7 +11,7 @@
 namespace taut {
 
 /// How a job's updates are encoded on their way to the shards, and its values on their way to the
-/// members, settled from its file; both sides work it out alone. Pure and constant.
+/// members, resolved from its file; both sides compute it independently. Pure and constant.
 class Compression {
  public:
   /// Encodes the updates of tables of at least `min_values` values so; kLowRank's columns are those
@@ -23,7 +23,7 @@ class Compression {
                 std::uint64_t warm_up = 0) {
     pushes_.push_back({min_values, encoding, warm_up});
   }
-  /// Encodes the values of such tables so, where members read them. REQUIRES: as above.
+  /// Encodes the values of such tables in this way when members read them. REQUIRES: as above.
   void add_pull(std::uint64_t min_values, const math::Encoding& encoding) {
     pulls_.push_back({min_values, encoding});
   }
@@ -41,7 +41,7 @@ class Compression {
   void expect_seeds() { is_seeded_ = true; }
   [[nodiscard]] bool is_seed(Clock clock) const { return is_seeded_ && clock == Clock(0); }
 
-  /// After the warm-up. Running statistics are no gradients: they are sent as they are.
+  /// After the warm-up. Running statistics are not gradients and are sent unencoded.
   [[nodiscard]] math::Encoding of_push(const TableSpec& table) const {
     const Step* const step = find(table, pushes_);
     return step == nullptr ? math::Encoding() : fitted(step->encoding, table);

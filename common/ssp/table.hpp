@@ -12,7 +12,7 @@
 namespace taut {
 
 enum class TableKind : std::uint8_t {
-  kTrained,   // descended by the update rule
+  kTrained,   // updated by the update rule
   kAveraged,  // running statistics: the members' values are averaged
   kFrozen,    // never pushed
 };
@@ -21,7 +21,7 @@ enum class TableKind : std::uint8_t {
 struct RowTable {
   std::uint32_t buckets = 1;   // parts of the rows, by a hash of their numbers: the table's slices
   std::uint64_t max_rows = 0;  // that are kept at most, of all buckets; those updated last
-  std::int64_t idle_clocks = 0;  // a row is dropped that was not updated for so long; 0: never
+  std::int64_t idle_clocks = 0;  // a row that was not updated for this long is dropped; 0: never
   /// That a member pushes at a clock at most, and reads for one, in all buckets together; 0: in
   /// each bucket as many as an item may have.
   std::uint64_t clock_rows = 0;

@@ -81,14 +81,15 @@ Result<void> check_coordinators(const std::string& file, const pb::ClusterConfig
 /// Errors    invalid: at the field's place
 Result<void> check_security(const PlacedText& text, const pb::ClusterConfig& config) {
   if (config.data_security() == pb::ClusterConfig::TOKEN && config.insecure()) {
-    return text.error({{"data_security"}},
-                      "data_security: TOKEN has secrets, which insecure: true does without; remove "
-                      "one of the two");
+    return text.error(
+        {{"data_security"}},
+        "data_security: TOKEN uses secrets, but insecure: true turns keys off; remove "
+        "one of the two");
   }
   const bool is_plain = config.data_security() == pb::ClusterConfig::TOKEN;
   if (config.server().transport() == pb::ServerConfig::UCX && !is_plain) {
     return text.error({{"server"}, {"transport"}},
-                      "transport: UCX does not encrypt, so it is taken only with data_security: "
+                      "transport: UCX does not encrypt, so it requires data_security: "
                       "TOKEN, in a trusted network; set that for every daemon of the cluster, or "
                       "remove transport: UCX");
   }

@@ -37,7 +37,8 @@ Result<void> check_targets(const pb::Straggler& straggler, const std::string& fi
                            std::uint32_t workers, bool alone) {
   if (alone && (straggler.worker_size() > 0 || straggler.rotate() > 0)) {
     return invalid(fmt::format(
-        "{} names {}: a worker's own config is for itself; say it in the job", field,
+        "{} names {}: a worker's own configuration applies to that worker only; set it in the job",
+        field,
         straggler.worker_size() > 0 ? fmt::format("worker {}", straggler.worker(0)) : "rotate"));
   }
   for (const std::uint32_t worker : straggler.worker()) {

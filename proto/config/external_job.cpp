@@ -63,11 +63,11 @@ Result<void> check_external_members(const pb::Job& job) {
   }
   TAUT_TRY(const math::UpdateRule rule, to_shard_rule(job));
   if (rule.update_norm() == math::UpdateNorm::kNone) return ok();
-  return invalid(
-      fmt::format("solver: {} needs the norm of each member's gradients, which external members "
-                  "do not send; {}",
-                  rule.clip_norm > 0 ? "clip_gradients" : "type LARS",
-                  rule.clip_norm > 0 ? "let them clip, and omit it" : "choose another type"));
+  return invalid(fmt::format(
+      "solver: {} needs the norm of each member's gradients, which external members "
+      "do not send; {}",
+      rule.clip_norm > 0 ? "clip_gradients" : "type LARS",
+      rule.clip_norm > 0 ? "let the members clip, and omit it" : "choose another type"));
 }
 
 }  // namespace taut

@@ -49,7 +49,7 @@ std::string words_of_kind(TableKind kind) {
 std::optional<TableMisfit> misfit_of_tables(const pb::Job& job) {
   if (job.tables_size() > 0 && !job.external_members()) {
     return TableMisfit{0, "name",
-                       "tables: are of a job with external_members, and this one's net has its "
+                       "tables: belong to a job with external_members, but this job's net has its "
                        "own; omit them, or add external_members: true"};
   }
   if (job.tables().size() > static_cast<int>(kMaxNamedTables)) {

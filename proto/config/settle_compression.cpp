@@ -60,11 +60,10 @@ Misfit misfit(int push, const char* field, const std::string& what) {
 std::optional<Misfit> misfit_with_elastic(const pb::Job& job, const char* list, int index,
                                           const std::string& scheme) {
   if (!job.consistency().has_elastic_averaging()) return std::nullopt;
-  return misfit(
-      list, index, "scheme",
-      fmt::format("{} cannot be combined with consistency {{ elastic_averaging }}, in which "
-                  "workers and servers move by one and the same difference; omit one",
-                  scheme));
+  return misfit(list, index, "scheme",
+                fmt::format("{} cannot be combined with consistency {{ elastic_averaging }}, in "
+                            "which workers and servers move by the same difference; omit one",
+                            scheme));
 }
 
 /// min_values of a list ascend.
@@ -131,7 +130,7 @@ std::optional<Misfit> misfit_of_allowed(const PushCompression& push, int index) 
     if (!has_feedback(push.allow(i))) {
       return misfit(index, "allow",
                     fmt::format("{} {}; it is for ONE_BIT, TOP_K, RANDOM_K and POWER_SGD", name,
-                                push.allow(i) == PushCompression::AUTO ? "is no scheme to choose"
+                                push.allow(i) == PushCompression::AUTO ? "is not a scheme to choose"
                                                                        : "may be chosen anyway"));
     }
     if (std::find(push.allow().begin(), push.allow().begin() + i, push.allow(i)) !=
@@ -209,7 +208,7 @@ std::optional<Misfit> misfit_of_feedback(const pb::Job& job, int index, const ch
         "have left out";
   } else if (job.consistency().has_periodic_averaging()) {
     other =
-        "consistency { periodic_averaging }, whose updates begin anew where the last meeting has "
+        "consistency { periodic_averaging }, whose updates start again where the last meeting has "
         "ended";
   } else if (job.consistency().has_delay_compensation()) {
     other =

@@ -32,13 +32,13 @@ Result<Policy> make_backup_workers(const pb::Job& job) {
   }
   if (backup >= job.workers()) {
     return invalid(
-        fmt::format("consistency: backup_workers {} of {} workers leave none; give at most {}",
+        fmt::format("consistency: backup_workers {} of {} workers leave no worker; give at most {}",
                     backup, job.workers(), job.workers() - 1));
   }
   if (job.min_workers() > 0 && backup >= job.min_workers()) {
     return invalid(
         fmt::format("consistency: backup_workers {} of the min_workers {} with which the job may "
-                    "start leave none; raise min_workers",
+                    "start leave no worker; raise min_workers",
                     backup, job.min_workers()));
   }
   return std::make_shared<BackupWorkers>(backup);
@@ -86,10 +86,10 @@ Result<Policy> make_look_ahead(const pb::Job& /*job*/) {
 Result<Policy> make_dynamic_slack(const pb::Job& job) {
   const pb::DynamicSlack& range = job.consistency().dynamic_slack();
   if (range.least() < 1 || range.most() <= range.least() || range.most() > kMaxSlack) {
-    return invalid(fmt::format(
-        "consistency: dynamic_slack from {} to {}; it must go from 1 or more to more than that, "
-        "and to {} at most",
-        range.least(), range.most(), kMaxSlack));
+    return invalid(
+        fmt::format("consistency: dynamic_slack from {} to {}; it must start at 1 or more and end "
+                    "higher, at {} at most",
+                    range.least(), range.most(), kMaxSlack));
   }
   if (job.consistency().has_slack()) {
     return invalid(fmt::format(

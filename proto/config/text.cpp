@@ -40,8 +40,8 @@ std::optional<std::string> known_of(const std::string& field, std::string_view t
   const bool older = type == "V1LayerParameter";
   if (older && field == "layer") {
     return std::string(
-        "layers { layer { } } is Caffe's vocabulary of 2013, which is not read: bring it up to "
-        "date with Caffe's upgrade_net_proto_text");
+        "layers { layer { } } is Caffe's syntax of 2013, which is not supported: update it with "
+        "Caffe's upgrade_net_proto_text");
   }
   if (!older && type != "LayerParameter") return std::nullopt;
   if (field == "blobs") return std::string("values of parameters are read from files of weights");
@@ -97,9 +97,9 @@ std::string unknown_word(const std::string& word, const std::string& field,
 std::string in_our_words(const std::string& what) {
   constexpr std::string_view kByte = "Interpreting non ascii codepoint ";
   if (what.starts_with(kByte))
-    return "no text file: it holds the byte " + what.substr(kByte.size());
+    return "not a text file: it contains the byte " + what.substr(kByte.size());
   if (what.starts_with("Invalid control characters")) {
-    return "no text file: it holds control characters";
+    return "not a text file: it contains control characters";
   }
   const auto field = quoted_after(what, "has no field named \"");
   const auto type = quoted_after(what, "Message type \"");

@@ -154,7 +154,7 @@ class Scanner {
       }
       if (field == 1 && fields.name != 1) {
         return wrong(
-            "is of Caffe's vocabulary before 2014; bring it up to date with Caffe's "
+            "has Caffe's syntax before 2014; update it with Caffe's "
             "upgrade_net_proto_binary");
       }
       return skip(field, type);

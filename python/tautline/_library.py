@@ -129,7 +129,7 @@ lib = _declare(_load())
 
 
 def check(code: int) -> None:
-    """Raises the exception of a code that is none of success."""
+    """Raises the exception of a code other than success."""
     if code == 0:
         return
     message = lib.tautline_error().decode(errors="replace")

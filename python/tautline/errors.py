@@ -14,7 +14,7 @@ class NotFoundError(TautlineError, LookupError):
 
 
 class DeadlineError(TautlineError, TimeoutError):
-    """A server or the coordinator says nothing."""
+    """No reply in time from a server or the coordinator."""
 
 
 class UnavailableError(TautlineError, ConnectionError):

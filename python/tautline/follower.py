@@ -65,7 +65,7 @@ class Model(Mapping[str, numpy.ndarray]):
 
 
 class _Owner:
-    """Frees a model when nothing uses its memory any more."""
+    """Frees a model once its memory is no longer used."""
 
     def __init__(self, handle: ctypes.c_void_p) -> None:
         self._handle = handle
@@ -80,8 +80,8 @@ class _Owner:
 
 
 class Follower:
-    """A reader of a job, which is no member: training does not wait for it unless it is bounded.
-    From Job.follow() or tautline.follow(); a context manager.
+    """A non-member reader of a job: training does not wait for it unless it is bounded. From
+    Job.follow() or tautline.follow(); a context manager.
 
         with job.follow() as follower:
             model = follower.pull()                     # the newest, whole
@@ -154,7 +154,7 @@ class Follower:
         return received.value, passed.value
 
     def close(self) -> None:
-        """Follows no more: training waits for it no more. Its models stay."""
+        """Stops following: training no longer waits for it. Its models stay valid."""
         self._handle = ctypes.c_void_p()
         self._close()
 

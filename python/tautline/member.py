@@ -457,7 +457,7 @@ class Member:
 
     def close(self) -> None:
         """Ends the connection; a call of another thread that waits raises StoppedError. A member
-        that has not left is taken for lost."""
+        that has not left is treated as lost."""
         with self._ends:
             if not self._handle:
                 return

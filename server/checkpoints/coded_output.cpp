@@ -156,7 +156,7 @@ class StoredFile final : public RandomRead {
       TAUT_TRY(const DataPartReply reply,
                disks_->ask(address_, pb::PartRequest::READ, name_, offset, count));
       if (reply.head.missing() || reply.payload.size() != count) {
-        return make_error(ErrorCode::kNotFound, name_ + ": does not exist any more");
+        return make_error(ErrorCode::kNotFound, name_ + ": no longer exists");
       }
       std::ranges::copy(reply.payload.bytes(), out.begin());
       out = out.subspan(count);

@@ -116,7 +116,7 @@ Result<void> check_keys(const RowKeys& keys, const CheckpointReader& saved, cons
     const std::uint64_t number = keys.numbers[i];
     if (number >= rows) return damaged(fmt::format("has row {} of {}", number, rows));
     if (bucket_of(number, table.rows->buckets) != bucket) {
-      return damaged(fmt::format("has row {}, which belongs into another", number));
+      return damaged(fmt::format("has row {}, which belongs to another", number));
     }
     const Clock clock(keys.clocks[i]);
     if (clock < Clock() || clock >= Clock::never()) {

@@ -55,7 +55,7 @@ Greeting Registry::greet(PeerId from, const pb::Hello& hello, TimePoint now) {
   if (found == participants_.end()) {
     forget_lost();
     if (participants_.size() >= max_participants_) {
-      return {nullptr, fmt::format("{} servers and workers are here, which is the limit",
+      return {nullptr, fmt::format("{} servers and workers have joined, which is the limit",
                                    participants_.size())};
     }
     return {&enter(from, hello, now), "", true};

@@ -9,10 +9,10 @@
 
 namespace taut {
 
-/// What a client has sent and taken, and what of it waits. An update counts once for each slice of
-/// its table.
+/// What a client has sent and received, and what is still waiting. An update counts once for each
+/// slice of its table.
 struct ClientFigures {
-  /// Sent to one shard, and not acknowledged: on its way, or in the shard's queue.
+  /// Sent to one shard and not acknowledged: in transit, or in the shard's queue.
   struct UnderWay {
     std::size_t updates = 0;
     std::uint64_t bytes = 0;  // payload
@@ -23,7 +23,8 @@ struct ClientFigures {
   std::size_t updates_waiting = 0;  // to be sent: the window is full, or a shard requested a pause
 };
 
-/// The newest of them, between the client that writes and the threads that show them. Thread: any.
+/// The newest figures, shared by the client that writes and the threads that show them.
+/// Thread    any
 class ClientLoad {
  public:
   void note(const ClientFigures& figures) {

@@ -7,7 +7,7 @@
 
 namespace taut {
 
-/// How long to wait for an answer before asking again.
+/// How long to wait for an answer before a retransmission.
 struct ResendPolicy {
   Duration first;  // before any round trip was measured
   Duration min;
@@ -19,10 +19,10 @@ struct ResendPolicy {
   ResendPolicy(Duration fixed) : ResendPolicy(fixed, fixed, fixed) {}  // NOLINT: a plain duration
 };
 
-/// The time after which something that was sent counts as lost: the measured round trip and four
-/// times its deviation, twice as long after each attempt. What is sent later keeps such a longer
-/// time until something that was sent once is answered: where a queue made answers late, all would
-/// be sent again otherwise, and no round trip would ever be measured.
+/// The time after which a message counts as lost: the measured round trip and four times its
+/// deviation, doubled after each attempt. Later messages keep the longer time until one that was
+/// sent only once is answered: otherwise, when a queue delays answers, all messages would be
+/// retransmitted, and no round trip would ever be measured.
 /// Source    Jacobson, "Congestion avoidance and control", SIGCOMM 1988; Karn and Partridge,
 ///           "Improving round-trip time estimates in reliable transport protocols", SIGCOMM 1987;
 ///           RFC 6298, 5.5 to 5.7
@@ -30,9 +30,10 @@ class ResendTimer {
  public:
   explicit ResendTimer(ResendPolicy policy) : policy_(policy) {}
 
-  /// Notes a round trip of something that was sent once: of a repeated one it is unknown which
-  /// attempt was answered (Karn's rule). An acknowledgement that was lost leaves it to a read that
-  /// waited for others to report its push: such a sample is too long, so shorter ones count more.
+  /// Records a round trip of a message that was sent only once: for a retransmitted one it is
+  /// unknown which attempt was answered (Karn's rule). An acknowledgement that was lost leaves it
+  /// to a read that waited for others to report its push: such a sample is too long, so shorter
+  /// ones count more.
   void measured(Duration round_trip) {
     doublings_ = 0;
     if (!mean_) {
@@ -45,7 +46,7 @@ class ResendTimer {
     *mean_ += error < Duration::zero() ? error / 2 : error / 8;
   }
 
-  /// Something that is answered at once was not, after its nth attempt.
+  /// A request that is normally answered at once was not answered after its nth attempt.
   void expired(int attempts) { doublings_ = std::max(doublings_, attempts); }
 
   /// How long to wait after the nth attempt, from 1.

@@ -6,20 +6,20 @@
 
 namespace taut {
 
-/// Which of the updates that are ready goes out first.
+/// Which ready update is sent first.
 enum class SendOrder : std::uint8_t {
-  /// That of the table which the next forward pass reads first: it is ready last, and waited for
-  /// first. Source: Jayarajan et al., "Priority-based Parameter Propagation for Distributed DNN
-  /// Training", MLSys 2019, section 3
+  /// That of the table which the next forward pass reads first: it is ready last, and needed first.
+  /// Source: Jayarajan et al., "Priority-based Parameter Propagation for Distributed DNN Training",
+  /// MLSys 2019, section 3
   kFrontFirst,
   kAsReady,
 };
 
-/// How updates leave.
+/// How updates are sent.
 struct SendPolicy {
   SendOrder order = SendOrder::kFrontFirst;
-  /// Payload bytes under way to one shard, not yet acknowledged. What is in sockets has its place
-  /// in the queue; what still waits here can be overtaken. One update may always be under way.
+  /// Limit on unacknowledged payload bytes to one shard. Bytes in sockets keep their order; updates
+  /// that still wait here can be overtaken. One update may always be in flight.
   Bytes window{4UL << 20U};
   /// The window for a shard that shares memory: there is no queue of bytes to overtake, and a shard
   /// that always has work need not be woken.

@@ -7,7 +7,7 @@
 
 namespace taut {
 
-/// What of a job says how a member's updates are encoded.
+/// The settings of a job by which a member's updates are encoded.
 struct UpdateEncoding {
   Compression compression;
   std::uint64_t seed = 0;  // the job's
@@ -16,7 +16,7 @@ struct UpdateEncoding {
 
 /// What a member's updates have left out so far, by table: what math::encode() keeps of each slice,
 /// in their order, and then the velocities of the table if members apply momentum, [count]. Empty
-/// for a table of which nothing is kept.
+/// for a table without residuals.
 using Residuals = std::vector<std::vector<float>>;
 
 }  // namespace taut

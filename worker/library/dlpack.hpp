@@ -2,15 +2,15 @@
 
 #include <cstdint>
 
-// The structures in which array libraries hand tensors to each other, as their documentation lays
-// them out; written anew, so that no header of theirs is needed.
+// The structures in which array libraries exchange tensors, as their documentation defines them;
+// written anew, so that none of their headers is needed.
 // Source    "DLPack: Open In Memory Tensor Structure", C API of version 1.1, dmlc.github.io/dlpack
 namespace taut::library::dlpack {
 
 inline constexpr std::uint32_t kMajor = 1;
 inline constexpr std::uint32_t kMinor = 0;
 
-// Of 17 device types, those that messages name.
+// The device types that messages name, of 17.
 enum DeviceType : std::int32_t {
   kCpu = 1,
   kCuda = 2,
@@ -52,7 +52,7 @@ struct Tensor {
 struct Managed {
   Tensor tensor;
   void* context;
-  void (*deleter)(Managed*);  // nullptr: nothing is to be freed
+  void (*deleter)(Managed*);  // nullptr: nothing to free
 };
 
 /// In capsules named "dltensor_versioned".

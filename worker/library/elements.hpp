@@ -11,7 +11,7 @@
 namespace taut::library {
 
 /// Checks that the interface has an element type.
-/// Errors    invalid: it has none of that number; lists those that it has
+/// Errors    invalid: no such element type; lists the known ones
 [[nodiscard]] Result<void> check_element(tautline_element element);
 /// Checks the element type of memory that the library writes: float32.
 /// Errors    invalid: any other

@@ -75,7 +75,7 @@ tautline_code tautline_follow_pull(tautline_follower* follower, int64_t at_least
                                    int64_t max_behind, double wait_s, tautline_model** model) {
   return guarded_wait([&]() -> Result<bool> {
     if (follower == nullptr || model == nullptr) return invalid("an argument is NULL");
-    if (!(wait_s >= 0)) return invalid(fmt::format("a wait of {} s cannot be", wait_s));
+    if (!(wait_s >= 0)) return invalid(fmt::format("a wait of {} s is invalid", wait_s));
     Wish wish{Clock(std::max<std::int64_t>(at_least, 0))};
     if (max_behind >= 0) wish.max_behind = max_behind;
     constexpr double kMaxWait_s = 1e9;

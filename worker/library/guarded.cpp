@@ -51,7 +51,7 @@ tautline_code fail(const Error& error) {
 Result<Duration> to_wait(double wait_s) {
   if (wait_s >= 0 && wait_s <= kMaxWait_s) return from_seconds(wait_s);
   return invalid(
-      fmt::format("a wait of {} s cannot be; give 0 to {:.0f} seconds", wait_s, kMaxWait_s));
+      fmt::format("a wait of {} s is invalid; give 0 to {:.0f} seconds", wait_s, kMaxWait_s));
 }
 
 Duration patience() {

@@ -10,7 +10,7 @@
 
 namespace taut::library {
 
-/// Notes the line that tautline_error() returns to this thread.
+/// Sets the message that tautline_error() returns to this thread.
 tautline_code fail(tautline_code code, std::string message);
 tautline_code fail(const Error& error);
 
@@ -43,10 +43,10 @@ tautline_code guarded_wait(const Call& call) {
 }
 
 /// A wait that a caller names, in seconds.
-/// Errors    invalid: no number, below 0, or longer than 30 years
+/// Errors    invalid: NaN, negative, or longer than 30 years
 [[nodiscard]] Result<Duration> to_wait(double wait_s);
 
-/// As tautline_set_patience() has said.
+/// The limit that tautline_set_patience() has set.
 [[nodiscard]] Duration patience();
 
 }  // namespace taut::library

@@ -8,7 +8,7 @@
 
 namespace taut::library {
 
-/// A message as a JSON object with its fields' names.
+/// A message as a JSON object, keyed by its fields' names.
 /// what    names it in the error
 [[nodiscard]] Result<std::string> json_of(const google::protobuf::Message& message,
                                           const char* what);

@@ -6,7 +6,7 @@
 
 namespace taut::library {
 
-/// Memory of the caller's that the library uses until no part of it needs it any more.
+/// Memory of the caller that the library uses until no part of it needs it.
 class LentMemory {
  public:
   /// release  called once by the thread that drops the last share, after accept(); throws nothing
@@ -17,8 +17,8 @@ class LentMemory {
 
   [[nodiscard]] const std::shared_ptr<std::byte>& memory() const { return memory_; }
 
-  /// The call that lends it has succeeded: from now on it is released. Without this it stays the
-  /// caller's, and nothing is called.
+  /// To be called once the call that passes the memory has succeeded: from then on it is released.
+  /// Otherwise it stays with the caller, and `release` is not called.
   void accept() { release_->is_due = true; }
 
  private:
@@ -37,7 +37,7 @@ class LentMemory {
   std::shared_ptr<std::byte> memory_;
 };
 
-/// What a tautline_buffer or a tautline_device_buffer names as its release.
+/// The `release` of a tautline_buffer or a tautline_device_buffer.
 template <class Lent>
 [[nodiscard]] std::function<void()> release_of(const Lent& buffer) {
   if (buffer.release == nullptr) return {};

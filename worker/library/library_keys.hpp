@@ -7,15 +7,15 @@
 
 namespace taut::library {
 
-/// What the process needs once before it uses anything: a log of warnings on standard error, at the
+/// Initializes the process once, before first use: a log of warnings on standard error, at the
 /// level that TAUTLINE_LOG names.
 void prepare_process();
 
-/// A name for a process that was given none: unique on this machine, and most likely elsewhere.
+/// A default name for a process: unique on this machine, and most likely elsewhere.
 [[nodiscard]] std::string default_name();
 
 /// The credentials of a program that acts as a user.
-/// keys  a folder; nullptr: what TAUTLINE_KEYS names, or the user's own; empty: there are no keys
+/// keys  a folder; nullptr: the one that TAUTLINE_KEYS names, or the user's own; empty: no keys
 [[nodiscard]] Result<Security> user_keys(const char* keys);
 /// The credentials of a member of this name.
 [[nodiscard]] Result<Security> member_keys(const char* keys, const std::string& name);

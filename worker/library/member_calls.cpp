@@ -178,7 +178,7 @@ tautline_code tautline_end_clock(tautline_member* member, const tautline_report*
 tautline_code tautline_staleness(tautline_member* member, uint64_t* bins, size_t count) {
   return guarded([&]() -> Result<void> {
     TAUT_TRY(check(member));
-    if (bins == nullptr || count == 0) return invalid("there is no room for a bin");
+    if (bins == nullptr || count == 0) return invalid("give room for at least one bin");
     TAUT_TRY(const StalenessHistogram histogram, member->member->staleness());
     std::fill_n(bins, count, 0);
     for (const auto& [staleness, reads] : histogram) {

@@ -1,4 +1,5 @@
-// Readers that follow a job, for programs in C++17: tautline.h's with owners and exceptions.
+// Followers of a job for programs in C++17: tautline.h's functions with owning classes and
+// exceptions.
 #ifndef TAUTLINE_HPP
 #define TAUTLINE_HPP
 
@@ -12,7 +13,7 @@
 
 namespace tautline {
 
-/// What went wrong, as one line, with its code.
+/// A one-line error message with its code.
 class Error : public std::runtime_error {
  public:
   Error(tautline_code code, const char* line) : std::runtime_error(line), code_(code) {}
@@ -30,7 +31,7 @@ struct TableValues {
   std::uint64_t count = 0;
 };
 
-/// A job's parameters as they are of one version. It is not written again; copies share it.
+/// A job's parameters at one version; immutable, and shared by copies.
 class Model {
  public:
   explicit Model(tautline_model* model) : model_(model, tautline_model_free) {
@@ -41,7 +42,7 @@ class Model {
       tables_.push_back({info.name, {info.shape, info.shape + info.dimensions}, values, count});
     }
   }
-  /// A clock: the model holds every member's updates before it.
+  /// The clock before which the model includes every member's updates.
   [[nodiscard]] std::int64_t version() const { return tautline_model_version(model_.get()); }
   [[nodiscard]] const std::vector<TableValues>& tables() const { return tables_; }
 
@@ -52,12 +53,12 @@ class Model {
 
 struct FollowOptions {
   std::string keys;      // the folder of keys; empty: the user's own
-  std::string name;      // of this process; empty: made of the host's name and the process
+  std::string name;      // of this process; empty: made from host name and process number
   bool bounded = false;  // training waits for it, as the job's `followers` says
-  std::string relay;     // "HOST:PORT" at which it passes models on, ":0": any; empty: it does not
+  std::string relay;     // "HOST:PORT" at which it relays models, ":0": any; empty: it does not
 };
 
-/// A reader of a job, which is no member. One thread at a time pulls.
+/// A non-member reader of a job. One thread at a time may pull.
 class Follower {
  public:
   /// Throws Error.
@@ -74,7 +75,7 @@ class Follower {
     follower_.reset(follower);
   }
   /// The newest model, of this version or a later one.
-  /// max_behind  0 or more: what is here will do if it is at most so many clocks behind the newest
+  /// max_behind  0 or more: accepts a cached model at most this many clocks behind the newest
   /// Throws Error: TAUTLINE_TIMEOUT, or TAUTLINE_STOPPED once the job is over.
   [[nodiscard]] Model pull(std::int64_t at_least = 0, std::int64_t max_behind = -1,
                            double wait_s = 60) {

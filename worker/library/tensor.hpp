@@ -13,7 +13,7 @@
 
 namespace taut::library {
 
-/// A tensor that a caller hands over by DLPack, in C order.
+/// A tensor that a caller passes by DLPack, in C order.
 class GivenTensor {
  public:
   /// tensor     a dlpack::ManagedVersioned, or a dlpack::Managed; the caller's until accept()
@@ -32,7 +32,7 @@ class GivenTensor {
   [[nodiscard]] int device() const { return device_; }
   [[nodiscard]] bool is_read_only() const { return is_read_only_; }
   [[nodiscard]] const LentMemory& memory() const { return memory_; }
-  /// Its deleter is called once no part of the library needs it any more.
+  /// Its deleter is called once no part of the library needs it.
   void accept() { memory_.accept(); }
 
  private:

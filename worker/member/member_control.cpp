@@ -206,7 +206,7 @@ Result<bool> MemberControl::await_left(Duration at_most) {
   if (steady_now() < left_by_) return false;
   return make_error(ErrorCode::kTimeout,
                     fmt::format("the coordinator has not confirmed in time that this member leaves "
-                                "job {}; it will be taken for lost",
+                                "job {}; it will be treated as lost",
                                 job_.value()));
 }
 

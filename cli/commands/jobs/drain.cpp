@@ -46,7 +46,7 @@ Result<void> drain(const DrainOptions& options) {
   std::fflush(stdout);
   if (options.no_wait) return ok();
   TAUT_TRY(await_drained(client, options.name));
-  fmt::print("drained: no job needs \"{}\" any more\n", options.name);
+  fmt::print("drained: no job needs \"{}\" any longer\n", options.name);
   return ok();
 }
 

@@ -174,7 +174,7 @@ void UcxEndpoint::note_unadmitted(std::uint64_t messages) {
   for (; messages > 0; --messages) {
     if (!std::has_single_bit(++unadmitted_)) continue;
     log::warn(
-        "dropped a message with a key or a secret that is not admitted, or not any more ({} "
+        "dropped a message with a key or a secret that is not, or no longer, admitted ({} "
         "so far)",
         unadmitted_);
   }

@@ -56,8 +56,7 @@ Result<ComputeTimes> ComputeTimes::make(const pb::LabCompute& compute, const mod
   times.backward_.assign(layers, 0);
   const bool is_of_trace = compute.time_ms_size() > 0;
   if (compute.layer_size() == 0 && !compute.has_clock_ms() && !is_of_trace) {
-    return invalid(
-        "the cluster says nothing of the time of computing; add compute { clock_ms: 20 }");
+    return invalid("the cluster file gives no compute times; add compute { clock_ms: 20 }");
   }
   const double share =
       compute.has_batch() ? static_cast<double>(batch) / static_cast<double>(compute.batch()) : 1;

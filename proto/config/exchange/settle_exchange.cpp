@@ -133,7 +133,7 @@ std::optional<FieldMisfit> misfit_of_exchange(const pb::Job& job) {
   }
   if (job.has_network()) {
     return misfit_at("type",
-                     fmt::format("network {{ }} is of the connections to servers, and {} has "
+                     fmt::format("network {{ }} applies to connections to servers, and {} has "
                                  "others; omit one",
                                  type));
   }

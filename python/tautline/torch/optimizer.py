@@ -54,7 +54,7 @@ def _check_members(groups: list[dict[str, Any]], model: torch.nn.Module) -> None
     for one in (one for group in groups for one in group["params"]):
         if one not in trained or one in seen:
             what = "is in a group already" if one in seen else (
-                "is no parameter of the model that requires a gradient")
+                "is not a parameter of the model that requires a gradient")
             raise InvalidError(f"a group has a tensor of shape {list(one.shape)} that {what}; name "
                                "each trained parameter once")
         seen.add(one)

@@ -32,7 +32,7 @@ class Drain(ServersTest):
     def drain(self, name):
         answer = self.ask("drain", name)
         self.assertEqual(answer.returncode, 0, answer.stderr)
-        self.assertIn(f'no job needs "{name}" any more', answer.stdout)
+        self.assertIn(f'no job needs "{name}" any longer', answer.stdout)
 
     def test_a_drained_server_hands_its_shard_over_and_gets_it_back_with_the_same_bits(self):
         self.start_cluster()

@@ -227,7 +227,7 @@ class Strangers(TokenTest):
         time.sleep(1)
         self.assertEqual(version(), later, f"after {time.monotonic() - revoked:.1f} s")
         self.assertGreater(at_once, 0)
-        self.assertIn("not admitted, or not any more", (self.folder / "server0.log").read_text())
+        self.assertIn("not, or no longer, admitted", (self.folder / "server0.log").read_text())
 
 
     @unittest.skipIf(os.geteuid() != 0, "needs root, to see what the loopback carries")

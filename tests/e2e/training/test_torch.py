@@ -324,7 +324,7 @@ class TorchTest(PythonMembers):
                 fails('has no "params"', lambda: me.optimizer(model, groups=[{"lr_mult": 2}]))
                 fails("has 'lr'", grouped(lr=1))
                 fails("lr_mult of a group is -1", grouped(lr_mult=-1))
-                fails("shape [3] that is no parameter", lambda: me.optimizer(
+                fails("shape [3] that is not a parameter", lambda: me.optimizer(
                     torch.nn.Linear(1, 1),
                     groups=[{"params": torch.ones(3)}]))
                 fails("shape [2, 2] that is in a group already", lambda: me.optimizer(

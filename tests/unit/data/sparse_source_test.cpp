@@ -190,11 +190,13 @@ TEST_CASE("a line that does not fit a table's head is refused at its place", "[s
   CHECK(refusal(head + "r,s,1\n", layer) ==
         ":2: has 3 fields, and the first line names 4 columns: is sparse_data_param.separator "
         "right?");
-  CHECK(refusal(head + "r,s,1,1\nr,s,much,1\n", layer) ==
-        ":3:5: column \"x\" holds \"much\", which is no finite number: name it as a category, or "
-        "leave the field empty");
-  CHECK(refusal(head + "r,s,1,yes\n", layer) ==
-        ":2:7: column \"y\" holds \"yes\", which is no finite number: number the classes from 0");
+  CHECK(
+      refusal(head + "r,s,1,1\nr,s,much,1\n", layer) ==
+      ":3:5: column \"x\" holds \"much\", which is not a finite number: name it as a category, or "
+      "leave the field empty");
+  CHECK(
+      refusal(head + "r,s,1,yes\n", layer) ==
+      ":2:7: column \"y\" holds \"yes\", which is not a finite number: number the classes from 0");
   CHECK(refusal(head + "r,\"s\n", layer) == ":2:3: a quoted field does not end");
   CHECK(refusal(head + "r,\"s\"t,1,1\n", layer) == ":2: column 6: text follows a closing quote");
   CHECK(refusal(head, layer) == ": holds no record");

@@ -17,7 +17,7 @@ TEST_CASE("a wait is a number of seconds that a clock can count", "[library]") {
     REQUIRE_FALSE(refused.has_value());
     CHECK(refused.error().code == taut::ErrorCode::kInvalid);
     CHECK(refused.error().message.starts_with("a wait of "));
-    CHECK(refused.error().message.ends_with(" s cannot be; give 0 to 1000000000 seconds"));
+    CHECK(refused.error().message.ends_with(" s is invalid; give 0 to 1000000000 seconds"));
   }
 }
 

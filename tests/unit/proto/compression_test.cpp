@@ -68,12 +68,11 @@ TEST_CASE("a compression that cannot work is refused with its field", "[compress
                  "push { scheme: INT8 min_values: 9 } }") ==
         "compression.push[1].min_values: must be greater than 9, that of the push before it, is 9");
   for (const std::string list : {"push", "pull"}) {
-    CHECK(
-        error_of("consistency { elastic_averaging {} } compression { " + list +
-                 " { scheme: INT8 } }") ==
-        "compression." + list +
-            "[0].scheme: INT8 cannot be combined with consistency { elastic_averaging }, in which "
-            "workers and servers move by one and the same difference; omit one");
+    CHECK(error_of("consistency { elastic_averaging {} } compression { " + list +
+                   " { scheme: INT8 } }") ==
+          "compression." + list +
+              "[0].scheme: INT8 cannot be combined with consistency { elastic_averaging }, in "
+              "which workers and servers move by the same difference; omit one");
   }
 }
 
@@ -124,7 +123,7 @@ TEST_CASE("meetings are compressed by what carries nothing to the next one",
   }
   CHECK(error_of(meetings + "compression { push { scheme: TOP_K } }") ==
         "compression.push[0].scheme: TOP_K adds what an update leaves out to the next one, which "
-        "cannot be combined with consistency { periodic_averaging }, whose updates begin anew "
+        "cannot be combined with consistency { periodic_averaging }, whose updates start again "
         "where the "
         "last meeting has ended; omit one, or choose FP16, BF16 or INT8");
 }
@@ -319,7 +318,7 @@ TEST_CASE("an AUTO that cannot work is refused with its field", "[compression][a
         "compression.push[0].allow: FP16 may be chosen anyway; it is for ONE_BIT, TOP_K, RANDOM_K "
         "and POWER_SGD");
   CHECK(error("scheme: AUTO allow: AUTO") ==
-        "compression.push[0].allow: AUTO is no scheme to choose; it is for ONE_BIT, TOP_K, "
+        "compression.push[0].allow: AUTO is not a scheme to choose; it is for ONE_BIT, TOP_K, "
         "RANDOM_K and POWER_SGD");
   CHECK(error("scheme: AUTO allow: DGC") ==
         "compression.push[0].allow: DGC applies the momentum at the workers, which is no choice "

@@ -98,7 +98,7 @@ TEST_CASE("a table that cannot be made is refused at its line and column", "[tab
   const auto of_net = check_places(job_of(net), net, "job");
   REQUIRE_FALSE(of_net.has_value());
   CHECK(of_net.error().message ==
-        "job:1:21: tables: are of a job with external_members, and this one's net has its own; "
+        "job:1:21: tables: belong to a job with external_members, but this job's net has its own; "
         "omit them, or add external_members: true");
 }
 

@@ -51,7 +51,7 @@ TEST_CASE("backup workers need BSP and at least one other worker", "[policies]")
   CHECK(policies_of("mode: BSP backup_workers: 2").backup_workers() == 2);
   CHECK(policies_of("slack: 0 backup_workers: 1").backup_workers() == 1);
   CHECK(error_of("mode: BSP backup_workers: 3") ==
-        "consistency: backup_workers 3 of 3 workers leave none; give at most 2");
+        "consistency: backup_workers 3 of 3 workers leave no worker; give at most 2");
   CHECK(error_of("slack: 1 backup_workers: 1") ==
         "consistency: backup_workers needs mode: BSP, not SSP");
   CHECK(error_of("mode: ASYNC backup_workers: 1") ==
@@ -101,8 +101,7 @@ TEST_CASE("a moving slack has a range, and no fixed value", "[policies]") {
         "given in addition");
   CHECK(error_of("mode: ASYNC dynamic_slack { least: 2 most: 9 }") ==
         "consistency: dynamic_slack needs mode: SSP, not ASYNC");
-  const std::string range_error =
-      "; it must go from 1 or more to more than that, and to 1000 at most";
+  const std::string range_error = "; it must start at 1 or more and end higher, at 1000 at most";
   CHECK(error_of("dynamic_slack { least: 0 most: 4 }") ==
         "consistency: dynamic_slack from 0 to 4" + range_error);
   CHECK(error_of("dynamic_slack { least: 4 most: 4 }") ==

@@ -59,7 +59,7 @@ TEST_CASE("an unsupported field of Caffe's is reported with its layer type", "[t
   CHECK(
       error_of("net_param { layers { layer { name: 'c' } } }") ==
       "job.textproto:1:22: no field \"layer\" in V1LayerParameter: layers { layer { } } is Caffe's "
-      "vocabulary of 2013, which is not read: bring it up to date with Caffe's "
+      "syntax of 2013, which is not supported: update it with Caffe's "
       "upgrade_net_proto_text");
   CHECK(error_of("net_param { layer { relu_parm { } } }") ==
         "job.textproto:1:21: no field \"relu_parm\" in LayerParameter; did you mean "
@@ -153,8 +153,8 @@ TEST_CASE("a binary file is reported as such", "[text]") {
   taut::pb::Job job;
   const auto bytes = taut::parse_text("\x81\xfe name: 1", "job", job);
   REQUIRE_FALSE(bytes.has_value());
-  CHECK(bytes.error().message == "job:1:1: no text file: it holds the byte 129.");
+  CHECK(bytes.error().message == "job:1:1: not a text file: it contains the byte 129.");
   const auto control = taut::parse_text("name: \x01", "job", job);
   REQUIRE_FALSE(control.has_value());
-  CHECK_THAT(control.error().message, Catch::Matchers::Contains("no text file"));
+  CHECK_THAT(control.error().message, Catch::Matchers::Contains("not a text file"));
 }

@@ -127,9 +127,9 @@ TEST_CASE("a .caffemodel that cannot be is refused with the file and the reason"
 
 TEST_CASE("a .caffemodel of a version that is too old is refused as such", "[caffemodel]") {
   const std::string nested = field(2, field(1, "an older one") + field(4, "fc"));
-  CHECK_THAT(refusal(nested), Contains("before 2014; bring it up to date"));
+  CHECK_THAT(refusal(nested), Contains("before 2014; update it with"));
   CHECK_THAT(refusal(layer("fc", field(7, kTwoByThree + kSix)) + nested),
-             Contains("before 2014; bring it up to date"));
+             Contains("before 2014; update it with"));
 }
 
 TEST_CASE("a .caffemodel of a hostile size is refused", "[caffemodel]") {

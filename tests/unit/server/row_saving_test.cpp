@@ -350,7 +350,7 @@ TEST_CASE("rows that cannot be a bucket's are not read", "[checkpoint][rows]") {
   CHECK_THAT(refusal_of(save_rows(folder, {first, kRows}, {0, 1})),
              Contains("has row 3000 of 3000"));
   CHECK_THAT(refusal_of(save_rows(folder, {first, row_of_bucket(1, 0)}, {0, 1})),
-             Contains("belongs into another"));
+             Contains("belongs to another"));
   CHECK_THAT(refusal_of(save_rows(folder, {first, second, first}, {0, 1, 2})), Contains("twice"));
   CHECK_THAT(refusal_of(save_rows(folder, {first, first}, {1, 1})), Contains("out of order"));
   CHECK_THAT(refusal_of(save_rows(folder, {first, second}, {-2, 0})), Contains("of clock -2"));

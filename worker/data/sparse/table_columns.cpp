@@ -29,8 +29,8 @@ Error not_a_number(const CsvField& field, const std::string& title, const std::s
                    const char* way_out) {
   constexpr std::size_t kShownText = 40;
   return LinePlace{name, field.line}.wrong(
-      field.column, fmt::format("column \"{}\" holds \"{}\", which is no finite number: {}", title,
-                                field.text.substr(0, kShownText), way_out));
+      field.column, fmt::format("column \"{}\" holds \"{}\", which is not a finite number: {}",
+                                title, field.text.substr(0, kShownText), way_out));
 }
 
 }  // namespace
