@@ -444,8 +444,7 @@ std::optional<Broken> SliceOracle::request(const Event& item, std::span<const st
     note_follows(contract);
     return std::nullopt;
   }
-  const std::uint32_t worker = item.worker.value();
-  const auto member = contract.members.find(worker);
+  const auto member = contract.members.find(item.worker.value());
   if (member == contract.members.end()) {
     refusals_.push_back({item.peer, item.clock.value(), {pb::DataItem::NO_MEMBER}});
     return std::nullopt;
@@ -456,55 +455,67 @@ std::optional<Broken> SliceOracle::request(const Event& item, std::span<const st
   }
   // Whether what a worker takes for safe is so shows when a shard is taken over.
   if (item.item == pb::DataItem::SETTLE) return std::nullopt;
-  std::int64_t read_clock = item.clock.value();
   if (is_push(item.item)) {
     if (rows_) {
       if (auto wrong = check_pushed(item, rows)) return wrong;
     }
-    const std::int64_t clock = item.clock.value();
-    const std::int64_t expected = done_.at(worker);
-    // V beyond a worker's own progress: its clocks up to there are over, and may be left out.
-    const bool left_out = expected < version_ && clock <= version_;
-    const bool ahead =
-        clock >= expected && clock != contract.next_push(expected, table_.value()) && !left_out;
-    const bool held = clock >= expected && clock >= contract.hold_from;
-    if (ahead || held) {
-      Refusal refusal{item.peer, clock, {}};
-      if (held) refusal.kinds.push_back(pb::DataItem::HELD);
-      if (ahead) refusal.kinds.push_back(pb::DataItem::OUT_OF_ORDER);
-      refusals_.push_back(std::move(refusal));
-      return std::nullopt;
-    }
-    if (item.is_postponed && clock >= expected) {
-      // Whether it is taken in the end is what the rules of the end see.
-      refusals_.push_back({item.peer, clock, {pb::DataItem::HELD}});
-      return std::nullopt;
-    }
-    if (clock >= expected) accept(worker, item, contract);
-    unacknowledged_.push_back({item.peer, clock});
-    note_due(contract);
-    read_clock = clock + 1;
+    if (!push(item, contract)) return std::nullopt;
   }
-  if (item.item == pb::DataItem::PUSH) return std::nullopt;
-  Waiting read{read_clock, contract.slack_at(read_clock), item.peer};
+  if (item.item != pb::DataItem::PUSH) read(item, rows, contract);
+  return std::nullopt;
+}
+
+/// A member's update. False: it is to be refused.
+bool SliceOracle::push(const Event& item, const Contract& contract) {
+  const std::uint32_t worker = item.worker.value();
+  const std::int64_t clock = item.clock.value();
+  const std::int64_t expected = done_.at(worker);
+  // V beyond a worker's own progress: its clocks up to there are over, and may be left out.
+  const bool left_out = expected < version_ && clock <= version_;
+  const bool ahead =
+      clock >= expected && clock != contract.next_push(expected, table_.value()) && !left_out;
+  const bool held = clock >= expected && clock >= contract.hold_from;
+  if (ahead || held) {
+    Refusal refusal{item.peer, clock, {}};
+    if (held) refusal.kinds.push_back(pb::DataItem::HELD);
+    if (ahead) refusal.kinds.push_back(pb::DataItem::OUT_OF_ORDER);
+    refusals_.push_back(std::move(refusal));
+    return false;
+  }
+  if (item.is_postponed && clock >= expected) {
+    // Whether it is taken in the end is what the rules of the end see.
+    refusals_.push_back({item.peer, clock, {pb::DataItem::HELD}});
+    return false;
+  }
+  if (clock >= expected) accept(worker, item, contract);
+  unacknowledged_.push_back({item.peer, clock});
+  note_due(contract);
+  return true;
+}
+
+/// A member's read; one that comes with an update is of the clock after it.
+void SliceOracle::read(const Event& item, std::span<const std::uint64_t> rows,
+                       const Contract& contract) {
+  const std::uint32_t worker = item.worker.value();
+  const std::int64_t clock = item.clock.value() + (is_push(item.item) ? 1 : 0);
+  Waiting read{clock, contract.slack_at(clock), item.peer};
   read.rows.assign(rows.begin(), rows.end());
+  const auto old = waiting_.find(worker);
+  const bool is_newest = old == waiting_.end() || old->second.clock <= clock;
   if (is_true(worker, read, contract)) {
     read.due = true;
-    note_base(worker, read_clock, contract);
+    note_base(worker, clock, contract);
     answerable_.emplace_back(worker, read);
     // A repeated request: one answer is enough, to the last connection.
-    const auto old = waiting_.find(worker);
-    if (old != waiting_.end() && old->second.clock <= read_clock) waiting_.erase(old);
-    return std::nullopt;
+    if (old != waiting_.end() && is_newest) waiting_.erase(old);
+    return;
   }
-  const auto old = waiting_.find(worker);
-  if (old == waiting_.end() || old->second.clock <= read_clock) {
+  if (is_newest) {
     if (old != waiting_.end()) overtaken_.emplace_back(worker, old->second);
     waiting_[worker] = read;
   } else {
     overtaken_.emplace_back(worker, read);
   }
-  return std::nullopt;
 }
 
 std::optional<Broken> SliceOracle::reply(const Event& item, std::span<const float> values,

@@ -90,6 +90,8 @@ class SliceOracle {
     bool paid = false;
   };
 
+  bool push(const Event& item, const Contract& contract);
+  void read(const Event& item, std::span<const std::uint64_t> rows, const Contract& contract);
   void accept(std::uint32_t worker, const Event& item, const Contract& contract);
   struct Pushed {  // an update that was accepted
     std::int64_t clock = 0;

@@ -461,6 +461,50 @@ bool lends_from_nowhere(const DataImages& batch) {
           std::ranges::any_of(batch.logged, [](const auto& one) { return one.lent.has_value(); }));
 }
 
+/// next  the first of its payloads; afterwards the one behind them
+Result<ImageItem> from_wire(const pb::SliceImages::Image& one, const Message& frames,
+                            std::size_t& next) {
+  if (one.states() > kMaxStates || one.members_size() > kMaxImageMembers) {
+    return invalid(fmt::format("an image with {} states and {} members; the limits are {} and {}",
+                               one.states(), one.members_size(), kMaxStates, kMaxImageMembers));
+  }
+  const std::size_t payloads =
+      one.places_size() > 0 ? 0 : 1U + one.states() + (has_keys(one) ? 1U : 0U);
+  if (frames.frames.size() - next < payloads) {
+    return invalid(
+        fmt::format("table {} slice {}: an image without its payload", one.table(), one.slice()));
+  }
+  ImageItem image;
+  image.table = TableId(one.table());
+  image.slice = SliceId(one.slice());
+  image.sequence = one.sequence();
+  image.version = Clock(one.version());
+  image.applications = one.applications();
+  for (const pb::SliceImages::Member& member : one.members()) {
+    image.done[WorkerId(member.worker())] = Clock(member.done());
+  }
+  image.rows = one.rows();
+  image.dropped = one.dropped();
+  image.base = one.base();
+  if (one.places_size() > 0) {
+    TAUT_TRY(take_places(one, image));
+    return image;
+  }
+  if (has_keys(one)) {
+    image.keys = frames.frames[next++];
+    TAUT_TRY(check_keys(one, image.keys, frames.frames[next]));
+  }
+  image.values = frames.frames[next++];
+  for (std::uint32_t i = 0; i < one.states(); ++i) image.states.push_back(frames.frames[next++]);
+  for (const Frame& state : image.states) {
+    if (state.size() != image.values.size()) {
+      return invalid(fmt::format("table {} slice {}: a state of {} bytes for values of {}",
+                                 one.table(), one.slice(), state.size(), image.values.size()));
+    }
+  }
+  return image;
+}
+
 Result<DataImages> from_wire(pb::SliceImages& wire, const Message& frames) {
   const int count = std::max(wire.images_size(), wire.logged_size());
   if (static_cast<std::size_t>(count) > DataImages::kMaxImages) {
@@ -475,45 +519,7 @@ Result<DataImages> from_wire(pb::SliceImages& wire, const Message& frames) {
   TAUT_TRY(take_offer(wire, batch));
   std::size_t next = 1;
   for (const pb::SliceImages::Image& one : wire.images()) {
-    if (one.states() > kMaxStates || one.members_size() > kMaxImageMembers) {
-      return invalid(fmt::format("an image with {} states and {} members; the limits are {} and {}",
-                                 one.states(), one.members_size(), kMaxStates, kMaxImageMembers));
-    }
-    const std::size_t payloads =
-        one.places_size() > 0 ? 0 : 1U + one.states() + (has_keys(one) ? 1U : 0U);
-    if (frames.frames.size() - next < payloads) {
-      return invalid(
-          fmt::format("table {} slice {}: an image without its payload", one.table(), one.slice()));
-    }
-    ImageItem image;
-    image.table = TableId(one.table());
-    image.slice = SliceId(one.slice());
-    image.sequence = one.sequence();
-    image.version = Clock(one.version());
-    image.applications = one.applications();
-    for (const pb::SliceImages::Member& member : one.members()) {
-      image.done[WorkerId(member.worker())] = Clock(member.done());
-    }
-    image.rows = one.rows();
-    image.dropped = one.dropped();
-    image.base = one.base();
-    if (one.places_size() > 0) {
-      TAUT_TRY(take_places(one, image));
-      batch.images.push_back(std::move(image));
-      continue;
-    }
-    if (has_keys(one)) {
-      image.keys = frames.frames[next++];
-      TAUT_TRY(check_keys(one, image.keys, frames.frames[next]));
-    }
-    image.values = frames.frames[next++];
-    for (std::uint32_t i = 0; i < one.states(); ++i) image.states.push_back(frames.frames[next++]);
-    for (const Frame& state : image.states) {
-      if (state.size() != image.values.size()) {
-        return invalid(fmt::format("table {} slice {}: a state of {} bytes for values of {}",
-                                   one.table(), one.slice(), state.size(), image.values.size()));
-      }
-    }
+    TAUT_TRY(ImageItem image, from_wire(one, frames, next));
     batch.images.push_back(std::move(image));
   }
   for (pb::SliceImages::Logged& one : *wire.mutable_logged()) {

@@ -9,6 +9,38 @@
 #include "proto/config/settle_policies.hpp"
 
 namespace taut::server {
+namespace {
+
+void add_shards(const pb::ServerJob& job, JobView& view) {
+  for (const pb::ShardInfo& shard : job.shards()) {
+    view.shards.emplace_back(shard.shard());
+    ShardPlace& place = view.places.emplace_back();
+    place.shard = ShardId(shard.shard());
+    place.host = ShardId(shard.has_host() ? shard.host() : shard.shard());
+    place.term = shard.term();
+    if (shard.has_backup()) place.backup = ShardId(shard.backup());
+    place.backup_address = shard.backup_address();
+    place.copy = shard.copy();
+  }
+}
+
+void add_checkpoint(const pb::ServerJob& job, JobView& view) {
+  const pb::CheckpointOrder& order = job.checkpoint();
+  view.checkpoint.number = order.number();
+  view.checkpoint.clock = Clock(order.clock());
+  view.checkpoint.folder = order.folder();
+  view.checkpoint.is_incremental = job.definition().checkpoint().incremental();
+  view.checkpoint.base = order.base();
+  view.checkpoint.data = order.coding().data();
+  view.checkpoint.parity = order.coding().parity();
+  view.checkpoint.block_bytes = order.coding().block_bytes();
+  view.checkpoint.token = order.token();
+  for (const pb::PartHolder& holder : order.holders()) {
+    view.checkpoint.holders.push_back({holder.name(), holder.address()});
+  }
+}
+
+}  // namespace
 
 Result<std::shared_ptr<const JobView>> make_job_view(const pb::ServerJob& job) {
   auto view = std::make_shared<JobView>();
@@ -56,29 +88,8 @@ Result<std::shared_ptr<const JobView>> make_job_view(const pb::ServerJob& job) {
   view->replication_interval = job.replication_interval();
   view->logs_updates = job.logs_updates();
   if (job.backup_limit_s() > 0) view->backup_limit = from_seconds(job.backup_limit_s());
-  for (const pb::ShardInfo& shard : job.shards()) {
-    view->shards.emplace_back(shard.shard());
-    ShardPlace& place = view->places.emplace_back();
-    place.shard = ShardId(shard.shard());
-    place.host = ShardId(shard.has_host() ? shard.host() : shard.shard());
-    place.term = shard.term();
-    if (shard.has_backup()) place.backup = ShardId(shard.backup());
-    place.backup_address = shard.backup_address();
-    place.copy = shard.copy();
-  }
-  const pb::CheckpointOrder& order = job.checkpoint();
-  view->checkpoint.number = order.number();
-  view->checkpoint.clock = Clock(order.clock());
-  view->checkpoint.folder = order.folder();
-  view->checkpoint.is_incremental = job.definition().checkpoint().incremental();
-  view->checkpoint.base = order.base();
-  view->checkpoint.data = order.coding().data();
-  view->checkpoint.parity = order.coding().parity();
-  view->checkpoint.block_bytes = order.coding().block_bytes();
-  view->checkpoint.token = order.token();
-  for (const pb::PartHolder& holder : order.holders()) {
-    view->checkpoint.holders.push_back({holder.name(), holder.address()});
-  }
+  add_shards(job, *view);
+  add_checkpoint(job, *view);
   return std::shared_ptr<const JobView>(std::move(view));
 }
 

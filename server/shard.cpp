@@ -325,6 +325,29 @@ std::optional<DataItem> Shard::refusal_of(const DataMessage& message, const Data
   return std::nullopt;
 }
 
+std::optional<DataItem> Shard::beyond_clock_rows(WorkerId worker, const DataItem& item,
+                                                 const JobState& job, const SliceState& slice) {
+  if (!is_beyond_clock(worker, item, slice)) return std::nullopt;
+  return refuse(item, pb::DataItem::BAD_RANGE,
+                fmt::format("at clock {} table {} has more rows in all buckets than its "
+                            "clock_rows, {}",
+                            item.clock.value(), item.table.value(),
+                            job.tables[item.table.value()].rows->clock_rows));
+}
+
+void Shard::snapshot(PeerId from, WorkerId worker, const DataItem& item, SliceState& slice,
+                     Outbox& out) {
+  // A worker that asks again later gets it, when the slice is whole.
+  if (slice.is_settling()) {
+    out.add(from, reply_to(item, pb::DataItem::PARKED));
+    return;
+  }
+  failpoint("snapshot asked");
+  out.add(item.by_rows ? slice.snapshot({from, worker, item.clock, item.payload})
+                       : slice.snapshot(from),
+          slice, pb::DataItem::SNAPSHOT_VALUE);
+}
+
 /// is_logged  a push that the shard's backup has, where it must have it first
 void Shard::serve_item(PeerId from, const DataMessage& message, const DataItem& item, JobState& job,
                        Outbox& out, bool is_logged) {
@@ -339,25 +362,10 @@ void Shard::serve_item(PeerId from, const DataMessage& message, const DataItem& 
     return;
   }
   SliceState& slice = *found->second;
-  if (item.kind == pb::DataItem::SNAPSHOT) {
-    // A worker that asks again later gets it, when the slice is whole.
-    if (slice.is_settling()) {
-      out.add(from, reply_to(item, pb::DataItem::PARKED));
-      return;
-    }
-    failpoint("snapshot asked");
-    out.add(item.by_rows ? slice.snapshot({from, message.worker, item.clock, item.payload})
-                         : slice.snapshot(from),
-            slice, pb::DataItem::SNAPSHOT_VALUE);
-    return;
-  }
+  if (item.kind == pb::DataItem::SNAPSHOT) return snapshot(from, message.worker, item, slice, out);
   if (item.kind == pb::DataItem::FOLLOW) {
-    const auto answer = slice.follow(from, item.clock);
-    if (answer) {
-      add({*answer}, job, slice, out);
-    } else {
-      out.add(from, reply_to(item, pb::DataItem::PARKED));
-    }
+    if (const auto answer = slice.follow(from, item.clock)) return add({*answer}, job, slice, out);
+    out.add(from, reply_to(item, pb::DataItem::PARKED));
     return;
   }
   const QueueCount count(queues_, slice);
@@ -365,16 +373,14 @@ void Shard::serve_item(PeerId from, const DataMessage& message, const DataItem& 
     settle(from, message.worker, item, job, slice, out);
     return;
   }
-  if (is_push(item)) {
-    if (!is_logged && is_beyond_clock(message.worker, item, slice)) {
-      out.add(from, refuse(item, pb::DataItem::BAD_RANGE,
-                           fmt::format("at clock {} table {} has more rows in all buckets than "
-                                       "its clock_rows, {}",
-                                       item.clock.value(), item.table.value(),
-                                       job.tables[item.table.value()].rows->clock_rows)));
+  if (is_push(item) && !is_logged) {
+    if (auto refusal = beyond_clock_rows(message.worker, item, job, slice)) {
+      out.add(from, std::move(*refusal));
       return;
     }
-    if (!is_logged && log_first(from, message, item, job, slice, out)) return;
+    if (log_first(from, message, item, job, slice, out)) return;
+  }
+  if (is_push(item)) {
     if (auto refusal = push(message.worker, item, job, slice, out, is_logged)) {
       out.add(from, std::move(*refusal));
       return;

@@ -221,6 +221,12 @@ class Shard {
   void serve(PeerId from, const DataMessage& message, const DataItems& batch, Outbox& out);
   void serve_item(PeerId from, const DataMessage& message, const DataItem& item, JobState& job,
                   Outbox& out, bool is_logged = false);
+  [[nodiscard]] static std::optional<DataItem> beyond_clock_rows(WorkerId worker,
+                                                                 const DataItem& item,
+                                                                 const JobState& job,
+                                                                 const SliceState& slice);
+  static void snapshot(PeerId from, WorkerId worker, const DataItem& item, SliceState& slice,
+                       Outbox& out);
   [[nodiscard]] static std::string reason_to_wait(WorkerId worker, const DataItem& item,
                                                   const JobState& job, const SliceState& slice);
   [[nodiscard]] static bool log_first(PeerId from, const DataMessage& message, const DataItem& item,

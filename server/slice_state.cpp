@@ -155,14 +155,10 @@ void SliceState::apply_ready(const JobView& job) {
   }
 }
 
-void SliceState::apply(const Application& application, const JobView& job) {
-  std::vector<math::GradientView> gradients;
-  std::vector<RowStore::Weighed> by_rows;
-  std::vector<float> scales;
-  double weight = 0;  // of all gradients
-  std::vector<Update> alive;
-  alive.reserve(application.updates.size());
-  Buffer corrected;
+/// The updates of an application that count, which are held no longer.
+SliceState::Counted SliceState::take(const Application& application, const JobView& job) {
+  Counted counted;
+  counted.updates.reserve(application.updates.size());
   for (const HeldUpdate& of : application.updates) {
     Update update = take_held(of);
     auto waiting = waiting_.find(of.clock);
@@ -174,58 +170,80 @@ void SliceState::apply(const Application& application, const JobView& job) {
     const float scale = kind_ == TableKind::kAveraged
                             ? 1.0F
                             : math::update_scale(job.rule, update.norm, decay_mult_);
-    scales.push_back(scale * update.weight);
-    weight += update.weight;
-    gradients.push_back(
-        {update.gradient.bytes().data(), scales.back(), update.encoding, place_.count});
-    alive.push_back(std::move(update));
+    counted.scales.push_back(scale * update.weight);
+    counted.weight += update.weight;
+    math::GradientView& gradient = counted.gradients.emplace_back(math::GradientView{
+        update.gradient.bytes().data(), counted.scales.back(), update.encoding, place_.count});
+    counted.updates.push_back(std::move(update));
     if (keeps_.reads && job.membership.mode_at(of.clock) == ApplyMode::kOnArrival) {
-      gradients.back() = weigh(of, job, application.updates.size(), gradients.back(), corrected);
+      gradient = weigh(of, job, application.updates.size(), gradient, counted.corrected);
     }
-    by_rows.push_back({&alive.back(), gradients.back().scale});
   }
-  if (kind_ == TableKind::kFrozen || gradients.empty()) return;
+  return counted;
+}
 
-  const Clock clock = application.clock();
-  if (job.is_seed(clock)) {
-    seed(gradients.front());
+void SliceState::apply(const Application& application, const JobView& job) {
+  Counted counted = take(application, job);
+  if (kind_ == TableKind::kFrozen || counted.updates.empty()) return;
+  if (job.is_seed(application.clock())) {
+    seed(counted.gradients.front());
     return;
   }
-  Buffer out = rows_ ? Buffer() : memory_.output();
-  const std::size_t counted = application.members - (application.updates.size() - gradients.size());
-  // An aggregate has all updates of its clock, and their weights; what arrives alone is one of as
-  // many as there are members, whose weights are 1 on average.
-  const auto members = counted == gradients.size() ? weight : static_cast<double>(counted);
+  const std::size_t left_out = application.updates.size() - counted.updates.size();
+  const std::size_t members = application.members - left_out;
   if (kind_ == TableKind::kAveraged) {
-    // The mean of these is weighted.
-    const double each = static_cast<double>(gradients.size()) / weight;
-    for (math::GradientView& one : gradients) {
-      one.scale = static_cast<float>(one.scale * each);
-    }
-    const double share = weight / members;
-    math::apply_average(gradients, static_cast<float>(share), memory_.values().floats(),
-                        out.floats());
+    average(counted, members);
   } else {
-    const double share = math::decay_share(job.rule, scales, weight, members);
-    // What seeded the values was no step of the rule.
-    const std::int64_t seeds = job.is_seeded ? 1 : 0;
-    const math::UpdateStep step =
-        math::make_step(job.rule, clock - job.first_step, lr_mult_, decay_mult_, share,
-                        std::max<std::int64_t>(applications_ - seeds, 0), counted);
-    std::vector<float*> state;
-    for (std::size_t i = 0; i < rule_states_ && !rows_; ++i) {
-      state.push_back(memory_.state(i).data());
-    }
-    const float scale = job.sum ? 1.0F : static_cast<float>(1.0 / members);
-    if (rows_) {
-      rows_->apply(job.rule.kind, step, by_rows, scale, job_clock(clock));
-    } else {
-      math::apply_update(job.rule.kind, step, gradients, scale, memory_.values().floats(),
-                         out.floats(), state);
-    }
+    step(counted, application.clock(), members, job);
   }
-  if (!rows_) memory_.set_values(std::move(out));
   ++applications_;
+}
+
+/// An aggregate has all updates of its clock, and their weights; what arrives alone is one of as
+/// many as there are members, whose weights are 1 on average.
+double SliceState::weight_of(const Counted& counted, std::size_t members) {
+  const bool is_aggregate = members == counted.updates.size();
+  return is_aggregate ? counted.weight : static_cast<double>(members);
+}
+
+/// Running statistics become the weighted mean of those that were sent.
+void SliceState::average(Counted& counted, std::size_t members) {
+  const double each = static_cast<double>(counted.gradients.size()) / counted.weight;
+  for (math::GradientView& one : counted.gradients) {
+    one.scale = static_cast<float>(one.scale * each);
+  }
+  const double share = counted.weight / weight_of(counted, members);
+  Buffer out = memory_.output();
+  math::apply_average(counted.gradients, static_cast<float>(share), memory_.values().floats(),
+                      out.floats());
+  memory_.set_values(std::move(out));
+}
+
+/// A step of the job's rule.
+void SliceState::step(const Counted& counted, Clock clock, std::size_t members,
+                      const JobView& job) {
+  const double whole = weight_of(counted, members);
+  const double share = math::decay_share(job.rule, counted.scales, counted.weight, whole);
+  // What seeded the values was no step of the rule.
+  const std::int64_t seeds = job.is_seeded ? 1 : 0;
+  const math::UpdateStep step =
+      math::make_step(job.rule, clock - job.first_step, lr_mult_, decay_mult_, share,
+                      std::max<std::int64_t>(applications_ - seeds, 0), members);
+  const float scale = job.sum ? 1.0F : static_cast<float>(1.0 / whole);
+  if (rows_) {
+    std::vector<RowStore::Weighed> by_rows;
+    for (std::size_t i = 0; i < counted.updates.size(); ++i) {
+      by_rows.push_back({&counted.updates[i], counted.gradients[i].scale});
+    }
+    rows_->apply(job.rule.kind, step, by_rows, scale, job_clock(clock));
+    return;
+  }
+  std::vector<float*> state;
+  for (std::size_t i = 0; i < rule_states_; ++i) state.push_back(memory_.state(i).data());
+  Buffer out = memory_.output();
+  math::apply_update(job.rule.kind, step, counted.gradients, scale, memory_.values().floats(),
+                     out.floats(), state);
+  memory_.set_values(std::move(out));
 }
 
 /// By which rows are dropped: the last clock that all members have pushed, since a member that is

@@ -196,7 +196,19 @@ class SliceState {
   [[nodiscard]] Update take_held(const HeldUpdate& of);
   void park(const Reader& reader, Slack slack);
   void apply_ready(const JobView& job);
+  /// Updates that are applied together.
+  struct Counted {
+    std::vector<Update> updates;
+    std::vector<math::GradientView> gradients;  // theirs
+    std::vector<float> scales;                  // of each, before a policy weighs it
+    double weight = 0;                          // of all
+    Buffer corrected;                           // a policy's, of a single one
+  };
+  [[nodiscard]] Counted take(const Application& application, const JobView& job);
   void apply(const Application& application, const JobView& job);
+  [[nodiscard]] static double weight_of(const Counted& counted, std::size_t members);
+  void average(Counted& counted, std::size_t members);
+  void step(const Counted& counted, Clock clock, std::size_t members, const JobView& job);
   [[nodiscard]] Clock job_clock(Clock newest) const;
   void seed(const math::GradientView& values);
   [[nodiscard]] bool is_refused(WorkerId worker, const Update& update, const JobView& job);

@@ -321,6 +321,28 @@ class ProcessPlace final : public RunPlace {
   std::optional<StopWatch> watch_;
 };
 
+Result<std::unique_ptr<Recorder>> open_recorder(const pb::WorkerJob& job,
+                                                const pb::ClusterConfig& config, RunPlace& place,
+                                                ProgressBoard& board) {
+  TAUT_TRY(std::unique_ptr<Recorder> recorder,
+           Recorder::open(config.records(), config.worker().name(), JobId(job.job()), job.token(),
+                          Clock(job.start_clock()), place.pace()));
+  if (recorder && config.records().metrics()) {
+    board.set_metrics_file(recorder->folder() / "metrics.csv");
+  }
+  return recorder;
+}
+
+/// Workers that exchange among themselves send more after the last clock was recorded.
+Result<void> flush(ParameterCache& cache, Duration limit, ProgressBoard& board) {
+  TAUT_TRY(cache.flush(limit));
+  ProgressReport last = board.read();
+  last.disagreement = cache.disagreement();
+  last.traffic.pushed = cache.traffic().pushed;
+  board.post(last);
+  return ok();
+}
+
 }  // namespace
 
 std::vector<ShardAddress> shard_addresses(const pb::WorkerJob& job) {
@@ -423,12 +445,7 @@ Result<JobOutcome> run_member(const pb::WorkerJob& job, const JobAssets& assets,
   if (job.evaluates() && place.learns()) {
     TAUT_TRY(tests, TestPhases::create(assets, *backends[0], place.pace()));
   }
-  TAUT_TRY(const std::unique_ptr<Recorder> recorder,
-           Recorder::open(config.records(), settings.name(), JobId(job.job()), job.token(), start,
-                          place.pace()));
-  if (recorder && config.records().metrics()) {
-    board.set_metrics_file(recorder->folder() / "metrics.csv");
-  }
+  TAUT_TRY(const std::unique_ptr<Recorder> recorder, open_recorder(job, config, place, board));
   RunState state(job, replicas, client, *cache, saver, silence_limit(job));
   TAUT_TRY(state.restore(graph.parameters.size()));
   TAUT_TRY(const Policies policies, to_policies(job.definition()));
@@ -447,12 +464,7 @@ Result<JobOutcome> run_member(const pb::WorkerJob& job, const JobAssets& assets,
   if (!has_left) {
     TAUT_TRY(state.finish(reached));
   }
-  TAUT_TRY(cache->flush(silence_limit(job)));
-  // Workers that exchange among themselves have sent more since the last clock was recorded.
-  ProgressReport last = board.read();
-  last.disagreement = cache->disagreement();
-  last.traffic.pushed = cache->traffic().pushed;
-  board.post(last);
+  TAUT_TRY(flush(*cache, silence_limit(job), board));
   JobOutcome outcome{reached, {}, has_left};
   if (has_left || !orders.evaluates || !place.learns()) return outcome;
   if (!job.evaluates()) {

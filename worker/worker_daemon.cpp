@@ -219,14 +219,9 @@ void WorkerDaemon::take_job(const pb::WorkerJob& job) {
       run_ && run_->job.job() == job.job() && run_->job.incarnation() == job.incarnation();
   if (same) {
     std::scoped_lock lock(run_->mutex);
-    run_->orders.shares.take(job);
-    run_->orders.last_clocks.take(job);
-    run_->orders.ranks.post(job);
-    run_->orders.choice.post(job);
+    take_orders(job, *run_);
     // A repeated older state takes nothing back.
     run_->job.set_revision(std::max(run_->job.revision(), job.revision()));
-    run_->orders.evaluates = job.evaluates();
-    if (job.has_checkpoint()) run_->saver.order(job.checkpoint());
     if (job.replicated()) run_->orders.moves.post(shard_addresses(job));
     if (job.leaves() && !run_->orders.leave.exchange(true)) {
       log::info("job {}: leaving it at the end of a clock", job.job());
@@ -241,43 +236,51 @@ void WorkerDaemon::take_job(const pb::WorkerJob& job) {
   reported_end_ = false;
   run_ = std::make_unique<Run>();
   run_->job = job;
-  run_->orders.evaluates = job.evaluates();
   run_->begun = steady_now();
-  run_->orders.shares.take(job);
-  run_->orders.last_clocks.take(job);
-  run_->orders.ranks.post(job);
-  run_->orders.choice.post(job);
+  take_orders(job, *run_);
   if (job.stop()) run_->orders.stop = true;
   if (link_->session().leaves() || job.leaves()) run_->orders.leave = true;
-  if (job.has_checkpoint()) run_->saver.order(job.checkpoint());
   log::info("job {}: member {}, share {} of {}, from clock {}", job.job(), job.worker(), job.slot(),
             job.slots(), job.start_clock());
-  run_->thread = std::thread([this, run = run_.get(), job] {
-    std::string error;
-    JobOutcome outcome;
-    try {
-      std::vector<Backend*> devices;
-      for (const auto& device : devices_) devices.push_back(device.get());
-      auto ended = run_job(job, devices, context_, config_, run->orders, run->board, run->saver);
-      if (ended) {
-        outcome = ended.value();
-      } else if (!run->orders.stop) {
-        error = ended.error().message;
-      }
-    } catch (const std::exception& failure) {
-      error = failure.what();
+  run_->thread = std::thread([this, run = run_.get(), job] { train(job, *run); });
+}
+
+/// What the coordinator may say again in every state of a job.
+void WorkerDaemon::take_orders(const pb::WorkerJob& job, Run& run) {
+  run.orders.shares.take(job);
+  run.orders.last_clocks.take(job);
+  run.orders.ranks.post(job);
+  run.orders.choice.post(job);
+  run.orders.evaluates = job.evaluates();
+  if (job.has_checkpoint()) run.saver.order(job.checkpoint());
+}
+
+/// Trains to the job's end. Thread: the run's.
+void WorkerDaemon::train(const pb::WorkerJob& job, Run& run) {
+  std::string error;
+  JobOutcome outcome;
+  try {
+    std::vector<Backend*> devices;
+    for (const auto& device : devices_) devices.push_back(device.get());
+    auto ended = run_job(job, devices, context_, config_, run.orders, run.board, run.saver);
+    if (ended) {
+      outcome = ended.value();
+    } else if (!run.orders.stop) {
+      error = ended.error().message;
     }
-    if (!error.empty()) log::error("job {}: {}", job.job(), error);
-    const std::string lost = error.empty() ? std::string() : failed_device();
-    {
-      std::scoped_lock lock(run->mutex);
-      run->end.finished = true;
-      run->lost_device = lost;
-      run->end.error = error;
-      run->end.outcome = outcome;
-    }
-    link_->wake();
-  });
+  } catch (const std::exception& failure) {
+    error = failure.what();
+  }
+  if (!error.empty()) log::error("job {}: {}", job.job(), error);
+  const std::string lost = error.empty() ? std::string() : failed_device();
+  {
+    std::scoped_lock lock(run.mutex);
+    run.end.finished = true;
+    run.lost_device = lost;
+    run.end.error = error;
+    run.end.outcome = outcome;
+  }
+  link_->wake();
 }
 
 /// What a device says that no further job can be computed on; empty: all of them work.

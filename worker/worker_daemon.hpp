@@ -80,6 +80,8 @@ class WorkerDaemon {
   [[nodiscard]] Result<bool> step();
   [[nodiscard]] Result<void> handle(const ControlEvent& event);
   void take_job(const pb::WorkerJob& job);
+  static void take_orders(const pb::WorkerJob& job, Run& run);
+  void train(const pb::WorkerJob& job, Run& run);
   void end_run();
   void leave();
   [[nodiscard]] bool must_end();

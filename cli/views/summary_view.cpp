@@ -105,6 +105,57 @@ std::vector<std::string> tests(const RunSummary& run) {
   return aligned(rows, {true, true, true, true});
 }
 
+Json workers_json(const pb::JobStatus& job) {
+  Json workers = Json::array();
+  for (const pb::WorkerStatus& worker : job.workers()) {
+    const pb::Progress& own = worker.progress();
+    workers.push_back({{"name", worker.name()},
+                       {"state", state_word(worker)},
+                       {"device", worker.device()},
+                       {"clock", own.clock()},
+                       {"loss", own.loss()},
+                       {"images", own.images()},
+                       {"share", own.share()},
+                       {"compute_s", own.compute_s()},
+                       {"wait_s", own.wait_s()},
+                       {"waiting_share", waiting_share(own)},
+                       {"pushed_bytes", own.pushed_bytes()},
+                       {"read_bytes", own.read_bytes()},
+                       {"saved_bytes", own.saved_bytes()},
+                       {"read_saved_bytes", own.read_saved_bytes()},
+                       {"seconds_to_first_iteration", own.seconds_to_first_iteration()},
+                       {"consensus_error", consensus_error_of(own)}});
+  }
+  return workers;
+}
+
+Json staleness_json(const pb::JobStatus& job) {
+  Json staleness = Json::array();
+  for (const auto& [value, reads] : staleness_of(job)) {
+    staleness.push_back({{"staleness", value}, {"reads", reads}});
+  }
+  return staleness;
+}
+
+Json evaluations_json(const RunSummary& run) {
+  Json evaluations = Json::array();
+  for (const pb::Evaluation& test : run.job.evaluations()) {
+    evaluations.push_back(
+        // JSON has no NaN: null where the net has no Accuracy.
+        {{"iteration", test.clock()}, {"accuracy", test.accuracy()}, {"loss", test.loss()}});
+    if (run.words.has_perplexity) evaluations.back()["perplexity"] = std::exp(test.loss());
+  }
+  return evaluations;
+}
+
+Json checkpoints_json(const pb::JobStatus& job) {
+  Json checkpoints = Json::array();
+  for (const pb::KeptCheckpoint& kept : job.checkpoints()) {
+    checkpoints.push_back({{"iteration", kept.clock()}, {"folder", kept.folder()}});
+  }
+  return checkpoints;
+}
+
 }  // namespace
 
 std::vector<std::string> summary_lines(const RunSummary& run) {
@@ -145,41 +196,6 @@ std::vector<std::string> summary_lines(const RunSummary& run) {
 
 std::string summary_json(const RunSummary& run, JsonLayout layout) {
   const pb::JobStatus& job = run.job;
-  Json workers = Json::array();
-  for (const pb::WorkerStatus& worker : job.workers()) {
-    const pb::Progress& own = worker.progress();
-    workers.push_back({{"name", worker.name()},
-                       {"state", state_word(worker)},
-                       {"device", worker.device()},
-                       {"clock", own.clock()},
-                       {"loss", own.loss()},
-                       {"images", own.images()},
-                       {"share", own.share()},
-                       {"compute_s", own.compute_s()},
-                       {"wait_s", own.wait_s()},
-                       {"waiting_share", waiting_share(own)},
-                       {"pushed_bytes", own.pushed_bytes()},
-                       {"read_bytes", own.read_bytes()},
-                       {"saved_bytes", own.saved_bytes()},
-                       {"read_saved_bytes", own.read_saved_bytes()},
-                       {"seconds_to_first_iteration", own.seconds_to_first_iteration()},
-                       {"consensus_error", consensus_error_of(own)}});
-  }
-  Json staleness = Json::array();
-  for (const auto& [value, reads] : staleness_of(job)) {
-    staleness.push_back({{"staleness", value}, {"reads", reads}});
-  }
-  Json evaluations = Json::array();
-  for (const pb::Evaluation& test : job.evaluations()) {
-    evaluations.push_back(
-        // JSON has no NaN: null where the net has no Accuracy.
-        {{"iteration", test.clock()}, {"accuracy", test.accuracy()}, {"loss", test.loss()}});
-    if (run.words.has_perplexity) evaluations.back()["perplexity"] = std::exp(test.loss());
-  }
-  Json checkpoints = Json::array();
-  for (const pb::KeptCheckpoint& kept : job.checkpoints()) {
-    checkpoints.push_back({{"iteration", kept.clock()}, {"folder", kept.folder()}});
-  }
   const Json whole = {
       {"job", job.name()},
       {"job_id", job.job()},
@@ -202,11 +218,11 @@ std::string summary_json(const RunSummary& run, JsonLayout layout) {
       {"images_per_second", job.rate() / run.words.items_per_record},
       {"rate", job.rate()},
       {"rate_unit", rate_unit(job)},
-      {"workers", workers},
+      {"workers", workers_json(job)},
       {"consensus_error", consensus_error_of(job)},
-      {"staleness", staleness},
-      {"evaluations", evaluations},
-      {"checkpoints", checkpoints},
+      {"staleness", staleness_json(job)},
+      {"evaluations", evaluations_json(run)},
+      {"checkpoints", checkpoints_json(job)},
       {"parameters_sha256", job.parameters_sha256()}};
   return layout == JsonLayout::kOneLine ? whole.dump() : whole.dump(2) + "\n";
 }

@@ -353,8 +353,8 @@ struct Rule<RuleKind::kFtrl> {
   }
 };
 
-/// w - rate * m^ * r * sqrt(1 - b2^t) / (sqrt(v) + delta) where r, which makes up for the variance
-/// of v after few gradients, exists; w - rate * m^ before. m^ is m without its bias.
+/// w - rate * m^ * r * sqrt(1 - b2^t) / (sqrt(v) + delta) where r exists, which makes up for the
+/// variance of v after few gradients; w - rate * m^ before. m^ is m without its bias.
 /// On arrival: as Adam.
 /// Source    Liu et al., "On the Variance of the Adaptive Learning Rate and Beyond", ICLR 2020,
 ///           algorithm 2, with the bound of 5 for rho that its authors' code and PyTorch use

@@ -17,10 +17,10 @@
 #include <functional>
 #include <optional>
 #include <stdexcept>
-#include <tuple>
 #include <utility>
 
 #include "common/log.hpp"
+#include "common/net/connection_eviction.hpp"
 #include "common/net/handshake_watch.hpp"
 
 namespace taut {
@@ -121,10 +121,10 @@ void ConnectionWatch::remove(zmq::socket_t& socket) {
   }
 }
 
-void ConnectionWatch::note_received(int descriptor) {
+void ConnectionWatch::note_received(int descriptor, std::size_t key) {
   if (descriptor < 0) return;
   const std::scoped_lock lock(mutex_);
-  received_.insert(descriptor);
+  received_[descriptor] = key;
 }
 
 void ConnectionWatch::close_connection(int descriptor) {
@@ -187,7 +187,8 @@ void ConnectionWatch::note_events(Listener& listener) {
       if (event->number == ZMQ_EVENT_ACCEPTED) {
         const auto cookie = cookie_of(descriptor);
         if (!cookie || (known != connections_.end() && known->second.cookie == *cookie)) continue;
-        connections_[descriptor] = {&listener, *cookie, 0, false, steady_now(), false};
+        connections_[descriptor] = {
+            .listener = &listener, .cookie = *cookie, .last_heard = steady_now()};
       } else if (known != connections_.end() && known->second.listener == &listener) {
         connections_.erase(known);
       }
@@ -198,18 +199,19 @@ void ConnectionWatch::note_events(Listener& listener) {
 }
 
 void ConnectionWatch::note_messages() {
-  std::unordered_set<int> received;
+  std::unordered_map<int, std::size_t> received;
   std::vector<int> refused;
   {
     const std::scoped_lock lock(mutex_);
     received.swap(received_);
     refused.swap(refused_);
   }
-  for (const int descriptor : received) {
+  for (const auto& [descriptor, key] : received) {
     const auto found = connections_.find(descriptor);
     if (found == connections_.end()) continue;
     found->second.has_spoken = true;
     found->second.last_heard = steady_now();
+    found->second.key = key;
     // What is unread is counted first: what arrives in between is not taken yet.
     const std::uint64_t waiting = unread(descriptor);
     found->second.taken = less(arrived(descriptor).value_or(0), waiting);
@@ -253,18 +255,14 @@ void ConnectionWatch::check_bytes() {
 void ConnectionWatch::check_descriptors() {
   const std::size_t limit = max_connections();
   if (connections_.size() <= limit) return;
-  using Place = std::tuple<bool, TimePoint, int>;  // the first are closed first
-  std::vector<Place> open;
+  std::vector<OpenConnection> open;
   for (const auto& [descriptor, one] : connections_) {
-    if (!one.is_closed) open.emplace_back(one.has_spoken, one.last_heard, descriptor);
+    if (!one.is_closed) open.push_back({descriptor, one.has_spoken, one.last_heard, one.key});
   }
-  if (open.size() <= limit) return;
-  const auto end = open.begin() + static_cast<std::ptrdiff_t>(open.size() - limit);
-  std::ranges::nth_element(open, end);
-  for (auto place = open.begin(); place != end; ++place) {
-    const int descriptor = std::get<int>(*place);
+  const std::size_t count = open.size();
+  for (const int descriptor : connections_to_close(std::move(open), limit)) {
     close(descriptor, connections_.at(descriptor),
-          fmt::format("{} connections are open, and this process may have {}", open.size(), limit));
+          fmt::format("{} connections are open, and this process may have {}", count, limit));
   }
 }
 

@@ -8,7 +8,6 @@
 #include <string>
 #include <thread>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 #include <zmq.hpp>
 
@@ -23,9 +22,8 @@ namespace taut {
 ///
 ///   a connection       bytes that were taken from it since a message of it was received last
 ///   all that have said nothing  bytes that were taken from them together, kMaxUnspokenBytes
-///   all connections    three quarters of the descriptors that this process may have: those that
-///                      have said nothing are closed first, the oldest first, and then those that
-///                      have been silent for longest
+///   all connections    three quarters of the descriptors that this process may have; which are
+///                      closed beyond that: connections_to_close()
 ///
 /// What was taken follows from TCP's own count and what still waits in the kernel, so nothing is
 /// counted for each message. It is looked at every 20 ms, or less often so that it takes at most a
@@ -51,7 +49,8 @@ class ConnectionWatch {
 
   /// A message of the connection was received.
   /// descriptor  ZeroMQ's, of the connection; -1: none is known
-  void note_received(int descriptor);
+  /// key         a digest of the one that its handshake proved
+  void note_received(int descriptor, std::size_t key);
   /// Closes a connection for what it has sent.
   void close_connection(int descriptor);
 
@@ -68,6 +67,7 @@ class ConnectionWatch {
     std::uint64_t taken = 0;   // bytes, when a message was received last
     bool has_spoken = false;   // a message was received
     TimePoint last_heard;      // the last message, or the accepting
+    std::size_t key = 0;       // of that message
     bool is_closed = false;    // by us; ZeroMQ has not noticed yet
   };
 
@@ -86,9 +86,9 @@ class ConnectionWatch {
   zmq::context_t& context_;
   std::mutex mutex_;  // guards the next three
   std::vector<std::unique_ptr<Listener>> listeners_;
-  std::unordered_set<int> received_;  // descriptors of connections whose messages were received
-  std::vector<int> refused_;          // those of connections to be closed
-  int wake_ = -1;                     // an eventfd
+  std::unordered_map<int, std::size_t> received_;  // connections with a message, and their keys
+  std::vector<int> refused_;                       // connections to be closed
+  int wake_ = -1;                                  // an eventfd
   int spare_ = -1;  // a descriptor that stands for another one while that is looked at
   std::atomic<bool> stopping_ = false;
   std::unordered_map<int, Connection> connections_;  // by descriptor; the thread's, as the next

@@ -218,6 +218,8 @@ class ZmqEndpoint final : public WaitingEndpoint {
   void forget_one();
   std::optional<Incoming> try_receive();
   std::optional<Incoming> receive_from(zmq::socket_t& socket, const Dealer* dealer);
+  bool take_frames(zmq::socket_t& socket, zmq::message_t part, std::optional<int> accepted,
+                   bool is_kept, Message& message);
   [[nodiscard]] std::shared_ptr<const Identity> holder_of(const std::string& key) const;
   void note_unadmitted();
 
@@ -544,6 +546,7 @@ std::optional<Incoming> ZmqEndpoint::receive_from(zmq::socket_t& socket, const D
   bool is_admitted = true;
   bool has_parts = true;
   int descriptor = -1;  // of a connection to this side
+  std::string key;      // that its handshake proved
   /// The secret that is the first frame; what follows it is the message.
   const auto take_secret = [&]() -> Frame {
     has_parts = part.more();
@@ -563,7 +566,6 @@ std::optional<Incoming> ZmqEndpoint::receive_from(zmq::socket_t& socket, const D
     if (!part.more()) return std::nullopt;
     if (!socket.recv(part, zmq::recv_flags::none)) return std::nullopt;
     descriptor = descriptor_of(part);
-    std::string key;
     std::optional<Proved> proved;
     if (!security_.is_insecure()) {
       // The key that the handshake proved and the handler confirmed, a property of each frame but
@@ -581,30 +583,39 @@ std::optional<Incoming> ZmqEndpoint::receive_from(zmq::socket_t& socket, const D
     }
     if (is_admitted) incoming.from = peer_of(routing_id, key, std::move(proved));
   }
-  bool is_dropped = !is_admitted;
-  std::uint64_t bytes = 0;
-  while (has_parts) {
-    const bool more = part.more();
-    bytes += part.size();
-    if (dealer == nullptr && !is_dropped && has_byte_limit() && bytes > limits_.frame.value()) {
-      incoming.message.frames.clear();
-      is_dropped = true;
-      watch_.close_connection(descriptor);
-    }
-    if (incoming.message.frames.size() == limits_.frames) {
-      // The rest is read and dropped, so that memory stays bounded.
-      incoming.message.frames.clear();
-      is_dropped = true;
-    }
-    if (!is_dropped) incoming.message.frames.push_back(from_zmq(std::move(part)));
-    if (!more) break;
-    part = zmq::message_t();
-    if (!socket.recv(part, zmq::recv_flags::none)) break;
+  bool is_kept = is_admitted;
+  if (has_parts) {
+    const std::optional<int> accepted =
+        dealer == nullptr ? std::optional(descriptor) : std::nullopt;
+    is_kept = take_frames(socket, std::move(part), accepted, is_admitted, incoming.message);
   }
   if (!is_admitted) note_unadmitted();
-  if (is_admitted) watch_.note_received(descriptor);
-  if (is_dropped) return std::nullopt;
+  if (is_admitted) watch_.note_received(descriptor, std::hash<std::string>()(key));
+  if (!is_kept) return std::nullopt;
   return incoming;
+}
+
+/// Reads a message from its part `part` on. False: it is dropped; its rest is read nevertheless, so
+/// that memory stays bounded.
+/// accepted  descriptor of a connection to this side, which is closed beyond the limit
+bool ZmqEndpoint::take_frames(zmq::socket_t& socket, zmq::message_t part,
+                              std::optional<int> accepted, bool is_kept, Message& message) {
+  const bool is_limited = accepted && has_byte_limit();
+  std::uint64_t bytes = 0;
+  while (true) {
+    const bool more = part.more();
+    bytes += part.size();
+    if (is_kept && is_limited && bytes > limits_.frame.value()) {
+      is_kept = false;
+      watch_.close_connection(*accepted);
+    }
+    if (message.frames.size() == limits_.frames) is_kept = false;
+    if (is_kept) message.frames.push_back(from_zmq(std::move(part)));
+    if (!is_kept) message.frames.clear();
+    if (!more) return is_kept;
+    part = zmq::message_t();
+    if (!socket.recv(part, zmq::recv_flags::none)) return is_kept;
+  }
 }
 
 std::optional<Incoming> ZmqEndpoint::try_receive() {

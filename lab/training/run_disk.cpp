@@ -48,7 +48,7 @@ DoneCheckpointTask RunDisk::carry_out(CheckpointTask task, TimePoint now) const 
   done.task.aside = path_of(done.task.aside);
   done.task.folder = path_of(done.task.folder);
   done.task.tried = path_of(done.task.tried);
-  for (const std::string& note : done.notes) log::info("{}", note);
+  for (const Note& note : done.notes) log::info("{}", note.text);
   return done;
 }
 

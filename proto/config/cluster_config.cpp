@@ -117,6 +117,57 @@ Result<void> check_quotas(const std::string& file, const pb::SchedulingConfig& s
   return ok();
 }
 
+Result<void> check_server(const std::string& file, const pb::ClusterConfig& config) {
+  const pb::ServerConfig& server = config.server();
+  TAUT_TRY(check_range(file, "server.shards", server.shards(), 0, 256));
+  if (config.has_server() && server.shards() == 0 && !server.has_coordinator()) {
+    return invalid(fmt::format(
+        "{}: server.shards is 0 in a server without coordinator {{ }}: it would do nothing; set "
+        "shards to at least 1, or host the coordinator here",
+        file));
+  }
+  TAUT_TRY(check_range(file, "server.port_base", server.port_base(), 0, 65535));
+  if (server.port_base() + server.shards() > 65536) {
+    return invalid(fmt::format("{}: server.port_base {} leaves no ports for {} shards", file,
+                               server.port_base(), server.shards()));
+  }
+  return ok();
+}
+
+Result<void> check_worker(const std::string& file, const pb::WorkerConfig& worker) {
+  TAUT_TRY(check_range(file, "worker.threads", worker.threads(), 1, 1024));
+  TAUT_TRY(check_range(file, "worker.slowdown_ms", worker.slowdown_ms(), 0, 3.6e6));
+  TAUT_TRY(check_experiment(worker, file + ": worker."));
+  if (!worker.rank_listen().empty()) {
+    TAUT_TRY(check_address(file, "worker.rank_listen", worker.rank_listen()));
+  }
+  for (const std::uint32_t index : worker.device_index()) {
+    TAUT_TRY(check_range(file, "worker.device_index", index, 0, 1023));
+  }
+  if (worker.device_index_size() <= 1) return ok();
+  TAUT_TRY(check_range(file, "worker.device_index: the number of devices",
+                       worker.device_index_size(), 1, 64));
+  if (worker.device_memory_budget() > 0) {
+    return invalid(
+        fmt::format("{}: worker.device_memory_budget with {} devices in worker.device_index: a "
+                    "budget is kept on one device; start a worker for each",
+                    file, worker.device_index_size()));
+  }
+  return ok();
+}
+
+Result<void> check_coordinator(const std::string& file, const pb::CoordinatorConfig& coordinator) {
+  TAUT_TRY(check_range(file, "server.coordinator.heartbeat_limit_s",
+                       coordinator.heartbeat_limit_s(), 0.1, 86400));
+  TAUT_TRY(check_range(file, "server.coordinator.replication.interval",
+                       coordinator.replication().interval(), 0, 1000));
+  TAUT_TRY(check_range(file, "server.coordinator.replication.limit_s",
+                       coordinator.replication().limit_s(), 1, 3600));
+  TAUT_TRY(check_quotas(file, coordinator.scheduling()));
+  return check_range(file, "server.coordinator.worker_wait_s", coordinator.worker_wait_s(), 0,
+                     604800);
+}
+
 }  // namespace
 
 bool is_address(const std::string& address) {
@@ -138,50 +189,12 @@ Result<pb::ClusterConfig> load_cluster_config(const std::filesystem::path& path)
   TAUT_TRY(check_coordinators(file, config));
   TAUT_TRY(check_address(file, "http.dashboard", config.http().dashboard()));
   TAUT_TRY(check_address(file, "http.metrics", config.http().metrics()));
-  TAUT_TRY(check_range(file, "server.shards", config.server().shards(), 0, 256));
-  if (config.has_server() && config.server().shards() == 0 && !config.server().has_coordinator()) {
-    return invalid(fmt::format(
-        "{}: server.shards is 0 in a server without coordinator {{ }}: it would do nothing; set "
-        "shards to at least 1, or host the coordinator here",
-        file));
-  }
-  TAUT_TRY(check_range(file, "server.port_base", config.server().port_base(), 0, 65535));
-  if (config.server().port_base() + config.server().shards() > 65536) {
-    return invalid(fmt::format("{}: server.port_base {} leaves no ports for {} shards", file,
-                               config.server().port_base(), config.server().shards()));
-  }
-  TAUT_TRY(check_range(file, "worker.threads", config.worker().threads(), 1, 1024));
-  TAUT_TRY(check_range(file, "worker.slowdown_ms", config.worker().slowdown_ms(), 0, 3.6e6));
-  TAUT_TRY(check_experiment(config.worker(), file + ": worker."));
-  const pb::WorkerConfig& worker = config.worker();
-  if (!worker.rank_listen().empty()) {
-    TAUT_TRY(check_address(file, "worker.rank_listen", worker.rank_listen()));
-  }
-  for (const std::uint32_t index : worker.device_index()) {
-    TAUT_TRY(check_range(file, "worker.device_index", index, 0, 1023));
-  }
-  if (worker.device_index_size() > 1) {
-    TAUT_TRY(check_range(file, "worker.device_index: the number of devices",
-                         worker.device_index_size(), 1, 64));
-    if (worker.device_memory_budget() > 0) {
-      return invalid(
-          fmt::format("{}: worker.device_memory_budget with {} devices in worker.device_index: a "
-                      "budget is kept on one device; start a worker for each",
-                      file, worker.device_index_size()));
-    }
-  }
+  TAUT_TRY(check_server(file, config));
+  TAUT_TRY(check_worker(file, config.worker()));
   TAUT_TRY(check_range(file, "start_wait_s", config.start_wait_s(), 0.1, 86400));
   TAUT_TRY(check_range(file, "heartbeat_interval_s", config.heartbeat_interval_s(), 0.01, 3600));
-  TAUT_TRY(check_range(file, "server.coordinator.heartbeat_limit_s",
-                       config.server().coordinator().heartbeat_limit_s(), 0.1, 86400));
-  TAUT_TRY(check_range(file, "server.coordinator.replication.interval",
-                       config.server().coordinator().replication().interval(), 0, 1000));
-  TAUT_TRY(check_range(file, "server.coordinator.replication.limit_s",
-                       config.server().coordinator().replication().limit_s(), 1, 3600));
-  TAUT_TRY(check_quotas(file, config.server().coordinator().scheduling()));
+  TAUT_TRY(check_coordinator(file, config.server().coordinator()));
   TAUT_TRY(check_range(file, "preemption_notice_s", config.preemption_notice_s(), 0, 86400));
-  TAUT_TRY(check_range(file, "server.coordinator.worker_wait_s",
-                       config.server().coordinator().worker_wait_s(), 0, 604800));
   TAUT_TRY(check_range(file, "records.every", config.records().every(), 1, 1e6));
   TAUT_TRY(check_range(file, "records.timeline_limit_mib", config.records().timeline_limit_mib(), 1,
                        65536));
@@ -193,7 +206,6 @@ Result<pb::ClusterConfig> load_cluster_config(const std::filesystem::path& path)
   }
   return config;
 }
-
 Result<void> limit_files(const pb::ClusterConfig& config, const std::string& ready_file) {
   if (config.allowed_folders().empty()) return ok();
   std::vector<std::filesystem::path> folders;

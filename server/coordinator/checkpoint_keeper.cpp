@@ -120,7 +120,7 @@ Result<std::string> put_in_place(const CheckpointTask& task, const std::string& 
 }
 
 /// Removes the remains of earlier, unfinished orders of the job.
-void remove_leftovers(const CheckpointTask& task, std::vector<std::string>& notes) {
+void remove_leftovers(const CheckpointTask& task, Notes& notes) {
   const std::string mark = unfinished_mark(task.job, task.manifest.token());
   std::error_code failed;
   for (fs::directory_iterator entry(fs::path(task.folder).parent_path(), failed), end;
@@ -132,8 +132,7 @@ void remove_leftovers(const CheckpointTask& task, std::vector<std::string>& note
     const bool is_number = !number.empty() && number.size() < 18 &&
                            number.find_first_not_of("0123456789") == std::string::npos;
     if (!is_number || std::stoull(number) >= task.number) continue;
-    if (remove_checkpoint(entry->path().string()))
-      notes.push_back("removed the unfinished " + name);
+    if (remove_checkpoint(entry->path().string())) notes.add("removed the unfinished " + name);
   }
 }
 
@@ -201,7 +200,7 @@ Result<std::string> manifest_text(const CheckpointTask& task) {
 
 }  // namespace
 
-Result<std::string> finish_checkpoint(const CheckpointTask& task, std::vector<std::string>& notes,
+Result<std::string> finish_checkpoint(const CheckpointTask& task, Notes& notes,
                                       server::PartClient* parts, std::string* tried) {
   std::string place = finished_folder(task);
   if (place.empty()) {
@@ -246,22 +245,21 @@ bool is_anothers(const CheckpointTask& task, const UnkeptCheckpoint& unkept) {
           (unkept.order != 0 && parsed.value().number() != unkept.order));
 }
 
-void remove_unkept(const CheckpointTask& task, std::vector<std::string>& notes) {
+void remove_unkept(const CheckpointTask& task, Notes& notes) {
   for (const UnkeptCheckpoint& unkept : task.unkept) {
     const std::string& folder = unkept.folder;
     if (is_anothers(task, unkept)) {
-      notes.push_back(fmt::format("{} is not removed: it has another checkpoint now", folder));
+      notes.add(fmt::format("{} is not removed: it has another checkpoint now", folder));
       continue;
     }
     if (const auto removed = remove_checkpoint(folder); !removed) {
-      notes.push_back("a checkpoint was not removed: " + removed.error().message);
+      notes.add("a checkpoint was not removed: " + removed.error().message);
     }
   }
 }
 
 /// Has servers remove parts. One that does not answer is not asked for others; it is again later.
-void remove_parts(CheckpointTask& task, std::vector<std::string>& notes,
-                  server::PartClient* parts) {
+void remove_parts(CheckpointTask& task, Notes& notes, server::PartClient* parts) {
   std::set<std::string> silent;
   for (PartRemoval& removal : task.removals) {
     removal.failed = parts == nullptr || silent.contains(removal.address);
@@ -273,9 +271,9 @@ void remove_parts(CheckpointTask& task, std::vector<std::string>& notes,
     if (removed) continue;
     removal.failed = removed.error().code != ErrorCode::kIo;
     if (removal.failed) silent.insert(removal.address);
-    notes.push_back(fmt::format(
-        "job {}: parts of {} stay on server \"{}\"{}: {}", task.job.value(), removal.folder,
-        removal.server, removal.failed ? " until it answers" : "", removed.error().message));
+    notes.add(task.job,
+              fmt::format("parts of {} stay on server \"{}\"{}: {}", removal.folder, removal.server,
+                          removal.failed ? " until it answers" : "", removed.error().message));
   }
 }
 
@@ -303,7 +301,7 @@ DoneCheckpointTask carry_out(CheckpointTask given, server::PartClient* parts) {
     case CheckpointTask::Kind::kDrop:
       if (const auto removed = remove_checkpoint(task.aside); !removed) {
         done.error = removed.error().message;
-        done.notes.push_back("the parts of a checkpoint were not removed: " + done.error);
+        done.notes.add("the parts of a checkpoint were not removed: " + done.error);
       }
       break;
     case CheckpointTask::Kind::kRemove:

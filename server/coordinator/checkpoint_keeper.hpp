@@ -10,6 +10,7 @@
 #include "common/bounded_queue.hpp"
 #include "common/result.hpp"
 #include "server/coordinator/checkpoint_orders.hpp"
+#include "server/coordinator/runs/notes.hpp"
 #include "server/parts/part_client.hpp"
 
 namespace taut {
@@ -26,8 +27,7 @@ namespace taut {
 ///           parts there
 /// Returns   the folder that now has the checkpoint
 /// Errors    not_found: a part is missing, for instance if servers do not share the folder; io
-[[nodiscard]] Result<std::string> finish_checkpoint(const CheckpointTask& task,
-                                                    std::vector<std::string>& notes,
+[[nodiscard]] Result<std::string> finish_checkpoint(const CheckpointTask& task, Notes& notes,
                                                     server::PartClient* parts = nullptr,
                                                     std::string* tried = nullptr);
 
@@ -38,8 +38,8 @@ namespace taut {
 /// A task and what became of it.
 struct DoneCheckpointTask {
   CheckpointTask task;
-  std::string error;               // empty on success
-  std::vector<std::string> notes;  // further lines for the log
+  std::string error;  // empty on success
+  Notes notes;        // further lines for the log
 };
 
 /// Executes a task, which may take a while.

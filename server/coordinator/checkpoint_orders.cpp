@@ -173,8 +173,8 @@ void order(JobRecord& job, std::int64_t clock, Notes& notes) {
   for (int i = 0; i < stored.members_size(); ++i) {
     if (owes_checkpoint(job, i)) job.revise_worker(i);
   }
-  notes.push_back(
-      fmt::format("job {}: a checkpoint is ordered at clock {}{}", stored.job(), clock, survives));
+  notes.add(JobId(stored.job()),
+            fmt::format("a checkpoint is ordered at clock {}{}", clock, survives));
 }
 
 void order_next(JobRecord& job, std::int64_t lowest, Notes& notes) {
@@ -194,7 +194,7 @@ void order_next(JobRecord& job, std::int64_t lowest, Notes& notes) {
   stored.set_checkpoint_wanted(false);
   stored.set_checkpoint_failure(
       fmt::format("the checkpoint at clock {} is not written: {}", clock, refusal));
-  notes.push_back(fmt::format("job {}: {}", stored.job(), stored.checkpoint_failure()));
+  notes.add(JobId(stored.job()), stored.checkpoint_failure());
 }
 
 /// The lowest clock of an order. Its distance from the highest known clock grows with each order
@@ -248,10 +248,11 @@ namespace {
 
 void give_up(JobRecord& job, const std::string& why, CheckpointTasks& tasks, Notes& notes) {
   const std::int64_t clock = job.stored().checkpoint().clock();
-  notes.push_back(fmt::format(
-      "job {}: the checkpoint at clock {} is not written: {}; {}", job.stored().job(), clock, why,
-      job.is_active() && !job.stored().closing() ? "training continues"
-                                                 : "its incomplete files are never used"));
+  notes.add(JobId(job.stored().job()),
+            fmt::format("the checkpoint at clock {} is not written: {}; {}", clock, why,
+                        job.is_active() && !job.stored().closing()
+                            ? "training continues"
+                            : "its incomplete files are never used"));
   withdraw_checkpoint(job, tasks);
   pb::StoredJob& stored = job.change();
   stored.set_checkpointed_to(std::max(stored.checkpointed_to(), clock));
@@ -364,8 +365,8 @@ void remove_kept(JobRecord& job, CheckpointTasks& tasks, Notes& notes, const std
       continue;
     }
     if (!why.empty()) {
-      notes.push_back(fmt::format("job {}: the checkpoint at clock {} is removed: {}",
-                                  job.stored().job(), kept[i].clock(), why));
+      notes.add(JobId(job.stored().job()),
+                fmt::format("the checkpoint at clock {} is removed: {}", kept[i].clock(), why));
     }
     task.unkept.push_back({kept[i].folder(), kept[i].order()});
     leave_parts(job, kept[i].folder(), kept[i].order());
@@ -447,8 +448,9 @@ void conclude(JobRecord& job, Duration limit, TimePoint now, CheckpointTasks& ta
       give_up(job, fmt::format("{} consecutive orders were too late", misses), tasks, notes);
       return;
     }
-    notes.push_back(fmt::format("job {}: the order of a checkpoint at clock {} was too late",
-                                job.stored().job(), job.stored().checkpoint().clock()));
+    notes.add(JobId(job.stored().job()),
+              fmt::format("the order of a checkpoint at clock {} was too late",
+                          job.stored().checkpoint().clock()));
     withdraw_checkpoint(job, tasks);
     job.change().set_checkpoint_misses(misses);
   } else if (parts.written) {
@@ -632,8 +634,8 @@ void note_finished(JobRecord& job, const CheckpointTask& task, const std::string
   // Servers keep memory ready for the next one: they must know if there is none.
   const bool continues = stored.state() == pb::RUNNING && !stored.closing();
   if (continues && due_clock(job, lowest_clock(job)) == 0) job.revise();
-  notes.push_back(fmt::format("job {}: the checkpoint at clock {} is complete: {}", stored.job(),
-                              clock, folder));
+  notes.add(JobId(stored.job()),
+            fmt::format("the checkpoint at clock {} is complete: {}", clock, folder));
 }
 
 }  // namespace taut

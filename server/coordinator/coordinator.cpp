@@ -165,7 +165,7 @@ CoordinatorOutput Coordinator::tick(TimePoint now) {
   last_tick_ = now;
   schedules_ = true;
   for (const Participant* lost : registry_.lose_silent(now)) {
-    out_.notes.push_back(lost->lost_reason + " and was declared lost");
+    out_.notes.add(lost->lost_reason + " and was declared lost");
   }
   settle();
   return take_output();
@@ -221,13 +221,13 @@ void Coordinator::on_hello(PeerId from, const pb::ControlMessage& message) {
       reply.set_accepted(true);
       reply.set_incarnation(greeting.participant->incarnation.value());
       reply.set_lost_reason(greeting.participant->lost_reason);
-      if (greeting.is_new) out_.notes.push_back(greeting.participant->title() + " has joined");
+      if (greeting.is_new) out_.notes.add(greeting.participant->title() + " has joined");
       note_connection(*greeting.participant);
     } else if (greeting.refusal.empty()) {
       return;  // it repeats the hello, and by then it is known whether the name is free
     }
   }
-  if (!reply.accepted()) out_.notes.push_back("hello refused: " + reply.reason());
+  if (!reply.accepted()) out_.notes.add("hello refused: " + reply.reason());
   *send(from, message.request()).mutable_hello_reply() = reply;
 }
 
@@ -305,7 +305,7 @@ void Coordinator::on_goodbye(PeerId from, const pb::Goodbye& goodbye) {
   if (participant == nullptr) return;
   registry_.lose(*participant, fmt::format("{} left{}{}", participant->title(),
                                            goodbye.reason().empty() ? "" : ": ", goodbye.reason()));
-  out_.notes.push_back(participant->lost_reason);
+  out_.notes.add(participant->lost_reason);
 }
 
 void Coordinator::on_server_reply(PeerId from, const Participant& server,
@@ -425,9 +425,9 @@ void Coordinator::restart(const pb::StoredJob& failed) {
   next.set_service_s(failed.service_s());
   jobs_.emplace(id, JobRecord(std::move(next), now_));
   jobs_.at(JobId(failed.job())).change().set_restarted_as(id.value());
-  out_.notes.push_back(fmt::format(
-      "job {}: continues job {} {}", id.value(), failed.job(),
-      resumes ? fmt::format("from clock {}", resume.clock()) : std::string("from the beginning")));
+  out_.notes.add(id, fmt::format("continues job {} {}", failed.job(),
+                                 resumes ? fmt::format("from clock {}", resume.clock())
+                                         : std::string("from the beginning")));
 }
 
 /// A server that does not know of the job's end reports the job in its next heartbeat, and is

@@ -65,8 +65,8 @@ void bind(JobRecord& job, const pb::Follow& request, Notes& notes) {
   added.set_since(job.stored().revision() + 1);
   *job.change().add_followers() = added;
   if (job.is_active()) job.revise();
-  notes.push_back(fmt::format("job {}: follower \"{}\" has joined; training waits for it",
-                              job.stored().job(), request.name()));
+  notes.add(JobId(job.stored().job()),
+            fmt::format("follower \"{}\" has joined; training waits for it", request.name()));
 }
 
 }  // namespace
@@ -93,8 +93,7 @@ void Coordinator::on_follow(const pb::Follow& request, pb::FollowReply& reply) {
   if (request.leaves()) {
     job.followers.remove(id);
     if (release(job, id)) {
-      out_.notes.push_back(
-          fmt::format("job {}: follower \"{}\" has left", request.job(), request.name()));
+      out_.notes.add(JobId(request.job()), fmt::format("follower \"{}\" has left", request.name()));
     }
     return;
   }
@@ -150,9 +149,11 @@ void Coordinator::note_followers(JobRecord& job) {
     if (stored.cut_followers_size() > kKnownCuts) {
       stored.mutable_cut_followers()->erase(stored.cut_followers().begin());
     }
-    out_.notes.push_back(fmt::format(
-        "job {}: follower \"{}\" was silent for {:g} s and was cut; training continues without it",
-        stored.job(), silent.name, seconds(now_ - silent.last_heard)));
+    out_.notes.add(
+        JobId(stored.job()),
+        fmt::format(
+            "follower \"{}\" was silent for {:g} s and was cut; training continues without it",
+            silent.name, seconds(now_ - silent.last_heard)));
   }
   if (!job.stored().lingers()) return;
   // A coordinator that has restarted waits for them to report.

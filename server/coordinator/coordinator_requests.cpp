@@ -95,8 +95,8 @@ void Coordinator::on_submit(const pb::Submit& submit, pb::SubmitReply& reply) {
   reply.set_job(id.value());
   reply.set_message(waiting_message(job, queue()));
   schedules_ = true;
-  out_.notes.push_back(fmt::format("job {}: submitted{}{}", id.value(),
-                                   reply.message().empty() ? "" : ", ", reply.message()));
+  out_.notes.add(
+      id, fmt::format("submitted{}{}", reply.message().empty() ? "" : ", ", reply.message()));
 }
 
 /// The clocks of a running job, from one shard: the first of those that have slices of it.
@@ -165,7 +165,7 @@ void Coordinator::on_check_nodes(const pb::CheckNodes& request, pb::CheckNodesRe
     if (trains_nets(worker)) nodes.push_back(worker);
   }
   if (checks_.answer(request, nodes, reply, now_)) {
-    out_.notes.push_back(fmt::format("{} processes are examined", nodes.size()));
+    out_.notes.add(fmt::format("{} processes are examined", nodes.size()));
   }
 }
 
@@ -246,13 +246,13 @@ void Coordinator::on_set_trace(const pb::SetTrace& request, pb::CommandReply& re
       registry_.live(pb::ROLE_SERVER).size() + registry_.live(pb::ROLE_WORKER).size();
   reply.set_message(
       fmt::format("{} processes {} a timeline", processes, request.on() ? "start" : "stop"));
-  out_.notes.push_back(fmt::format("timelines {}", request.on() ? "on" : "off"));
+  out_.notes.add(fmt::format("timelines {}", request.on() ? "on" : "off"));
 }
 
 void Coordinator::drain(const Participant& process) {
   if (process.leaves) return;
   registry_.drain(process.role, process.name);
-  out_.notes.push_back(process.title() + " is being drained");
+  out_.notes.add(process.title() + " is being drained");
 }
 
 /// It leaves, and no job that has not ended depends on it.

@@ -59,10 +59,10 @@ void Coordinator::limit_workers(JobRecord& job, const SchedulingDecision& decisi
       job.revise_worker(member);
       names += fmt::format("{}\"{}\"", names.empty() ? "" : ", ", workers[place]->name);
     }
-    out_.notes.push_back(fmt::format(
-        "job {}: shrinks to {} worker{} for a job of higher priority: {} "
-        "leave{} it",
-        id.value(), limit, limit == 1 ? "" : "s", names, shrink->leaving.size() == 1 ? "s" : ""));
+    out_.notes.add(id, fmt::format("shrinks to {} worker{} for a job of higher priority: {} "
+                                   "leave{} it",
+                                   limit, limit == 1 ? "" : "s", names,
+                                   shrink->leaving.size() == 1 ? "s" : ""));
   }
   if (limit != stored.worker_limit()) job.change().set_worker_limit(limit);
 }
@@ -86,8 +86,8 @@ void Coordinator::renew_former(JobRecord& job) {
     const PeerId peer = *worker->peer;
     registry_.lose(*registry_.hear(peer, now_),
                    fmt::format("job {} has a place for {} again", stored.job(), worker->title()));
-    out_.notes.push_back(fmt::format("job {}: worker \"{}\" may join it again", stored.job(),
-                                     former.member().name()));
+    out_.notes.add(JobId(stored.job()),
+                   fmt::format("worker \"{}\" may join it again", former.member().name()));
   }
 }
 
@@ -101,7 +101,8 @@ void Coordinator::start(JobRecord& job, const std::vector<const Participant*>& w
 
 bool Coordinator::save_and_stop(JobRecord& job, const std::string& then) {
   const auto order = order_last_checkpoint(job, out_.tasks, out_.notes);
-  out_.notes.push_back(order ? fmt::format("{}, then {}", order.value(), then)
+  out_.notes.add_named(JobId(job.stored().job()),
+                       order ? fmt::format("{}, then {}", order.value(), then)
                              : fmt::format("{}; {} without it", order.error().message, then));
   return order.has_value();
 }
@@ -142,7 +143,7 @@ void Coordinator::on_change_queue(const pb::ChangeQueue& request, pb::CommandRep
   }
   reply.set_job(request.job());
   reply.set_message(fmt::format("job {} {}", request.job(), done));
-  out_.notes.push_back(reply.message());
+  out_.notes.add_named(JobId(request.job()), reply.message());
 }
 
 }  // namespace taut

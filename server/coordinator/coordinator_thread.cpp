@@ -1,7 +1,6 @@
 #include "server/coordinator/coordinator_thread.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <exception>
 #include <limits>
@@ -33,17 +32,6 @@ constexpr PeerId kInside(std::numeric_limits<std::uint64_t>::max());
 /// exempt, since a full disk must not cost the training its coordinator.
 bool must_be_saved_first(const pb::ControlMessage& message) {
   return !message.has_heartbeat_reply() && !message.has_status_reply();
-}
-
-/// The job that a line of the coordinator is about, "job 7: ..."; 0: none.
-JobId job_in(const std::string& text) {
-  constexpr std::string_view kBefore = "job ";
-  if (!text.starts_with(kBefore)) return JobId();
-  std::uint64_t job = 0;
-  const char* const begin = text.data() + kBefore.size();
-  const auto [stopped, error] = std::from_chars(begin, text.data() + text.size(), job);
-  const bool is_one = error == std::errc() && stopped != text.data() + text.size();
-  return is_one && *stopped == ':' ? JobId(job) : JobId();
 }
 
 }  // namespace
@@ -119,9 +107,9 @@ void CoordinatorThread::run() {
       if (stopping_) break;
       deposed_ = false;
       if (const auto recovered = recover(); recovered) {
-        note("has become the leader");
+        note({{}, "has become the leader"});
         lead();
-        note("is no longer the leader");
+        note({{}, "is no longer the leader"});
       } else {
         warn(fmt::format("the state cannot be read: {}", recovered.error().message));
       }
@@ -188,7 +176,7 @@ void CoordinatorThread::serve(Coordinator& coordinator) {
     }
     answer_questions(coordinator);
     for (const CheckpointKeeper::Done& done : keeper_->take_done()) {
-      for (const std::string& text : done.notes) note(text);
+      for (const Note& line : done.notes) note(line);
       carry_out(coordinator.handle_done(done.task, done.error, steady_now()));
     }
     const Duration wait = std::max(next_tick - steady_now(), Duration::zero());
@@ -239,7 +227,7 @@ void CoordinatorThread::name_user(const Incoming& incoming, pb::ControlMessage& 
 
 void CoordinatorThread::carry_out(CoordinatorOutput output) {
   keep(output.changes);
-  for (const std::string& text : output.notes) note(text);
+  for (const Note& line : output.notes) note(line);
   unsaved_.merge(std::move(output.changes));
   for (CheckpointTask& task : output.tasks) undone_.push_back(std::move(task));
   const bool is_saved = save();
@@ -382,12 +370,12 @@ std::vector<pb::RecordMark> CoordinatorThread::keep(PeerId from, const pb::Heart
   return marks;
 }
 
-void CoordinatorThread::note(const std::string& text) {
-  log::info("{}", text);
-  if (const JobId job = job_in(text); job != JobId()) runs_.note(job, text);
+void CoordinatorThread::note(const Note& note) {
+  log::info("{}", note.text);
+  if (note.job != JobId()) runs_.note(note.job, note.text);
   pb::LogLine& line = log_.emplace_back();
   line.set_unix_time_s(unix_time_s());
-  line.set_text(text);
+  line.set_text(note.text);
   if (log_.size() > kLogLines) log_.pop_front();
 }
 

@@ -88,7 +88,7 @@ class CoordinatorThread {
   /// contains. Returns the refusal, if any.
   [[nodiscard]] std::optional<pb::ControlMessage> settle_submission(
       pb::ControlMessage& message) const;
-  void note(const std::string& text);
+  void note(const Note& note);
   /// Makes the folders of new jobs and the summaries of ended ones.
   void keep(const CoordinatorChanges& changes);
   /// Stores the records that a heartbeat brings. Returns how much of each is here.

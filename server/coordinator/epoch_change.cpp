@@ -81,8 +81,8 @@ bool begin(JobRecord& job, const IdleWorkers& idle, Notes& notes) {
     if (mode_of_slack(stored.wanted_slack()) == current) {
       job.change().set_slack(stored.wanted_slack());
       job.revise();
-      notes.push_back(
-          fmt::format("job {}: slack is now {}", stored.job(), Slack(stored.slack()).to_string()));
+      notes.add(JobId(stored.job()),
+                fmt::format("slack is now {}", Slack(stored.slack()).to_string()));
       return true;
     }
     // What members have sent to a primary that was lost is not known yet.
@@ -113,8 +113,9 @@ void add_member(JobRecord& job, const Participant& worker, std::uint32_t slot, s
   job.change().set_message(
       fmt::format("worker \"{}\" has joined from clock {} on; {} of {} workers", member.name(),
                   clock, working, job.stored().slots()));
-  notes.push_back(fmt::format("job {}: worker \"{}\" has joined as {} from clock {} on",
-                              job.stored().job(), member.name(), member.worker(), clock));
+  notes.add(JobId(job.stored().job()),
+            fmt::format("worker \"{}\" has joined as {} from clock {} on", member.name(),
+                        member.worker(), clock));
 }
 
 void make_leave(JobRecord& job, const IdleWorkers& idle, Notes& notes) {
@@ -137,8 +138,9 @@ void make_leave(JobRecord& job, const IdleWorkers& idle, Notes& notes) {
     // No server has any slices: nothing was ever pushed.
     if (leave == kNever) leave = join;
     member.mutable_member()->set_leave_clock(std::max(leave, join));
-    notes.push_back(fmt::format("job {}: worker \"{}\" has left at clock {}", job.stored().job(),
-                                member.member().name(), member.member().leave_clock()));
+    notes.add(JobId(job.stored().job()),
+              fmt::format("worker \"{}\" has left at clock {}", member.member().name(),
+                          member.member().leave_clock()));
     const bool is_exact = member.progress().left() && member.progress().clock() == leave;
     if (is_exact && !member.finished() && !beyond_the_end(job, leave))
       drained.push_back(member.member());
@@ -162,9 +164,10 @@ void make_mode(JobRecord& job, Notes& notes) {
   last->set_first_clock(stored.hold_from());
   last->set_mode(mode_of_slack(slack));
   stored.set_slack(slack);
-  notes.push_back(fmt::format("job {}: slack is now {}; updates from clock {} on are applied {}",
-                              stored.job(), Slack(slack).to_string(), last->first_clock(),
-                              slack == 0 ? "as one aggregate a clock" : "on arrival"));
+  notes.add(JobId(stored.job()),
+            fmt::format("slack is now {}; updates from clock {} on are applied {}",
+                        Slack(slack).to_string(), last->first_clock(),
+                        slack == 0 ? "as one aggregate a clock" : "on arrival"));
   end_preparation(job, true);
   job.revise();
 }

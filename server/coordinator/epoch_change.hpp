@@ -7,12 +7,10 @@
 
 #include "proto/control.pb.h"
 #include "server/coordinator/registry.hpp"
+#include "server/coordinator/runs/notes.hpp"
 #include "server/coordinator/store/job_record.hpp"
 
 namespace taut {
-
-/// Lines for the log.
-using Notes = std::vector<std::string>;
 
 /// In name order.
 using IdleWorkers = std::function<std::vector<const Participant*>()>;

@@ -46,8 +46,9 @@ void end(JobRecord& job, pb::JobState state, TimePoint now, Notes& notes) {
   stored.set_lingers(!job.followers.empty() && !stored.servers().empty());
   job.lingers_from = now;
   job.revise();
-  notes.push_back(fmt::format("job {}: {}{}{}", stored.job(), pb::JobState_Name(state),
-                              stored.message().empty() ? "" : ": ", stored.message()));
+  notes.add(JobId(stored.job()),
+            fmt::format("{}{}{}", pb::JobState_Name(state), stored.message().empty() ? "" : ": ",
+                        stored.message()));
 }
 
 /// Orders every worker to end; `shown` is the state until then.
@@ -105,7 +106,7 @@ void lose_member(JobRecord& job, int index, const std::string& reason, Notes& no
   const std::uint32_t left = job.working();
   job.change().set_message(
       fmt::format("{}; {} of {} workers continue", reason, left, job.stored().slots()));
-  notes.push_back(fmt::format("job {}: {}", job.stored().job(), job.stored().message()));
+  notes.add(JobId(job.stored().job()), job.stored().message());
 }
 
 }  // namespace
@@ -252,13 +253,15 @@ void start_job(JobRecord& job, const Registry& registry,
     stored.set_message(
         fmt::format("{} of {} workers; others join while it runs", count, stored.slots()));
   }
-  notes.push_back(fmt::format(
-      "job {}: starts on {}{} worker{} and {} shard{}, slack {}{}", stored.job(), count,
-      count < stored.slots() ? fmt::format(" of {}", stored.slots()) : "", count == 1 ? "" : "s",
-      shards, shards == 1 ? "" : "s", Slack(stored.slack()).to_string(),
-      stored.has_resume()
-          ? fmt::format(", from clock {} of {}", stored.resume().clock(), stored.resume().folder())
-          : ""));
+  notes.add(JobId(stored.job()),
+            fmt::format("starts on {}{} worker{} and {} shard{}, slack {}{}", count,
+                        count < stored.slots() ? fmt::format(" of {}", stored.slots()) : "",
+                        count == 1 ? "" : "s", shards, shards == 1 ? "" : "s",
+                        Slack(stored.slack()).to_string(),
+                        stored.has_resume()
+                            ? fmt::format(", from clock {} of {}", stored.resume().clock(),
+                                          stored.resume().folder())
+                            : ""));
 }
 
 void note_losses(JobRecord& job, const Registry& registry, TimePoint now, CheckpointTasks& tasks,
@@ -289,7 +292,7 @@ void note_losses(JobRecord& job, const Registry& registry, TimePoint now, Checkp
 }
 
 void fail_job(JobRecord& job, const std::string& message, TimePoint now, Notes& notes) {
-  notes.push_back(fmt::format("job {}: fails: {}", job.stored().job(), message));
+  notes.add(JobId(job.stored().job()), fmt::format("fails: {}", message));
   close(job, pb::FAILED, pb::FAILED, message, now);
 }
 
@@ -343,8 +346,8 @@ void note_left(JobRecord& job, int member, const std::string& title, Notes& note
   const std::int64_t clock = job.stored().members(member).progress().clock();
   if (job.stored().members(member).finished()) {
     job.change().mutable_members(member)->set_lost(true);
-    notes.push_back(
-        fmt::format("job {}: {} has finished before clock {}", job.stored().job(), title, clock));
+    notes.add(JobId(job.stored().job()),
+              fmt::format("{} has finished before clock {}", title, clock));
     return;
   }
   lose_member(job, member, fmt::format("{} has left before clock {}, as it was to", title, clock),
@@ -372,7 +375,7 @@ void note_bad_updates(JobRecord& job, TimePoint now, Notes& notes) {
     if (policy != pb::Job::QUARANTINE || worker.bad_updates < kQuarantineAfter ||
         !job.works(stored)) {
       job.change().set_message(message);
-      notes.push_back(fmt::format("job {}: {}", job.stored().job(), message));
+      notes.add(JobId(job.stored().job()), message);
       continue;
     }
     if (job.working() == 1) {
@@ -422,7 +425,7 @@ void note_empty(JobRecord& job, Duration limit, TimePoint now, Notes& notes) {
     if (limit > Duration::zero()) {
       job.change().set_message(fmt::format("{}; waits up to {:g} s for another worker",
                                            job.stored().message(), seconds(limit)));
-      notes.push_back(fmt::format("job {}: {}", job.stored().job(), job.stored().message()));
+      notes.add(JobId(job.stored().job()), job.stored().message());
     }
   }
   if (now - *job.waits_for_workers < limit) return;

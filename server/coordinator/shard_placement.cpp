@@ -136,8 +136,9 @@ void move_to_backup(JobRecord& job, int number, const char* verb, Notes& notes) 
   shard.set_host(shard.backup());
   shard.set_term(shard.term() + 1);
   shard.clear_backup();
-  notes.push_back(fmt::format("job {}: shard {} {} server \"{}\", term {}", job.stored().job(),
-                              number, verb, name_of(job.stored(), shard.host()), shard.term()));
+  notes.add(JobId(job.stored().job()),
+            fmt::format("shard {} {} server \"{}\", term {}", number, verb,
+                        name_of(job.stored(), shard.host()), shard.term()));
 }
 
 /// Servers that have joined since the job started can keep images too.
@@ -229,9 +230,9 @@ bool give_up_backups(JobRecord& job, TimePoint now, Notes& notes) {
       if (!shard.has_backup() || problem.copy() != shard.copy() || problem.term() != shard.term()) {
         continue;
       }
-      notes.push_back(fmt::format("job {}: server \"{}\" is given up as the backup of shard {}: {}",
-                                  job.stored().job(), name_of(job.stored(), shard.backup()), number,
-                                  problem.reason()));
+      notes.add(JobId(job.stored().job()),
+                fmt::format("server \"{}\" is given up as the backup of shard {}: {}",
+                            name_of(job.stored(), shard.backup()), number, problem.reason()));
       job.given_up.push_back(
           {problem.shard(), shard.backup(), now + kGivenUpPause, problem.reason()});
       job.change().mutable_shards(number)->clear_backup();
@@ -332,7 +333,7 @@ std::string replace_servers(JobRecord& job, const Registry& registry, TimePoint 
     if (!stays) changed |= give_backup(job, registry, number);
   }
   if (is_quiet && !moved && !changed) changed |= balance(job, registry, moved, notes);
-  if (!names.empty()) notes.push_back(fmt::format("job {}: {}", job.stored().job(), names));
+  if (!names.empty()) notes.add(JobId(job.stored().job()), names);
   if (!changed && !moved) return "";
   if (moved) {
     withdraw_preparations(job, tasks);

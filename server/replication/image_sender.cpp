@@ -382,6 +382,43 @@ bool ImageSender::check(TimePoint now) {
   return is_news;
 }
 
+/// The backup has an image of a slice, or (sequence 0) cannot use the one that is under way.
+void ImageSender::take_kept(std::size_t index, Track& track, Target& target, std::uint64_t sequence,
+                            std::vector<Settled>& settled) {
+  if (track.under_way.empty()) return;
+  const ImageItem& image = track.under_way.front();
+  // The backup does not have what this one continues.
+  const bool is_lacking = sequence == 0 && image.base != 0;
+  if (!is_lacking && sequence != image.sequence) return;
+  target.under_way -= std::min(target.under_way, bytes_of(track.under_way));
+  if (is_lacking) {
+    track.under_way.clear();
+    track.is_due = track.is_whole_due = true;
+    return;
+  }
+  for (const auto& [worker, done] : image.done) {
+    Clock& stable = track.stable[worker];
+    stable = std::max(stable, done);
+  }
+  if (track.needs_image && track.needed != 0 && sequence >= track.needed) {
+    track.needs_image = false;
+    release(track.log.take_kept());
+  }
+  track.under_way.clear();
+  track.is_kept = true;
+  // What has changed since that image was first sent.
+  track.behind_since.reset();
+  if (track.is_due) track.behind_since = track.begun;
+  std::erase_if(track.waiting, [&](const auto& waiting) {
+    if (track.stable[waiting.first] < waiting.second.clock) return false;
+    settled.push_back({index, waiting.second.peer, waiting.first});
+    return true;
+  });
+  // A worker that still waits needs another image.
+  track.is_due |= !track.waiting.empty();
+  rest_if_done(index, track);
+}
+
 std::vector<ImageSender::Settled> ImageSender::take_reply(
     PeerId from, const pb::SliceImagesReply& reply,
     const std::function<std::optional<std::size_t>(TableId, SliceId)>& index_of, TimePoint now) {
@@ -397,40 +434,8 @@ std::vector<ImageSender::Settled> ImageSender::take_reply(
   for (const pb::SliceImagesReply::Kept& kept : reply.kept()) {
     const auto index = index_of(TableId(kept.table()), SliceId(kept.slice()));
     const auto entry = index ? tracks_.find(*index) : tracks_.end();
-    if (entry == tracks_.end()) continue;
-    Track& track = entry->second;
-    if (track.shard != found->first || track.under_way.empty()) continue;
-    const ImageItem& image = track.under_way.front();
-    // The backup does not have what this one continues.
-    const bool is_lacking = kept.sequence() == 0 && image.base != 0;
-    if (!is_lacking && kept.sequence() != image.sequence) continue;
-    target.under_way -= std::min(target.under_way, bytes_of(track.under_way));
-    if (is_lacking) {
-      track.under_way.clear();
-      track.is_due = track.is_whole_due = true;
-      continue;
-    }
-    for (const auto& [worker, done] : image.done) {
-      Clock& stable = track.stable[worker];
-      stable = std::max(stable, done);
-    }
-    if (track.needs_image && track.needed != 0 && kept.sequence() >= track.needed) {
-      track.needs_image = false;
-      release(track.log.take_kept());
-    }
-    track.under_way.clear();
-    track.is_kept = true;
-    // What has changed since that image was first sent.
-    track.behind_since.reset();
-    if (track.is_due) track.behind_since = track.begun;
-    std::erase_if(track.waiting, [&](const auto& waiting) {
-      if (track.stable[waiting.first] < waiting.second.clock) return false;
-      settled.push_back({*index, waiting.second.peer, waiting.first});
-      return true;
-    });
-    // A worker that still waits needs another image.
-    track.is_due |= !track.waiting.empty();
-    rest_if_done(*index, track);
+    if (entry == tracks_.end() || entry->second.shard != found->first) continue;
+    take_kept(*index, entry->second, target, kept.sequence(), settled);
   }
   for (const pb::SliceImagesReply::Logged& one : reply.logged()) {
     const auto index = index_of(TableId(one.table()), SliceId(one.slice()));

@@ -133,6 +133,8 @@ class ImageSender {
   void begin_log(Track& track, const SliceState& slice);
   void follow_leaves(const Membership& membership);
   void release(std::vector<UpdateLog::Push> pushes);
+  void take_kept(std::size_t index, Track& track, Target& target, std::uint64_t sequence,
+                 std::vector<Settled>& settled);
   void rest_if_done(std::size_t index, const Track& track);
   [[nodiscard]] bool is_sendable(const Track& track, const Target& target, TimePoint now) const;
   std::vector<ImageItem> make_image(SliceState& slice, Track& track) const;

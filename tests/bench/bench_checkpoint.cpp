@@ -182,7 +182,7 @@ int measure(const fs::path& folder, double gib, std::int64_t ahead) {
   }
   const double writing = seconds(steady_now() - aside);
   const server::ShardPart part = *progress.part();
-  std::vector<std::string> notes;
+  Notes notes;
   const auto finished =
       part.error.empty()
           ? finish_checkpoint(finish_task(trained, part, folder / "large_iter_4"), notes)

@@ -196,6 +196,17 @@ class ClientProtocol {
   void rewind(ShardId shard);
   enum class Next : std::uint8_t { kItem, kNothing, kLater };  // later: the window is full
   Next next_item(SliceLink& slice, DataItem& item, TimePoint now);
+  [[nodiscard]] DataItem item_of(const SliceLink& slice, DataItem::Kind kind, Clock clock) const;
+  static void mark_requested(PendingRead& read, TimePoint now);
+  [[nodiscard]] DataItem request(const SliceLink& slice, DataItem::Kind kind, PendingRead& read,
+                                 TimePoint now);
+  [[nodiscard]] DataItem send_push(SliceLink& slice, PendingPush& push, TimePoint now);
+  struct Batch {  // a message's items
+    DataItems items;
+    std::size_t bytes = 0;
+  };
+  void add(DataItem item, ShardId shard, Batch& batch, std::vector<Outgoing>& out) const;
+  void send(ShardId shard, Batch& batch, std::vector<Outgoing>& out) const;
   void put_in_order(std::vector<std::size_t>& slices) const;
   void greet_or_open(ShardId shard, Link& link, std::vector<Outgoing>& out, TimePoint now);
   void fail(ErrorCode code, std::string message);

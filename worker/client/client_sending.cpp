@@ -48,27 +48,51 @@ void ClientProtocol::greet_or_open(ShardId shard, Link& link, std::vector<Outgoi
   out.push_back({shard, std::move(message)});
 }
 
+DataItem ClientProtocol::item_of(const SliceLink& slice, DataItem::Kind kind, Clock clock) const {
+  DataItem item;
+  item.kind = kind;
+  item.table = slice.place.table;
+  item.slice = slice.place.slice;
+  item.offset = slice.place.offset;
+  item.count = slice.place.count;
+  item.clock = clock;
+  // A settlement names no row.
+  item.by_rows = kind != pb::DataItem::SETTLE && is_by_rows(slice.place.table);
+  return item;
+}
+
+void ClientProtocol::mark_requested(PendingRead& read, TimePoint now) {
+  read.sent = now;
+  ++read.attempts;
+}
+
+DataItem ClientProtocol::request(const SliceLink& slice, DataItem::Kind kind, PendingRead& read,
+                                 TimePoint now) {
+  mark_requested(read, now);
+  DataItem item = item_of(slice, kind, read.clock);
+  item.rows = static_cast<std::uint32_t>(read.rows.places.size());
+  item.payload = read.rows.numbers;
+  return item;
+}
+
+/// An update, and with it the read of the clock after it.
+DataItem ClientProtocol::send_push(SliceLink& slice, PendingPush& push, TimePoint now) {
+  push.not_before.reset();
+  mark_sent(slice, push, now);
+  const bool then_read = !is_by_rows(slice.place.table) && slice.read && !slice.read->sent &&
+                         slice.read->clock == push.update.clock.next();
+  if (then_read) mark_requested(*slice.read, now);
+  DataItem item =
+      item_of(slice, then_read ? pb::DataItem::PUSH_READ : pb::DataItem::PUSH, push.update.clock);
+  item.payload = push.update.gradient;
+  item.gradient_norm = push.update.norm;
+  item.weight = push.update.weight;
+  item.encoding = push.update.encoding;
+  item.rows = push.update.rows;
+  return item;
+}
+
 ClientProtocol::Next ClientProtocol::next_item(SliceLink& slice, DataItem& item, TimePoint now) {
-  const bool by_rows = is_by_rows(slice.place.table);
-  const auto make = [&](DataItem::Kind kind, Clock clock) {
-    item = DataItem();
-    item.kind = kind;
-    item.table = slice.place.table;
-    item.slice = slice.place.slice;
-    item.offset = slice.place.offset;
-    item.count = slice.place.count;
-    item.clock = clock;
-    item.by_rows = by_rows && kind != pb::DataItem::SETTLE;  // which names no row
-    return Next::kItem;
-  };
-  const auto name_rows = [&item](const PendingRead& read) {
-    item.rows = static_cast<std::uint32_t>(read.rows.places.size());
-    item.payload = read.rows.numbers;
-  };
-  const auto mark_requested = [now](PendingRead& read) {
-    read.sent = now;
-    ++read.attempts;
-  };
   const auto unsent = std::ranges::find_if(
       slice.pushes, [](const PendingPush& push) { return !push.sent.has_value(); });
   bool read_waits = false;
@@ -77,17 +101,7 @@ ClientProtocol::Next ClientProtocol::next_item(SliceLink& slice, DataItem& item,
     PendingPush& push = *unsent;
     const bool patient = push.not_before && now < *push.not_before;
     if (!patient && may_send(slice, push)) {
-      push.not_before.reset();
-      mark_sent(slice, push, now);
-      const bool then_read = !by_rows && slice.read && !slice.read->sent &&
-                             slice.read->clock == push.update.clock.next();
-      if (then_read) mark_requested(*slice.read);
-      make(then_read ? pb::DataItem::PUSH_READ : pb::DataItem::PUSH, push.update.clock);
-      item.payload = push.update.gradient;
-      item.gradient_norm = push.update.norm;
-      item.weight = push.update.weight;
-      item.encoding = push.update.encoding;
-      item.rows = push.update.rows;
+      item = send_push(slice, push, now);
       return Next::kItem;
     }
     // Later ones would be refused as out of order; its read is sent with it.
@@ -96,15 +110,11 @@ ClientProtocol::Next ClientProtocol::next_item(SliceLink& slice, DataItem& item,
     if (!patient) otherwise = Next::kLater;
   }
   if (slice.read && !slice.read->sent && !read_waits) {
-    mark_requested(*slice.read);
-    make(pb::DataItem::READ, slice.read->clock);
-    name_rows(*slice.read);
+    item = request(slice, pb::DataItem::READ, *slice.read, now);
     return Next::kItem;
   }
   if (slice.snapshot && !slice.snapshot->sent) {
-    mark_requested(*slice.snapshot);
-    make(pb::DataItem::SNAPSHOT, slice.snapshot->clock);
-    name_rows(*slice.snapshot);
+    item = request(slice, pb::DataItem::SNAPSHOT, *slice.snapshot, now);
     return Next::kItem;
   }
   const bool may_settle = slice.settle && !slice.settle->sent && !slice.kept.empty();
@@ -112,7 +122,8 @@ ClientProtocol::Next ClientProtocol::next_item(SliceLink& slice, DataItem& item,
     slice.settle->sent = now;
     slice.settle->clock = slice.kept.back().update.clock.next();
     ++slice.settle->attempts;
-    return make(pb::DataItem::SETTLE, slice.settle->clock);
+    item = item_of(slice, pb::DataItem::SETTLE, slice.settle->clock);
+    return Next::kItem;
   }
   return otherwise;
 }
@@ -148,15 +159,6 @@ std::vector<ClientProtocol::Outgoing> ClientProtocol::take_outgoing(TimePoint no
   // nothing may be accepted elsewhere before.
   was_ready_ |= ready();
   if (!was_ready_) return out;
-  const auto send = [&](ShardId shard, DataItems&& batch) {
-    DataMessage message = envelope();
-    message.body = std::move(batch);
-    out.push_back({shard, std::move(message)});
-  };
-  struct Batch {
-    DataItems items;
-    std::size_t bytes = 0;
-  };
   std::map<ShardId, Batch> batches;
   std::vector<std::size_t> later;
   std::vector<std::size_t> due = std::exchange(dirty_, {});
@@ -177,26 +179,38 @@ std::vector<ClientProtocol::Outgoing> ClientProtocol::take_outgoing(TimePoint no
         slice.dirty = false;
       } else {
         again.push_back(index);
-        Batch& batch = batches[shard];
-        batch.bytes += item.payload.size();
-        // The answer to a read of rows is longer than the read.
-        if (item.kind == pb::DataItem::READ || item.kind == pb::DataItem::SNAPSHOT) {
-          batch.bytes += item.rows * item.count * sizeof(float);
-        }
-        batch.items.items.push_back(std::move(item));
-        const std::size_t max_bytes =
-            links_[shard].shares_memory ? kSharedMessageBytes : kMessageBytes;
-        if (batch.items.items.size() == DataItems::kMaxItems || batch.bytes >= max_bytes) {
-          send(shard, std::exchange(batch, {}).items);
-        }
+        add(std::move(item), shard, batches[shard], out);
       }
     }
   }
   dirty_.insert(dirty_.end(), later.begin(), later.end());
   for (auto& [shard, batch] : batches) {
-    if (!batch.items.items.empty()) send(shard, std::move(batch.items));
+    send(shard, batch, out);
   }
   return out;
+}
+
+/// Adds an item to the message for a shard, which is sent once it is full.
+void ClientProtocol::add(DataItem item, ShardId shard, Batch& batch,
+                         std::vector<Outgoing>& out) const {
+  batch.bytes += item.payload.size();
+  // The answer to a read of rows is longer than the read.
+  if (item.kind == pb::DataItem::READ || item.kind == pb::DataItem::SNAPSHOT) {
+    batch.bytes += item.rows * item.count * sizeof(float);
+  }
+  batch.items.items.push_back(std::move(item));
+  const std::size_t max_bytes =
+      links_.at(shard).shares_memory ? kSharedMessageBytes : kMessageBytes;
+  if (batch.items.items.size() == DataItems::kMaxItems || batch.bytes >= max_bytes) {
+    send(shard, batch, out);
+  }
+}
+
+void ClientProtocol::send(ShardId shard, Batch& batch, std::vector<Outgoing>& out) const {
+  if (batch.items.items.empty()) return;
+  DataMessage message = envelope();
+  message.body = std::exchange(batch, {}).items;
+  out.push_back({shard, std::move(message)});
 }
 
 }  // namespace taut

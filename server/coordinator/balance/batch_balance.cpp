@@ -130,8 +130,8 @@ void propose(JobRecord& job, const BalanceLimits& limits, TimePoint now, Notes& 
   *changed.mutable_share_workers() = working_members(job);
   job.shares_proposed = now;
   job.revise_workers();
-  notes.push_back(fmt::format("job {}: shares of the batch {} are proposed for clock {}",
-                              stored.job(), fmt::join(*better, ", "), clock));
+  notes.add(JobId(stored.job()), fmt::format("shares of the batch {} are proposed for clock {}",
+                                             fmt::join(*better, ", "), clock));
 }
 
 void end_proposal(pb::StoredJob& stored) {
@@ -144,9 +144,9 @@ void make(JobRecord& job, Notes& notes) {
   pb::StoredJob& stored = job.change();
   *stored.add_shares() = stored.proposed_shares();
   forget_past_shares(job, stored);
-  notes.push_back(fmt::format("job {}: shares of the batch from clock {} on: {}", stored.job(),
-                              stored.proposed_shares().first_clock(),
-                              fmt::join(stored.proposed_shares().records(), ", ")));
+  notes.add(JobId(stored.job()), fmt::format("shares of the batch from clock {} on: {}",
+                                             stored.proposed_shares().first_clock(),
+                                             fmt::join(stored.proposed_shares().records(), ", ")));
   end_proposal(stored);
   for (std::size_t i = 0; i < job.workers.size(); ++i) {
     const auto& measured = job.workers[i].measured;
@@ -162,8 +162,8 @@ void make(JobRecord& job, Notes& notes) {
 /// Nothing has been made of the proposal: whoever begins its clock does so with the old shares.
 void withdraw(JobRecord& job, std::string_view why, Notes& notes) {
   pb::StoredJob& stored = job.change();
-  notes.push_back(fmt::format("job {}: shares of the batch for clock {} are withdrawn: {}",
-                              stored.job(), stored.proposed_shares().first_clock(), why));
+  notes.add(JobId(stored.job()), fmt::format("shares of the batch for clock {} are withdrawn: {}",
+                                             stored.proposed_shares().first_clock(), why));
   end_proposal(stored);
   job.revise_workers();
 }

@@ -49,8 +49,8 @@ void advance_compression(JobRecord& job, Notes& notes) {
     job.change().mutable_members(i)->set_since(stored.revision());
     job.revise_worker(i);
   }
-  notes.push_back(
-      fmt::format("job {}: compression AUTO is {}", stored.job(), stored.compression().text()));
+  notes.add(JobId(stored.job()),
+            fmt::format("compression AUTO is {}", stored.compression().text()));
 }
 
 void keep_compression(pb::StoredJob& job) {

@@ -72,8 +72,8 @@ void advance_rank_group(JobRecord& job, const Registry& registry, Notes& notes) 
   changed.clear_ranks();
   for (Rank& rank : ranks) *changed.add_ranks() = std::move(rank);
   job.revise_workers();
-  notes.push_back(fmt::format("job {}: {} workers sum their gradients among themselves",
-                              stored.job(), changed.ranks_size()));
+  notes.add(JobId(stored.job()),
+            fmt::format("{} workers sum their gradients among themselves", changed.ranks_size()));
 }
 
 }  // namespace taut

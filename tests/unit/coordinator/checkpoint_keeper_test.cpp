@@ -31,7 +31,7 @@ CheckpointTask written_parts(const fs::path& folder, std::int64_t clock, std::ui
 }
 
 Result<std::string> finish(const CheckpointTask& task) {
-  std::vector<std::string> notes;
+  Notes notes;
   return finish_checkpoint(task, notes);
 }
 
@@ -86,7 +86,7 @@ TEST_CASE("older and unfinished checkpoints of the job are removed, other files 
   fs::create_directories(folder.path() / "tiny_iter_18.part-4-1");
   const auto foreign = folder.write("tiny_iter_10/notes.txt", "mine");
   CheckpointTask task = written_parts(folder.path(), 20, 4);
-  std::vector<std::string> notes;
+  Notes notes;
   REQUIRE(finish_checkpoint(task, notes).has_value());
   CHECK(fs::exists(fs::path(old.folder) / kManifestName));
   CHECK(!fs::exists(folder.path() / "tiny_iter_17.part-3-3"));

@@ -356,7 +356,7 @@ void FakeCluster::carry_out(const CoordinatorOutput& output) {
   for (const CoordinatorMessage& outgoing : output.messages) {
     put(outgoing.to, false, outgoing.message);
   }
-  for (const std::string& note : output.notes) notes.push_back(note);
+  for (const Note& note : output.notes) notes.push_back(note.text);
   for (const CheckpointTask& task : output.tasks) {
     tasks.push_back(task);
     CheckpointTask done = task;

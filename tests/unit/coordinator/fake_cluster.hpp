@@ -158,7 +158,7 @@ class FakeCluster {
   [[nodiscard]] TimePoint now() const { return now_; }
 
   CoordinatorOptions options;
-  Notes notes;                         // for the log
+  std::vector<std::string> notes;      // for the log
   CheckpointTasks tasks;               // that the coordinator has given, in their order
   std::string task_fails;              // what becomes of them; empty: they go well
   bool tasks_get_lost = false;         // whoever does them ends before

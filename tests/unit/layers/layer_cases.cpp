@@ -134,6 +134,8 @@ std::vector<LayerCase> shape_cases() {
                {{2, 1, 2, 3}, {2, 1, 2, 3}}),
       compared({"type: 'Tile' tile_param { tiles: 3 }", {{3, 6, 5, 4}}}, {{2, 2, 2, 3}}),
       compared({"type: 'Tile' tile_param { axis: 2 tiles: 2 }", {{3, 6, 5, 4}}}, {{2, 2, 2, 3}}),
+      // No bottom: its gradient is compared with PyTorch's (golden_layers.py).
+      {"type: 'Parameter' parameter_param { shape { dim: 3 dim: 5 dim: 2 dim: 4 } }", {}},
       {"type: 'Reduction' reduction_param { operation: SUMSQ axis: 1 coeff: 2 }", {{3, 6, 5, 4}}},
       {"type: 'Reduction' reduction_param { operation: ASUM }", {{3, 1000}}},
       {"type: 'ArgMax' argmax_param { top_k: 3 out_max_val: true }", {{5, 40}}, 2e-6, pb::TEST},

@@ -128,7 +128,7 @@ struct Cluster {
     return ok();
   }
   Result<std::string> finish() {
-    notes.clear();
+    notes = {};
     tried.clear();
     auto finished = finish_checkpoint(task, notes, &client, &tried);
     if (finished) manifest_sha256 = find_saved(finished.value()).value().manifest_sha256;
@@ -182,7 +182,7 @@ struct Cluster {
   BufferPool pool;
   std::vector<std::unique_ptr<Server>> servers;
   CheckpointTask task;
-  std::vector<std::string> notes;
+  Notes notes;
   std::string tried;
   std::string manifest_sha256;  // of what was finished last
 };

@@ -77,7 +77,7 @@ class SavingJob {
                                  taut::write_manifest(task.manifest));
   }
   Result<std::string> finish() const {
-    std::vector<std::string> notes;
+    Notes notes;
     return finish_checkpoint(task, notes);
   }
   std::string save(std::uint64_t number, const std::string& base) {
