@@ -103,7 +103,7 @@ int main(int argc, char** argv) {
       });
   command
       .text("--ready-file", arguments.ready_file,
-            "Written once everything listens: the addresses, one a line")
+            "Written once everything listens: the addresses, one per line")
       .value("FILE");
   command.flag("--end-with-parent", arguments.with_parent, "Ends when the parent process does");
   if (const auto status = program.parse(argc, argv)) return *status;

@@ -79,7 +79,7 @@ taut::Result<void> work(const Arguments& arguments, bool& log_is_file) {
   TAUT_TRY(log::start(log_options(config, "worker", config.worker().name())));
   log_is_file = !config.log().file().empty();
   if (config.insecure()) {
-    log::warn("insecure: true: any process that answers at the coordinator's address is believed");
+    log::warn("insecure: true: any process that answers at the coordinator's address is trusted");
   }
   TAUT_TRY(limit_files(config, arguments.ready_file));
   switch_timeline(config.records().timeline(), config.records(), config.worker().name());
@@ -180,7 +180,7 @@ void add_local_options(taut::command_line::Command& command, Arguments& argument
   command.whole_number("--threads", arguments.threads, "With --local: compute threads", 1,
                        kMaxThreads);
   command.one_of("--device", arguments.device,
-                 "With --local: auto uses the CPU where no CUDA device works",
+                 "With --local: auto uses the CPU if no CUDA device works",
                  {"auto", "cpu", "cuda"});
   command.whole_number("--device-index", arguments.device_index,
                        "With --local: which of the machine's CUDA devices", 0, kMaxDeviceIndex);
