@@ -91,7 +91,7 @@ struct UpdateStep {
   float rms_decay = 0;
   float delta = 0;        // FTRL: ftrl_beta
   float correction = 1;   // bias correction: Adam's of both moments in one; else of the first
-  float correction2 = 1;  // AdamW and LAMB: of the second moment's root
+  float correction2 = 1;  // AdamW, LAMB and RAdam: of the second moment's root
   bool l1 = false;
 };
 

@@ -206,6 +206,7 @@ Result<pb::ClusterConfig> load_cluster_config(const std::filesystem::path& path)
   }
   return config;
 }
+
 Result<void> limit_files(const pb::ClusterConfig& config, const std::string& ready_file) {
   if (config.allowed_folders().empty()) return ok();
   std::vector<std::filesystem::path> folders;

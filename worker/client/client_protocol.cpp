@@ -119,7 +119,9 @@ std::optional<ClientProtocol::Silence> ClientProtocol::longest_silence() const {
     if (link.state != LinkState::kReady) owing.insert(shard);
   }
   for (const SliceLink& slice : slices_) {
-    const bool owes = !slice.pushes.empty() || slice.read || slice.snapshot || slice.settle;
+    // No caller waits for an image that only frees memory.
+    const bool settles = slice.settle && slice.settle->of_all;
+    const bool owes = !slice.pushes.empty() || slice.read || slice.snapshot || settles;
     if (owes) owing.insert(slice.place.shard);
   }
   std::optional<Silence> longest;
@@ -350,6 +352,7 @@ void ClientProtocol::acknowledge(SliceLink& slice, Clock done, TimePoint now) {
       kept_bytes_ += push.update.gradient.size();
       slice.kept.push_back(std::move(push));
       ++kept_;
+      note_relievable(slice);
     }
     slice.pushes.pop_front();
     --unacknowledged_;
@@ -369,6 +372,12 @@ void ClientProtocol::let_go(SliceLink& slice, Clock stable) {
   const bool is_relieved =
       slice.settle && !slice.settle->of_all && slice.settle->sent && stable >= slice.settle->clock;
   if (is_safe || is_relieved) slice.settle.reset();
+  if (!slice.kept.empty() && !slice.settle) note_relievable(slice);
+}
+
+void ClientProtocol::note_relievable(SliceLink& slice) {
+  if (identity_.max_kept.value() == 0 || std::exchange(slice.may_be_relieved, true)) return;
+  relievable_.push_back(static_cast<std::size_t>(&slice - slices_.data()));
 }
 
 /// If too much is kept, requests images before they are due: of every slice, as the slices of a
@@ -376,7 +385,9 @@ void ClientProtocol::let_go(SliceLink& slice, Clock stable) {
 void ClientProtocol::relieve() {
   const std::uint64_t limit = identity_.max_kept.value();
   if (limit == 0 || kept_bytes_ <= limit / 2) return;
-  for (SliceLink& slice : slices_) {
+  for (const std::size_t index : std::exchange(relievable_, {})) {
+    SliceLink& slice = slices_[index];
+    slice.may_be_relieved = false;
     if (slice.kept.empty() || slice.settle) continue;
     slice.settle = PendingSettle{false, {}, {}, 0};
     touch(slice);

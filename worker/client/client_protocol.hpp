@@ -165,6 +165,7 @@ class ClientProtocol {
     Clock acknowledged;         // the highest done on this connection
     std::optional<Clock> next;  // the first clock that nothing was pushed for
     bool dirty = false;
+    bool may_be_relieved = false;  // it is in `relievable_`
   };
   struct PendingTable {
     Clock clock;
@@ -191,6 +192,7 @@ class ClientProtocol {
   void receive_value(SliceLink& slice, const DataItem& item);
   void acknowledge(SliceLink& slice, Clock done, TimePoint now);
   void let_go(SliceLink& slice, Clock stable);
+  void note_relievable(SliceLink& slice);
   void relieve();
   void restart(ShardId shard);
   void rewind(ShardId shard);
@@ -234,6 +236,7 @@ class ClientProtocol {
   std::size_t unacknowledged_ = 0;
   std::size_t kept_ = 0;
   std::uint64_t kept_bytes_ = 0;
+  std::vector<std::size_t> relievable_;  // slices that keep updates, perhaps without a settlement
   bool was_ready_ = false;
   std::int64_t row_snapshots_ = 0;  // so far: each has its number in the place of a clock
   std::optional<Error> failure_;

@@ -44,7 +44,7 @@ Result<void> add(const KeysOptions& options) {
 Result<void> revoke(const KeysOptions& options) {
   TAUT_TRY(const auto folder, options.resolve());
   TAUT_TRY(revoke_key(folder, options.name));
-  fmt::print("\"{}\": key revoked; open connections close within a second\n", options.name);
+  fmt::print("\"{}\": key revoked, on open connections too within a second\n", options.name);
   return ok();
 }
 

@@ -588,7 +588,7 @@ TEST_CASE("answers that no shard should give are ignored or end the client, neve
 
 TEST_CASE("updates kept for backups beyond half of their limit are settled in every slice",
           "[client]") {
-  // Two slices, each update of 32 bytes: one of both is the half of the limit.
+  // Two slices with updates of 16 bytes: one of each is half of the limit.
   const std::vector<TableSpec> tables{test::make_table(0, {4}), test::make_table(1, {4})};
   Played played(tables, {}, Bytes(64));
   played.start();
@@ -611,6 +611,7 @@ TEST_CASE("updates kept for backups beyond half of their limit are settled in ev
   CHECK(played.sent() == "PUSH 1");
   answer(1, 2, 0);
   CHECK(played.sent() == "SETTLE 1, SETTLE 2");  // table 0 too, which has no answer to come
+  CHECK_FALSE(played.client.longest_silence());
   answer(0, 1, 1);
   answer(1, 2, 2);
   CHECK(played.client.unsettled() == 0);

@@ -125,7 +125,9 @@ TEST_CASE("where another checkpoint is by then, one that is not kept any more re
     removal.unkept.front().order = order;
     keeper.put(removal);
     REQUIRE(woken.pop(Duration(10'000'000)).has_value());
-    return keeper.take_done().at(0).notes;
+    std::vector<std::string> lines;
+    for (const Note& note : keeper.take_done().at(0).notes) lines.push_back(note.text);
+    return lines;
   };
   for (const auto& [job, token, order] :
        {std::array<std::uint64_t, 3>{4, 0, 2}, {3, 7, 2}, {3, 0, 1}}) {
