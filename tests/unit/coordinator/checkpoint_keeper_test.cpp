@@ -125,8 +125,9 @@ TEST_CASE("where another checkpoint is by then, one that is not kept any more re
     removal.unkept.front().order = order;
     keeper.put(removal);
     REQUIRE(woken.pop(Duration(10'000'000)).has_value());
+    const auto done = keeper.take_done();
     std::vector<std::string> lines;
-    for (const Note& note : keeper.take_done().at(0).notes) lines.push_back(note.text);
+    for (const Note& note : done.at(0).notes) lines.push_back(note.text);
     return lines;
   };
   for (const auto& [job, token, order] :

@@ -75,7 +75,7 @@ TEST_CASE("facts are kept under the names that the coordinator knows", "[doctor]
   REQUIRE(so_far.waits_for_size() == 1);
   CHECK(so_far.waits_for(0) == "s0");
   // Another client must wait: until all have answered, or for a minute.
-  CHECK_THAT(check(cluster, 6).error(), Contains("another check of the nodes runs"));
+  CHECK_THAT(check(cluster, 6).error(), Contains("another check of the nodes has been running"));
   answer(cluster.at("s0"), 5);
   cluster.run_for(2s);
   CHECK(check(cluster, 5).nodes_size() == 2);
