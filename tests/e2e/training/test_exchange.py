@@ -127,8 +127,9 @@ class Exchange(ExchangeTest):
 
     def test_what_does_not_go_with_sums_at_workers_is_refused_at_its_place(self):
         for extra, words in (
-                ("consistency { mode: ASYNC }", "ALLREDUCE is BSP among workers and does not go "
-                                                "with consistency { mode: ASYNC }; omit one"),
+                ("consistency { mode: ASYNC }", "ALLREDUCE is BSP among workers and cannot be "
+                                                "combined with consistency { mode: ASYNC }; omit "
+                                                "one"),
                 ("consistency { backup_workers: 1 }", "consistency { backup_workers }"),
                 ("balance: true", "ALLREDUCE cannot be combined with balance; omit one"),
                 ("compression { push { scheme: FP16 } }", "omit compression"),
