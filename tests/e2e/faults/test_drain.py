@@ -123,7 +123,7 @@ class Drain(ServersTest):
         self.wait_for_clocks(job, 5)
         refused = self.ask("drain", "absent")
         self.assertEqual(refused.returncode, 1)
-        self.assertIn('no server or worker "absent" is here', refused.stderr)
+        self.assertIn('no such server or worker: "absent"', refused.stderr)
         refused = self.ask("drain", "server0")
         self.assertEqual(refused.returncode, 1)
         self.assertIn("whose shards have no backups", refused.stderr)
