@@ -56,6 +56,23 @@ class Tidy(unittest.TestCase):
         self.assertIn("1 sources checked, 2 findings", output)
         self.assertEqual(self.tidy("cuda/kernels/sum.cuh"), (code, output))
 
+    def test_a_source_is_checked_again_once_it_or_a_header_has_changed(self):
+        if shutil.which("clang++") is None:
+            self.skipTest("clang++ is missing: apt install clang-14")
+        self.write("common/sum.hpp", "struct Sum {\n  Sum() = default;\n};\n")
+        self.write("common/sum.cpp", '#include "common/sum.hpp"\n', "/usr/bin/c++")
+        unchanged = "; 1 have not changed since nothing was found in them"
+        self.assertNotIn(unchanged, self.tidy("--all")[1])
+        self.assertIn(unchanged, self.tidy("--all")[1])
+        self.write("common/sum.hpp", "struct Sum {\n  Sum() {}\n};\n")
+        for _ in range(2):  # a finding is found again
+            code, output = self.tidy("--all")
+            self.assertEqual(code, 1)
+            self.assertIn("common/sum.hpp:2:3: warning: use '= default'", output)
+        self.write("common/sum.hpp", "struct Sum {\n  Sum() {}  // NOLINT\n};\n")
+        self.assertEqual(self.tidy("--all"), (0, "tidy: 1 sources checked, 0 findings\n"))
+        self.assertIn(unchanged, self.tidy("--all")[1])
+
     def test_what_clang_14_lacks_is_no_finding(self):
         self.write("common/place.cpp", "#include <source_location>\n"
                    "unsigned line(std::source_location at = std::source_location::current()) {\n"
