@@ -31,6 +31,7 @@ TEST_CASE("those that have sent nothing are closed first, the oldest first", "[e
 
 TEST_CASE("a key that has many connections takes no place of another's", "[eviction]") {
   std::vector<OpenConnection> open;
+  open.reserve(22);
   // One key speaks on 20 connections all the time, another is silent on its two.
   for (int i = 0; i < 20; ++i) open.push_back(connection(100 + i, true, 1000 + i, 1));
   open.push_back(connection(7, true, 1, 2));

@@ -43,11 +43,10 @@ inline std::vector<std::uint64_t> rows_updated(std::uint32_t worker, std::int64_
 /// Numbers and gradients as a push of a bucket has them.
 inline Frame row_payload(const std::vector<std::uint64_t>& rows,
                          const std::vector<float>& gradients) {
-  std::vector<std::byte> bytes(rows.size() * sizeof(std::uint64_t) +
-                               gradients.size() * sizeof(float));
-  std::memcpy(bytes.data(), rows.data(), rows.size() * sizeof(std::uint64_t));
-  std::memcpy(bytes.data() + rows.size() * sizeof(std::uint64_t), gradients.data(),
-              gradients.size() * sizeof(float));
+  const auto numbers = std::as_bytes(std::span(rows));
+  const auto floats = std::as_bytes(std::span(gradients));
+  std::vector<std::byte> bytes(numbers.begin(), numbers.end());
+  bytes.insert(bytes.end(), floats.begin(), floats.end());
   return Frame::copy_of(bytes);
 }
 

@@ -125,7 +125,7 @@ TEST_CASE("members that push all they can keep the shard within its bound, and V
   REQUIRE(members.open().empty());
   members.rows_of(0);
   const std::uint64_t most = RowAllowance::max_bytes(table, kManyBuckets, 3);
-  const std::uint64_t before = resident_memory().value();
+  [[maybe_unused]] const std::uint64_t before = resident_memory().value();
   std::uint64_t sent = 0;
   std::uint64_t kept = 0;
   std::map<DataItem::Refusal, int> refused;
@@ -144,8 +144,10 @@ TEST_CASE("members that push all they can keep the shard within its bound, and V
   CHECK(refused[pb::DataItem::BAD_RANGE] > 0);
   CHECK(sent > 20 * most);
   CHECK(kept <= most);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they keep what is freed
   constexpr std::uint64_t kOther = 8UL << 20U;  // what this process does otherwise
   CHECK(resident_memory().value() <= before + most + kOther);
+#endif
 
   // What V waits for is taken: they end the clock with what a batch can have.
   for (std::uint32_t bucket = 0; bucket < kManyBuckets; ++bucket) {
