@@ -173,6 +173,39 @@ void draw_late_workers(Plan& plan, Duration span) {
   }
 }
 
+/// Shards have two backups in some runs with as many servers. Drawn apart, so that a seed's other
+/// choices are the same without.
+void draw_copies(Plan& plan, const PlanLimits& limits) {
+  Random apart(Random::mix(plan.seed ^ 0xc0b1e5ULL));
+  if (limits.copies) {
+    plan.replication_copies = *limits.copies;
+    plan.servers = std::max(plan.servers, *limits.copies + 1 + (apart.chance(0.5) ? 1 : 0));
+  } else if (plan.servers > 2 && apart.chance(0.4)) {
+    plan.replication_copies = 2;
+  }
+}
+
+/// Where a shard has more than one backup, another server is killed just before or after one.
+void draw_second_kills(Plan& plan) {
+  if (plan.replication_copies < 2) return;
+  Random apart(Random::mix(plan.seed ^ 0x2b1115ULL));
+  std::vector<Plan::Event> kills;
+  for (const Plan::Event& event : plan.events) {
+    if (event.kind != Kind::kKillServer || apart.chance(0.3)) continue;
+    const std::int64_t other =
+        event.value + 1 + static_cast<std::int64_t>(apart.below(plan.servers - 1));
+    const std::int64_t server = other % plan.servers;
+    // At once, or once its shards may have been taken over.
+    const std::int64_t apart_by = apart.chance(0.5) ? 3000 : plan.heartbeat_limit.count() * 2;
+    const Duration at(
+        std::max<std::int64_t>(event.at.count() + apart.between(-apart_by, apart_by), 0));
+    kills.push_back({at, Kind::kKillServer, server, NodeId(0)});
+    const Duration back(apart.between(1000, plan.heartbeat_limit.count() * 3));
+    kills.push_back({at + back, Kind::kStartServer, server, NodeId(0)});
+  }
+  plan.events.insert(plan.events.end(), kills.begin(), kills.end());
+}
+
 /// Two or three servers with backups, of which one after the other is killed and started again.
 /// Drawn apart, so that a seed's other faults are the same without.
 void draw_servers(Plan& plan, Duration span) {
@@ -429,6 +462,7 @@ Plan draw_plan(std::uint64_t seed, const PlanLimits& limits) {
   draw_job(plan, random, limits);
   draw_additions(plan, limits);
   draw_network(plan, random, allowed);
+  draw_copies(plan, limits);
 
   // With members that join and leave, a run lasts for a few of their silences.
   const bool members_change =
@@ -449,6 +483,7 @@ Plan draw_plan(std::uint64_t seed, const PlanLimits& limits) {
   const bool replicates =
       plan.job.policies.backup_workers() == 0 && buffer_of(plan.job.policies) == 0;
   if (allowed.server && replicates) draw_servers(plan, span);
+  draw_second_kills(plan);
   if (allowed.drain && replicates) draw_drains(plan, span);
   draw_logged_updates(plan, limits);
   if (allowed.follow && !by_rows) draw_followers(plan, span);

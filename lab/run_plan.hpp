@@ -79,7 +79,8 @@ struct Plan {
   std::uint32_t followers = 0;
   bool followers_bound = false;            // training waits for them
   std::uint32_t replication_interval = 0;  // 0: shards have no backups
-  bool logs_updates = false;               // they count once the backup has them
+  std::uint32_t replication_copies = 1;    // backups of each shard
+  bool logs_updates = false;               // they count once the backups have them
   std::uint64_t kept_bytes = 0;            // of updates kept for backups; 0: no limit
   LinkFaults faults;
   double framed = 1.0 / 16;
@@ -114,11 +115,12 @@ struct PlanLimits {
   std::optional<std::uint32_t> workers;
   std::optional<std::uint32_t> servers;
   std::optional<Slack> slack;
-  const ToyPolicy* policy = nullptr;  // nullptr: drawn
-  std::optional<Scheme> scheme;       // of compression
-  std::optional<bool> seeded;         // whether members bring the initial values
-  bool logs_updates = false;          // where shards have backups; otherwise drawn
-  bool by_rows = false;               // a table or two, wherever the job allows it; otherwise drawn
+  const ToyPolicy* policy = nullptr;    // nullptr: drawn
+  std::optional<Scheme> scheme;         // of compression
+  std::optional<bool> seeded;           // whether members bring the initial values
+  bool logs_updates = false;            // where shards have backups; otherwise drawn
+  std::optional<std::uint32_t> copies;  // of each shard, where they have backups
+  bool by_rows = false;  // a table or two, wherever the job allows it; otherwise drawn
 };
 
 /// The plan of a seed: the same for the same seed and limits.

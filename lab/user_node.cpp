@@ -25,6 +25,7 @@ CoordinatorOptions coordinator_options(const Plan& plan, std::uint64_t session) 
   CoordinatorOptions options;
   options.heartbeat_limit = plan.heartbeat_limit;
   options.replication_interval = plan.replication_interval;
+  options.replication_copies = plan.replication_copies;
   options.logs_updates = plan.logs_updates;
   options.backup_limit = plan.heartbeat_limit * 4;
   // Within a run's time: a worker that is lost after it has finished never writes its part.

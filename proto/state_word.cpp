@@ -1,5 +1,9 @@
 #include "proto/state_word.hpp"
 
+#include <algorithm>
+#include <cstddef>
+#include <limits>
+
 namespace taut {
 
 const char* state_word(pb::JobState state) {
@@ -43,6 +47,15 @@ const char* state_word(const pb::WorkerStatus& worker) {
   if (worker.state() == pb::PROCESS_LOST) return worker.progress().left() ? "left" : "lost";
   if (!worker.leaves()) return state_word(worker.state());
   return worker.is_drained() ? "drained" : "leaving";
+}
+
+int fewest_whole_backups(const pb::JobStatus& job) {
+  if (job.shards().empty()) return 0;
+  std::ptrdiff_t fewest = std::numeric_limits<int>::max();
+  for (const pb::ShardStatus& shard : job.shards()) {
+    fewest = std::min(fewest, std::ranges::count_if(shard.backups(), &pb::BackupStatus::is_whole));
+  }
+  return static_cast<int>(fewest);
 }
 
 }  // namespace taut

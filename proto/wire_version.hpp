@@ -9,7 +9,7 @@
 namespace taut {
 
 /// Incremented by every change that an older peer would misread; docs/WIRE.md has the rule.
-inline constexpr std::uint16_t kWireVersion = 15;
+inline constexpr std::uint16_t kWireVersion = 16;
 
 /// This build, for users: version and compiler.
 [[nodiscard]] std::string build_name();

@@ -18,9 +18,11 @@ void add_shards(const pb::ServerJob& job, JobView& view) {
     place.shard = ShardId(shard.shard());
     place.host = ShardId(shard.has_host() ? shard.host() : shard.shard());
     place.term = shard.term();
-    if (shard.has_backup()) place.backup = ShardId(shard.backup());
-    place.backup_address = shard.backup_address();
     place.copy = shard.copy();
+    for (const pb::ShardBackup& backup : shard.backups()) {
+      place.backups.push_back(
+          {ShardId(backup.host()), backup.address(), backup.choice(), backup.is_whole()});
+    }
   }
 }
 
@@ -41,6 +43,11 @@ void add_checkpoint(const pb::ServerJob& job, JobView& view) {
 }
 
 }  // namespace
+
+const ShardBackup* ShardPlace::backup_at(ShardId host) const {
+  const auto found = std::ranges::find(backups, host, &ShardBackup::host);
+  return found == backups.end() ? nullptr : &*found;
+}
 
 Result<std::shared_ptr<const JobView>> make_job_view(const pb::ServerJob& job) {
   auto view = std::make_shared<JobView>();

@@ -21,15 +21,27 @@
 
 namespace taut::server {
 
-/// Which host serves a shard and which keeps its images. A host is a shard thread of one of the
+/// A host that keeps a shard's images.
+struct ShardBackup {
+  ShardId host;
+  std::string address;
+  /// The shard's copy number when it was chosen: images that it has since then are of use, whichever
+  /// primary has sent them.
+  std::uint64_t choice = 0;
+  bool is_whole = false;  // when this was sent: it has an image of every slice
+};
+
+/// Which host serves a shard and which ones keep its images. A host is a shard thread of one of the
 /// job's servers, by number.
 struct ShardPlace {
   ShardId shard;
   ShardId host;
   std::uint64_t term = 0;  // rises with each change of the host; 0: the job is not replicated
-  std::optional<ShardId> backup;
-  std::string backup_address;
-  std::uint64_t copy = 0;  // rises with each choice of a backup
+  std::uint64_t copy = 0;  // rises with each change of the backups
+  std::vector<ShardBackup> backups;
+
+  /// The backup at a host; nullptr: it is none.
+  [[nodiscard]] const ShardBackup* backup_at(ShardId host) const;
 };
 
 /// Everything a shard must know of a job, resolved from the coordinator's message. Immutable: a new
@@ -63,7 +75,7 @@ struct JobView {
   std::vector<ShardPlace> places;  // of each shard; empty: a host serves the shard of its number
   std::uint32_t replication_interval = 0;   // rises of V between two images of a slice; 0: none
   Duration backup_limit = Duration::max();  // how far a backup may be behind
-  bool logs_updates = false;                // an update counts once the backup has it
+  bool logs_updates = false;                // an update counts once each backup has it
   std::vector<std::string> weights;         // files that tables may start from
   bool finished = false;
   CaptureOrder checkpoint;  // the newest

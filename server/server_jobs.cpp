@@ -94,14 +94,14 @@ void ServerJobs::fill(std::uint64_t job, const Progress& progress,
       pb::ShardCopy& one = *reply.add_copies();
       one.set_shard(copy.shard.value());
       one.set_term(copy.term);
-      one.set_copy(copy.copy);
+      one.set_choice(copy.choice);
       one.set_complete(copy.is_complete);
     }
     for (const ImageSender::Problem& problem : report.problems) {
       pb::BackupProblem& one = *reply.add_problems();
       one.set_shard(problem.shard.value());
       one.set_term(problem.term);
-      one.set_copy(problem.copy);
+      one.set_choice(problem.choice);
       one.set_reason(problem.reason);
     }
     for (const auto& [worker, done] : report.fenced) {

@@ -590,9 +590,9 @@ ShardReport Shard::report(JobId id) const {
   report.error = job.error;
   report.bad_updates = job.bad_updates;
   for (const auto& [shard, copy] : job.copies) {
-    report.copies.push_back({shard, copy.place().term, copy.place().copy, copy.is_complete()});
+    report.copies.push_back({shard, copy.term(), copy.choice(), copy.is_complete()});
     if (copy.problem().empty()) continue;
-    report.problems.push_back({shard, copy.place().term, copy.place().copy, copy.problem()});
+    report.problems.push_back({shard, copy.term(), copy.choice(), copy.problem()});
   }
   for (const ImageSender::Problem& one : job.images.problems()) report.problems.push_back(one);
   for (const auto& [index, slice] : job.slices) {

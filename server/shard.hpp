@@ -42,7 +42,7 @@ struct ShardReport {
   struct Copy {
     ShardId shard;
     std::uint64_t term = 0;
-    std::uint64_t copy = 0;
+    std::uint64_t choice = 0;  // of this host as the shard's backup
     bool is_complete = false;
   };
   std::vector<Copy> copies;

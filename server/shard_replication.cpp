@@ -52,15 +52,18 @@ void Shard::follow_places(JobState& job) {
     }
   }
   job.served = std::move(served);
-  // Images are kept for as long as the same primary sends them here.
+  // Images are kept for as long as this host is the shard's backup by the same choice.
   std::erase_if(job.copies, [&](const auto& entry) {
     return std::ranges::none_of(view.places, [&](const ShardPlace& place) {
-      return place.shard == entry.first && place.backup == job.id &&
-             place.term == entry.second.place().term && place.copy == entry.second.place().copy;
+      const ShardBackup* backup = place.backup_at(job.id);
+      return place.shard == entry.first && backup != nullptr &&
+             backup->choice == entry.second.choice();
     });
   });
   for (const ShardPlace& place : view.places) {
-    if (place.backup == job.id && place.host != job.id) job.copies.try_emplace(place.shard, place);
+    const ShardBackup* backup = place.backup_at(job.id);
+    if (backup == nullptr || place.host == job.id) continue;
+    job.copies.try_emplace(place.shard, place, backup->choice).first->second.follow(place);
   }
   if (!job.tables.empty()) job.images.follow(view, job.id, job.slices, dial_);
 }
@@ -227,8 +230,7 @@ bool Shard::expects(JobId id, const DataImages& images) const {
   const auto job = jobs_.find(id);
   if (job == jobs_.end()) return false;
   const auto copy = job->second.copies.find(images.shard);
-  return copy != job->second.copies.end() && copy->second.place().term == images.term &&
-         copy->second.place().copy == images.copy;
+  return copy != job->second.copies.end() && copy->second.expects(images);
 }
 
 std::vector<Outgoing> Shard::keep(PeerId from, JobId id, const DataImages& images) {

@@ -27,13 +27,13 @@ struct Host {
   std::vector<std::string> processes;
 };
 
-/// What each server holds: an equal part of the values and of the rule's states, twice where each
-/// shard has a backup.
+/// What each server holds: an equal part of the values and of the rule's states, once more for each
+/// backup of a shard.
 std::uint64_t bytes_of_server(const JobNeeds& needs, std::size_t servers) {
   const std::uint64_t whole =
       needs.parameter_bytes * (1 + static_cast<std::uint64_t>(needs.states));
-  const std::uint64_t copies = needs.replicated && servers > 1 ? 2 : 1;
-  return whole * copies / std::max<std::size_t>(servers, 1);
+  const std::uint64_t count = std::max<std::size_t>(servers, 1);
+  return whole * std::min<std::uint64_t>(1 + needs.backups, count) / count;
 }
 
 }  // namespace
@@ -83,7 +83,7 @@ Findings check_memory(const ClusterFacts& cluster, const JobNeeds& needs) {
                     "aside",
                     needs.job, size(needs.parameter_bytes), size(of_server),
                     counted(static_cast<std::int64_t>(servers), "server"),
-                    needs.replicated && servers > 1 ? " with backups" : "", size(of_worker))));
+                    needs.backups > 0 && servers > 1 ? " with backups" : "", size(of_worker))));
   }
   return findings;
 }

@@ -26,8 +26,8 @@ struct NeededPath {
 struct JobNeeds {
   std::string job;  // its name; empty: no job was given
   std::uint64_t parameter_bytes = 0;
-  int states = 0;  // arrays of the same size that its update rule keeps
-  bool replicated = true;
+  int states = 0;             // arrays of the same size that its update rule keeps
+  std::uint32_t backups = 1;  // of each shard
   std::vector<NeededPath> paths;
 };
 

@@ -239,7 +239,11 @@ std::string protection_line(const pb::JobStatus& job) {
   if (shards.empty()) return {};
   const auto whole = std::ranges::count_if(shards, &pb::ShardStatus::is_protected);
   if (whole == shards.size()) {
-    return fmt::format("{}, each with a backup on another server", counted(whole, "shard"));
+    const int backups = fewest_whole_backups(job);
+    return backups == 1
+               ? fmt::format("{}, each with a backup on another server", counted(whole, "shard"))
+               : fmt::format("{}, each with {} backups on other servers", counted(whole, "shard"),
+                             backups);
   }
   const auto given_up = std::ranges::find_if(
       shards, [](const pb::ShardStatus& shard) { return !shard.problem().empty(); });

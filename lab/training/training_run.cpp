@@ -180,6 +180,7 @@ class Training {
     config.set_heartbeat_limit_s(control.heartbeat_limit_s());
     config.set_worker_wait_s(control.worker_wait_s());
     config.mutable_replication()->set_interval(control.replication_interval());
+    config.mutable_replication()->set_copies(control.replication_copies());
     ProcessOptions options;
     options.job = job;
     if (job.has_resume()) {

@@ -163,6 +163,8 @@ Result<void> check_coordinator(const std::string& file, const pb::CoordinatorCon
                        coordinator.replication().interval(), 0, 1000));
   TAUT_TRY(check_range(file, "server.coordinator.replication.limit_s",
                        coordinator.replication().limit_s(), 1, 3600));
+  TAUT_TRY(check_range(file, "server.coordinator.replication.copies",
+                       coordinator.replication().copies(), 1, 7));
   TAUT_TRY(check_quotas(file, coordinator.scheduling()));
   return check_range(file, "server.coordinator.worker_wait_s", coordinator.worker_wait_s(), 0,
                      604800);

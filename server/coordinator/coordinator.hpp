@@ -44,8 +44,9 @@ struct CoordinatorOptions {
   // Rises of V between two images of a slice, in jobs on two or more servers; 0: no shard has a
   // backup.
   std::uint32_t replication_interval = 0;
+  std::uint32_t replication_copies = 1;              // backups of each shard
   Duration backup_limit = std::chrono::seconds(30);  // how far a backup may be behind
-  bool logs_updates = false;                         // they count once the backup has them
+  bool logs_updates = false;                         // they count once the backups have them
   std::uint64_t kept_bytes = 0;  // of updates that a worker keeps for backups; 0: no limit
   std::uint64_t session = 0;     // different at every start
   pb::DataSecurity data_security = pb::DATA_SECURITY_ANY;  // that daemons must have too; ANY: any

@@ -6,6 +6,7 @@ CoordinatorOptions coordinator_options(const pb::CoordinatorConfig& config) {
   CoordinatorOptions options;
   options.heartbeat_limit = from_seconds(config.heartbeat_limit_s());
   options.replication_interval = config.replication().interval();
+  options.replication_copies = config.replication().copies();
   options.backup_limit = from_seconds(config.replication().limit_s());
   options.logs_updates = config.replication().durability() == pb::ReplicationConfig::SYNC;
   options.kept_bytes = config.replication().memory();

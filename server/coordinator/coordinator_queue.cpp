@@ -136,7 +136,9 @@ std::optional<std::uint64_t> Coordinator::server_memory(bool all) const {
   const std::vector<const Participant*> servers = registry_.available(pb::ROLE_SERVER);
   std::uint64_t shards = 0;
   for (const Participant* server : servers) shards += server->shard_addresses.size();
-  const std::uint64_t copies = options_.replication_interval > 0 && servers.size() > 1 ? 2 : 1;
+  const bool is_replicated = options_.replication_interval > 0 && !servers.empty();
+  const std::uint64_t copies =
+      is_replicated ? std::min<std::uint64_t>(1 + options_.replication_copies, servers.size()) : 1;
   std::optional<double> least;
   for (const Participant* server : servers) {
     if (server->table_limit_bytes == 0 || server->shard_addresses.empty()) continue;
@@ -149,8 +151,9 @@ std::optional<std::uint64_t> Coordinator::server_memory(bool all) const {
       double job_shards = 0;
       for (const pb::StoredServer& one : stored.servers()) job_shards += one.shard_addresses_size();
       if (job_shards == 0) continue;
-      free -= reserved * stored.servers(index).shard_addresses_size() / job_shards *
-              (stored.replication_interval() > 0 ? 2 : 1);
+      free -=
+          reserved * stored.servers(index).shard_addresses_size() / job_shards *
+          (stored.replication_interval() > 0 ? 1 + std::max(stored.replication_copies(), 1U) : 1);
     }
     // A job's share of this server is that of its shards among all.
     const double of_all = std::max(free, 0.0) * static_cast<double>(shards) /

@@ -92,7 +92,8 @@ void Coordinator::renew_former(JobRecord& job) {
 }
 
 void Coordinator::start(JobRecord& job, const std::vector<const Participant*>& workers) {
-  start_job(job, registry_, workers, options_.replication_interval, now_, out_.notes);
+  start_job(job, registry_, workers, {options_.replication_interval, options_.replication_copies},
+            now_, out_.notes);
   if (job.stored().replication_interval() > 0 && options_.logs_updates) {
     job.change().set_logs_updates(true);
   }

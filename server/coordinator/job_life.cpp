@@ -208,7 +208,7 @@ pb::StoredJob new_job(JobId id, std::uint64_t token, const pb::Job& definition,
 }
 
 void start_job(JobRecord& job, const Registry& registry,
-               const std::vector<const Participant*>& joined, std::uint32_t replication_interval,
+               const std::vector<const Participant*>& joined, const Replication& replication,
                TimePoint now, Notes& notes) {
   pb::StoredJob& stored = job.change();
   std::uint32_t shards = 0;
@@ -224,7 +224,7 @@ void start_job(JobRecord& job, const Registry& registry,
     }
     job.servers.emplace_back();
   }
-  place_shards(job, registry, replication_interval);
+  place_shards(job, registry, replication);
   const std::uint32_t workers = stored.definition().workers();
   const std::size_t count =
       workers == 0 ? joined.size() : std::min<std::size_t>(workers, joined.size());

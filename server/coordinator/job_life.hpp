@@ -8,6 +8,7 @@
 #include "server/coordinator/checkpoint_orders.hpp"
 #include "server/coordinator/epoch_change.hpp"
 #include "server/coordinator/registry.hpp"
+#include "server/coordinator/shard_placement.hpp"
 #include "server/coordinator/store/job_record.hpp"
 
 namespace taut {
@@ -29,9 +30,8 @@ namespace taut {
 
 /// Gives the job its servers, shards and members. REQUIRES: it is submitted and waits for nothing.
 /// workers   idle ones, as many as the job demands
-/// replication_interval  as place_shards()
 void start_job(JobRecord& job, const Registry& registry,
-               const std::vector<const Participant*>& workers, std::uint32_t replication_interval,
+               const std::vector<const Participant*>& workers, const Replication& replication,
                TimePoint now, Notes& notes);
 
 /// Marks members whose process is lost, and has the shards of lost servers taken over; fails the

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
+#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -17,20 +19,9 @@ namespace {
 // Another host is chosen until then; where there is none, this one is tried again.
 constexpr Duration kGivenUpPause = std::chrono::seconds(60);
 
-/// The server of a job that has a host, by its index.
-int server_of(const pb::StoredJob& stored, std::uint32_t host) {
-  for (int i = 0; i < stored.servers_size(); ++i) {
-    const pb::StoredServer& server = stored.servers(i);
-    const std::uint32_t end =
-        server.first_shard() + static_cast<std::uint32_t>(server.shard_addresses_size());
-    if (host >= server.first_shard() && host < end) return i;
-  }
-  return -1;
-}
-
-bool is_lost(const pb::StoredJob& stored, std::uint32_t host) {
-  const int server = server_of(stored, host);
-  return server < 0 || stored.servers(server).lost();
+bool is_lost(const JobRecord& job, std::uint32_t host) {
+  const int server = job.server_of(host);
+  return server < 0 || job.stored().servers(server).lost();
 }
 
 std::uint32_t host_count(const pb::StoredJob& stored) {
@@ -43,7 +34,7 @@ std::uint32_t host_count(const pb::StoredJob& stored) {
 
 /// Whether the server of a host leaves: it takes nothing over, and what it has moves away.
 bool leaves(const JobRecord& job, const Registry& registry, std::uint32_t host) {
-  const int index = server_of(job.stored(), host);
+  const int index = job.server_of(host);
   if (index < 0) return false;
   const pb::StoredServer& server = job.stored().servers(index);
   const Participant* process =
@@ -51,21 +42,22 @@ bool leaves(const JobRecord& job, const Registry& registry, std::uint32_t host) 
   return process != nullptr && process->leaves;
 }
 
-std::string name_of(const pb::StoredJob& stored, std::uint32_t host) {
-  const int server = server_of(stored, host);
-  return server < 0 ? std::string() : stored.servers(server).name();
+std::string name_of(const JobRecord& job, std::uint32_t host) {
+  const int server = job.server_of(host);
+  return server < 0 ? std::string() : job.stored().servers(server).name();
 }
 
 /// How many shards each host that takes work serves or keeps the images of.
 std::map<std::uint32_t, int> loads_of(const JobRecord& job, const Registry& registry) {
   std::map<std::uint32_t, int> loads;
   for (std::uint32_t host = 0; host < host_count(job.stored()); ++host) {
-    if (!is_lost(job.stored(), host) && !leaves(job, registry, host)) loads[host] = 0;
+    if (!is_lost(job, host) && !leaves(job, registry, host)) loads[host] = 0;
   }
   for (const pb::StoredShard& shard : job.stored().shards()) {
     if (const auto host = loads.find(shard.host()); host != loads.end()) ++host->second;
-    const auto backup = shard.has_backup() ? loads.find(shard.backup()) : loads.end();
-    if (backup != loads.end()) ++backup->second;
+    for (const pb::StoredBackup& one : shard.backups()) {
+      if (const auto backup = loads.find(one.host()); backup != loads.end()) ++backup->second;
+    }
   }
   return loads;
 }
@@ -73,72 +65,126 @@ std::map<std::uint32_t, int> loads_of(const JobRecord& job, const Registry& regi
 bool is_given_up(const JobRecord& job, std::uint32_t shard, std::uint32_t host) {
   return std::ranges::any_of(job.given_up, [&](const JobRecord::GivenUp& one) {
     // Hosts of one server share its memory and its network.
-    return one.shard == shard && server_of(job.stored(), one.host) == server_of(job.stored(), host);
+    return one.shard == shard && job.server_of(one.host) == job.server_of(host);
   });
 }
 
-/// The host on another server than the primary's that has the least to do; nothing: there is no
-/// other server that can keep the shard's images.
+/// Whether a server, by its index, serves a shard or keeps its images.
+bool has_part_of(const JobRecord& job, const pb::StoredShard& shard, int server) {
+  if (job.server_of(shard.host()) == server) return true;
+  return std::any_of(
+      shard.backups().begin(), shard.backups().end(),
+      [&](const pb::StoredBackup& one) { return job.server_of(one.host()) == server; });
+}
+
+/// The host on another server than those that have the shard that has the least to do; nothing:
+/// there is no other server that can keep the shard's images.
 std::optional<std::uint32_t> choose_backup(const JobRecord& job, const Registry& registry,
                                            int number) {
-  const pb::StoredJob& stored = job.stored();
-  const std::uint32_t primary = stored.shards(number).host();
+  const pb::StoredShard& shard = job.stored().shards(number);
   auto loads = loads_of(job, registry);
   std::erase_if(loads, [&](const auto& entry) {
-    return server_of(stored, entry.first) == server_of(stored, primary) ||
+    return has_part_of(job, shard, job.server_of(entry.first)) ||
            is_given_up(job, static_cast<std::uint32_t>(number), entry.first);
   });
   if (loads.empty()) return std::nullopt;
   // The host that follows the primary comes first among equals: backups of one server's shards
   // are spread.
-  const std::uint32_t hosts = host_count(stored);
-  const auto turn = [&](std::uint32_t host) { return (host + hosts - primary - 1) % hosts; };
+  const std::uint32_t hosts = host_count(job.stored());
+  const auto turn = [&](std::uint32_t host) { return (host + hosts - shard.host() - 1) % hosts; };
   const auto chosen = std::ranges::min_element(
       loads, {}, [&](const auto& entry) { return std::pair(entry.second, turn(entry.first)); });
   return chosen->first;
 }
 
-void set_backup(JobRecord& job, int number, std::uint32_t host) {
+void add_backup(JobRecord& job, int number, std::uint32_t host) {
   pb::StoredShard& shard = *job.change().mutable_shards(number);
-  shard.set_backup(host);
   shard.set_copy(shard.copy() + 1);
+  pb::StoredBackup& backup = *shard.add_backups();
+  backup.set_host(host);
+  backup.set_choice(shard.copy());
 }
 
-/// Chooses a backup for a shard that has none, or must have another one. Returns whether anything
-/// changed.
-bool give_backup(JobRecord& job, const Registry& registry, int number) {
-  const auto backup = choose_backup(job, registry, number);
-  if (backup) {
-    set_backup(job, number, *backup);
-    return true;
-  }
-  if (!job.stored().shards(number).has_backup()) return false;
-  job.change().mutable_shards(number)->clear_backup();
+/// Removes a shard's backups for which this holds. Returns whether there were any.
+template <class Predicate>
+bool remove_backups(JobRecord& job, int number, Predicate goes) {
+  const auto& backups = job.stored().shards(number).backups();
+  if (std::none_of(backups.begin(), backups.end(), goes)) return false;
+  pb::StoredShard& shard = *job.change().mutable_shards(number);
+  auto& list = *shard.mutable_backups();
+  list.erase(std::remove_if(list.begin(), list.end(), goes), list.end());
+  shard.set_copy(shard.copy() + 1);
   return true;
 }
 
-/// Whether a backup has reported that it holds an image of every slice.
+/// How many backups a shard should have.
+int wanted(const pb::StoredJob& stored) {
+  return static_cast<int>(std::max(stored.replication_copies(), 1U));
+}
+
+/// Whether a shard can be taken over now.
 bool is_protected(const JobRecord& job, int number) {
-  const pb::StoredShard& shard = job.stored().shards(number);
-  if (!shard.has_backup()) return false;
-  const int server = server_of(job.stored(), shard.backup());
-  if (server < 0 || job.stored().servers(server).lost()) return false;
-  const auto& copies = job.servers[static_cast<std::size_t>(server)].reply.copies();
-  return std::any_of(copies.begin(), copies.end(), [&](const pb::ShardCopy& copy) {
-    return copy.shard() == static_cast<std::uint32_t>(number) && copy.complete() &&
-           copy.copy() == shard.copy() && copy.term() == shard.term();
+  const auto& backups = job.stored().shards(number).backups();
+  return std::any_of(backups.begin(), backups.end(),
+                     [&](const pb::StoredBackup& one) { return job.is_whole(number, one); });
+}
+
+/// Whether all backups that a shard has are whole.
+bool is_all_whole(const JobRecord& job, int number) {
+  const auto& backups = job.stored().shards(number).backups();
+  return !backups.empty() && std::all_of(backups.begin(), backups.end(), [&](const auto& one) {
+    return job.is_whole(number, one);
   });
 }
 
-/// Its backup serves a shard from now on. REQUIRES: it is protected.
-void move_to_backup(JobRecord& job, int number, const char* verb, Notes& notes) {
+/// Chooses backups for a shard that has too few. Those of servers that leave stay until the others
+/// are whole. Returns whether anything changed.
+bool give_backups(JobRecord& job, const Registry& registry, int number) {
+  bool changed = remove_backups(
+      job, number, [&](const pb::StoredBackup& one) { return is_lost(job, one.host()); });
+  const auto goes = [&](const pb::StoredBackup& one) { return leaves(job, registry, one.host()); };
+  const auto staying = [&] {
+    const auto& backups = job.stored().shards(number).backups();
+    return static_cast<int>(std::count_if(backups.begin(), backups.end(), std::not_fn(goes)));
+  };
+  while (staying() < wanted(job.stored())) {
+    const auto backup = choose_backup(job, registry, number);
+    if (!backup) break;
+    add_backup(job, number, *backup);
+    changed = true;
+  }
+  const auto& backups = job.stored().shards(number).backups();
+  const bool is_complete = std::all_of(backups.begin(), backups.end(), [&](const auto& one) {
+    return goes(one) || job.is_whole(number, one);
+  });
+  return (is_complete && remove_backups(job, number, goes)) || changed;
+}
+
+/// The host that takes a shard over: of those that have all of it the one that has the least to do;
+/// nothing: there is none.
+std::optional<std::uint32_t> find_successor(const JobRecord& job, const Registry& registry,
+                                            int number) {
+  const auto loads = loads_of(job, registry);
+  std::optional<std::pair<int, std::uint32_t>> best;
+  for (const pb::StoredBackup& one : job.stored().shards(number).backups()) {
+    if (!job.is_whole(number, one)) continue;
+    const auto load = loads.find(one.host());
+    // A server that leaves hands it over again.
+    const int cost = load == loads.end() ? std::numeric_limits<int>::max() : load->second;
+    if (!best || cost < best->first) best = {cost, one.host()};
+  }
+  return best ? std::optional(best->second) : std::nullopt;
+}
+
+/// A backup serves a shard from now on. REQUIRES: it is whole.
+void move_to_backup(JobRecord& job, int number, std::uint32_t host, const char* verb,
+                    Notes& notes) {
+  remove_backups(job, number, [&](const pb::StoredBackup& one) { return one.host() == host; });
   pb::StoredShard& shard = *job.change().mutable_shards(number);
-  shard.set_host(shard.backup());
+  shard.set_host(host);
   shard.set_term(shard.term() + 1);
-  shard.clear_backup();
-  notes.add(JobId(job.stored().job()),
-            fmt::format("shard {} {} server \"{}\", term {}", number, verb,
-                        name_of(job.stored(), shard.host()), shard.term()));
+  notes.add(JobId(job.stored().job()), fmt::format("shard {} {} server \"{}\", term {}", number,
+                                                   verb, name_of(job, host), shard.term()));
 }
 
 /// Servers that have joined since the job started can keep images too.
@@ -195,23 +241,36 @@ std::string note_lost_servers(JobRecord& job, const Registry& registry) {
   return names;
 }
 
+const char* why_lost(const JobRecord& job, int number) {
+  const auto& backups = job.stored().shards(number).backups();
+  if (backups.empty()) return "it has no backup";
+  const bool are_lost = std::all_of(backups.begin(), backups.end(),
+                                    [&](const auto& one) { return is_lost(job, one.host()); });
+  if (are_lost) return backups.size() == 1 ? "so is its backup" : "so are its backups";
+  return "its backup does not have all of it yet";
+}
+
 /// Shards of lost servers go to their backups. Returns why the job cannot continue; empty: it can.
-std::string take_over(JobRecord& job, const std::string& names, bool& moved, Notes& notes) {
+std::string take_over(JobRecord& job, const Registry& registry, const std::string& names,
+                      bool& moved, Notes& notes) {
   for (int number = 0; number < job.stored().shards_size(); ++number) {
     const pb::StoredShard& shard = job.stored().shards(number);
-    if (!is_lost(job.stored(), shard.host())) continue;
-    // After a restart of the coordinator: it has not said yet what it keeps.
-    const int backup = shard.has_backup() ? server_of(job.stored(), shard.backup()) : -1;
-    const bool is_unheard = backup >= 0 && !job.stored().servers(backup).lost() &&
-                            job.servers[static_cast<std::size_t>(backup)].reply.revision() == 0;
-    if (is_unheard) continue;
-    if (!is_protected(job, number)) {
-      return fmt::format(
-          "{}; shard {} of the parameters is lost with it: {}",
-          names.empty() ? "its server was lost" : names, number,
-          shard.has_backup() ? "its backup does not have all of it yet" : "it has no backup");
+    if (!is_lost(job, shard.host())) continue;
+    const auto successor = find_successor(job, registry, number);
+    // After a restart of the coordinator: one has not said yet what it keeps.
+    const auto& backups = shard.backups();
+    const auto is_unheard = [&](const pb::StoredBackup& one) {
+      const int backup = job.server_of(one.host());
+      return backup >= 0 && !job.stored().servers(backup).lost() &&
+             job.servers[static_cast<std::size_t>(backup)].reply.revision() == 0;
+    };
+    if (!successor && std::any_of(backups.begin(), backups.end(), is_unheard)) continue;
+    if (!successor) {
+      return fmt::format("{}; shard {} of the parameters is lost with it: {}",
+                         names.empty() ? "its server was lost" : names, number,
+                         why_lost(job, number));
     }
-    move_to_backup(job, number, "is taken over by", notes);
+    move_to_backup(job, number, *successor, "is taken over by", notes);
     moved = true;
   }
   return "";
@@ -227,15 +286,18 @@ bool give_up_backups(JobRecord& job, TimePoint now, Notes& notes) {
       if (problem.shard() >= static_cast<std::uint32_t>(job.stored().shards_size())) continue;
       const auto number = static_cast<int>(problem.shard());
       const pb::StoredShard& shard = job.stored().shards(number);
-      if (!shard.has_backup() || problem.copy() != shard.copy() || problem.term() != shard.term()) {
-        continue;
-      }
+      const auto& backups = shard.backups();
+      const auto backup = std::find_if(backups.begin(), backups.end(), [&](const auto& one) {
+        return one.choice() == problem.choice();
+      });
+      if (backup == backups.end() || problem.term() != shard.term()) continue;
       notes.add(JobId(job.stored().job()),
-                fmt::format("server \"{}\" is given up as the backup of shard {}: {}",
-                            name_of(job.stored(), shard.backup()), number, problem.reason()));
+                fmt::format("server \"{}\" is given up as a backup of shard {}: {}",
+                            name_of(job, backup->host()), number, problem.reason()));
       job.given_up.push_back(
-          {problem.shard(), shard.backup(), now + kGivenUpPause, problem.reason()});
-      job.change().mutable_shards(number)->clear_backup();
+          {problem.shard(), backup->host(), now + kGivenUpPause, problem.reason()});
+      remove_backups(job, number,
+                     [&](const pb::StoredBackup& one) { return one.choice() == problem.choice(); });
       changed = true;
     }
   }
@@ -246,48 +308,70 @@ bool give_up_backups(JobRecord& job, TimePoint now, Notes& notes) {
 bool move_from_leaving(JobRecord& job, const Registry& registry, Notes& notes) {
   bool moved = false;
   for (int number = 0; number < job.stored().shards_size(); ++number) {
-    const std::uint32_t host = job.stored().shards(number).host();
-    if (!leaves(job, registry, host) || !is_protected(job, number) ||
-        leaves(job, registry, job.stored().shards(number).backup())) {
-      continue;
-    }
-    move_to_backup(job, number, "moves to", notes);
+    if (!leaves(job, registry, job.stored().shards(number).host())) continue;
+    const auto successor = find_successor(job, registry, number);
+    if (!successor || leaves(job, registry, *successor)) continue;
+    move_to_backup(job, number, *successor, "moves to", notes);
     moved = true;
   }
   return moved;
 }
 
-/// A server with fewer shards than another by two or more gets one of them: its backup exists
-/// first, and once that is whole it serves the shard. Returns whether anything changed.
+/// Where shards were to move elsewhere: of a shard that has more backups than it should, the one that
+/// has the most to do keeps no more images. Returns whether anything changed.
+bool remove_extra_backups(JobRecord& job, const Registry& registry) {
+  bool changed = false;
+  for (int number = 0; number < job.stored().shards_size(); ++number) {
+    const auto& backups = job.stored().shards(number).backups();
+    if (backups.size() <= wanted(job.stored())) continue;
+    const auto loads = loads_of(job, registry);
+    const auto load_of = [&](const pb::StoredBackup& one) {
+      const auto load = loads.find(one.host());
+      return load == loads.end() ? 0 : load->second;
+    };
+    const std::uint64_t choice =
+        std::max_element(backups.begin(), backups.end(), [&](const auto& a, const auto& b) {
+          return load_of(a) < load_of(b);
+        })->choice();
+    changed |= remove_backups(job, number,
+                              [&](const pb::StoredBackup& one) { return one.choice() == choice; });
+  }
+  return changed;
+}
+
+/// A server with fewer shards than another by two or more gets one of them: it is a backup first, in
+/// addition to those that there are, and once it is whole it serves the shard. Returns whether
+/// anything changed.
 bool balance(JobRecord& job, const Registry& registry, bool& moved, Notes& notes) {
   std::map<int, std::vector<int>> shards_of;  // of each server that takes work
   for (const auto& [host, load] : loads_of(job, registry)) {
-    shards_of.try_emplace(server_of(job.stored(), host));
+    shards_of.try_emplace(job.server_of(host));
   }
   for (int number = 0; number < job.stored().shards_size(); ++number) {
     // One after the other, and protection before balance.
-    if (!is_protected(job, number)) return false;
-    const auto server = shards_of.find(server_of(job.stored(), job.stored().shards(number).host()));
+    if (!is_all_whole(job, number)) return false;
+    const auto server = shards_of.find(job.server_of(job.stored().shards(number).host()));
     if (server == shards_of.end()) return false;
     server->second.push_back(number);
   }
   const auto [least, most] = std::ranges::minmax_element(
       shards_of, {}, [](const auto& entry) { return entry.second.size(); });
-  if (shards_of.empty() || most->second.size() < least->second.size() + 2) return false;
-  const auto is_there = [&, to = least->first](int number) {
-    return server_of(job.stored(), job.stored().shards(number).backup()) == to;
-  };
-  const auto ready = std::ranges::find_if(most->second, is_there);
-  if (ready != most->second.end()) {
-    move_to_backup(job, *ready, "moves to", notes);
-    return moved = true;
+  if (shards_of.empty() || most->second.size() < least->second.size() + 2) {
+    return remove_extra_backups(job, registry);
+  }
+  for (const int number : most->second) {
+    for (const pb::StoredBackup& one : job.stored().shards(number).backups()) {
+      if (job.server_of(one.host()) != least->first) continue;
+      move_to_backup(job, number, one.host(), "moves to", notes);
+      return moved = true;
+    }
   }
   const int number = most->second.back();
   for (const auto& [host, load] : loads_of(job, registry)) {
-    const bool fits = server_of(job.stored(), host) == least->first &&
+    const bool fits = job.server_of(host) == least->first &&
                       !is_given_up(job, static_cast<std::uint32_t>(number), host);
     if (!fits) continue;
-    set_backup(job, number, host);
+    add_backup(job, number, host);
     return true;
   }
   return false;
@@ -295,21 +379,22 @@ bool balance(JobRecord& job, const Registry& registry, bool& moved, Notes& notes
 
 }  // namespace
 
-void place_shards(JobRecord& job, const Registry& registry, std::uint32_t interval) {
+void place_shards(JobRecord& job, const Registry& registry, const Replication& replication) {
   pb::StoredJob& stored = job.change();
   const pb::Consistency& consistency = stored.definition().consistency();
   // Which of a clock's updates counted under backup workers is not in an image that is older; and
   // of what waits in a buffer a worker would wait for the backup in vain.
   const bool cannot =
       consistency.backup_workers() > 0 || consistency.periodic_averaging().outer().buffer() > 0;
-  if (interval == 0 || stored.servers_size() < 2 || cannot) return;
-  stored.set_replication_interval(interval);
+  if (replication.interval == 0 || stored.servers_size() < 2 || cannot) return;
+  stored.set_replication_interval(replication.interval);
+  stored.set_replication_copies(replication.copies);
   for (std::uint32_t host = 0; host < host_count(stored); ++host) {
     pb::StoredShard& shard = *stored.add_shards();
     shard.set_host(host);
     shard.set_term(1);
   }
-  for (int number = 0; number < stored.shards_size(); ++number) give_backup(job, registry, number);
+  for (int number = 0; number < stored.shards_size(); ++number) give_backups(job, registry, number);
 }
 
 std::string replace_servers(JobRecord& job, const Registry& registry, TimePoint now,
@@ -319,7 +404,7 @@ std::string replace_servers(JobRecord& job, const Registry& registry, TimePoint 
     return names.empty() ? "" : names + "; its part of the parameters is lost";
   }
   bool moved = false;
-  if (std::string lost = take_over(job, names, moved, notes); !lost.empty()) return lost;
+  if (std::string lost = take_over(job, registry, names, moved, notes); !lost.empty()) return lost;
   bool changed = give_up_backups(job, now, notes);
   changed |= add_new_servers(job, registry);
   // A planned move waits for what is being prepared; a loss does not.
@@ -327,10 +412,7 @@ std::string replace_servers(JobRecord& job, const Registry& registry, TimePoint 
                         !is_settling(job) && job.servers_have(job.stored().revision());
   if (is_quiet) moved |= move_from_leaving(job, registry, notes);
   for (int number = 0; number < job.stored().shards_size(); ++number) {
-    const pb::StoredShard& shard = job.stored().shards(number);
-    const bool stays = shard.has_backup() && !is_lost(job.stored(), shard.backup()) &&
-                       !leaves(job, registry, shard.backup());
-    if (!stays) changed |= give_backup(job, registry, number);
+    changed |= give_backups(job, registry, number);
   }
   if (is_quiet && !moved && !changed) changed |= balance(job, registry, moved, notes);
   if (!names.empty()) notes.add(JobId(job.stored().job()), names);
@@ -347,8 +429,7 @@ bool has_shards(const JobRecord& job, int server) {
   if (server < 0 || job.stored().servers(server).lost()) return false;
   if (job.stored().shards().empty()) return true;
   return std::ranges::any_of(job.stored().shards(), [&](const pb::StoredShard& shard) {
-    return server_of(job.stored(), shard.host()) == server ||
-           (shard.has_backup() && server_of(job.stored(), shard.backup()) == server);
+    return has_part_of(job, shard, server);
   });
 }
 
@@ -376,15 +457,18 @@ std::vector<pb::ShardStatus> shard_status(const JobRecord& job) {
   for (int number = 0; number < job.stored().shards_size(); ++number) {
     const pb::StoredShard& shard = job.stored().shards(number);
     pb::ShardStatus& status = shards.emplace_back();
-    status.set_server(name_of(job.stored(), shard.host()));
+    status.set_server(name_of(job, shard.host()));
     status.set_term(shard.term());
-    if (shard.has_backup()) status.set_backup(name_of(job.stored(), shard.backup()));
+    for (const pb::StoredBackup& one : shard.backups()) {
+      pb::BackupStatus& backup = *status.add_backups();
+      backup.set_server(name_of(job, one.host()));
+      backup.set_is_whole(job.is_whole(number, one));
+    }
     status.set_is_protected(is_protected(job, number));
     if (status.is_protected()) continue;
     for (const JobRecord::GivenUp& one : job.given_up) {
       if (one.shard != static_cast<std::uint32_t>(number)) continue;
-      status.set_problem(
-          fmt::format("server \"{}\": {}", name_of(job.stored(), one.host), one.reason));
+      status.set_problem(fmt::format("server \"{}\": {}", name_of(job, one.host), one.reason));
     }
   }
   return shards;

@@ -10,17 +10,21 @@
 
 namespace taut {
 
-/// Which host of a job serves which shard, and which one keeps its images.
+/// Which host of a job serves which shard, and which ones keep its images.
 ///
 /// A job that starts on two or more servers is replicated: shard i is served by host i, and each
-/// has a backup on another server, chosen so that all keep about as many. When a server is lost,
-/// its shards' backups take them over; a shard whose backup was lost, or cannot be brought up to
-/// date, gets another one. A server that leaves hands its shards over in the same way, once their
+/// has backups on other servers, chosen so that all keep about as many. When a server is lost, a
+/// backup of each of its shards takes it over, and the others stay what they are; a shard whose
+/// backup was lost, or cannot be brought up to date, gets another one. A server that leaves hands its shards over in the same way, once their
 /// backups are whole, and one that joins gets shards of those that have the most.
 
-/// Gives each shard its first host and backup. REQUIRES: the job's servers are chosen.
-/// interval  rises of V between two images of a slice; 0: no shard has a backup
-void place_shards(JobRecord& job, const Registry& registry, std::uint32_t interval);
+struct Replication {
+  std::uint32_t interval = 0;  // rises of V between two images of a slice; 0: no shard has a backup
+  std::uint32_t copies = 1;    // backups of each shard, as far as there are servers
+};
+
+/// Gives each shard its first host and backups. REQUIRES: the job's servers are chosen.
+void place_shards(JobRecord& job, const Registry& registry, const Replication& replication);
 
 /// Finds servers that were lost, leave or have joined, moves shards to their backups, and names new
 /// backups. A change of members, of mode or a checkpoint that is being prepared is withdrawn by a
@@ -35,7 +39,7 @@ void place_shards(JobRecord& job, const Registry& registry, std::uint32_t interv
 [[nodiscard]] std::string why_not_movable(const JobRecord& job, int server,
                                           const Registry& registry);
 
-/// Each shard's server and backup; nothing where shards have no backups.
+/// Each shard's server and backups; nothing where shards have no backups.
 [[nodiscard]] std::vector<pb::ShardStatus> shard_status(const JobRecord& job);
 
 /// Whether a shard that was taken over still waits for what members repeat: changes of members and

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "common/types.hpp"
+#include "proto/state_word.hpp"
 #include "server/dashboard/status_json.hpp"
 
 namespace taut::dashboard {
@@ -50,6 +51,13 @@ void add_risks(Scrape& scrape, const pb::StatusReply& status) {
     scrape.gauge("job_unprotected_shards",
                  "Shards of a running job that are lost with their server.",
                  static_cast<double>(job.shards_size() - whole), labels);
+  });
+  for_jobs(status, [&](const pb::JobStatus& job, const Labels& labels) {
+    if (job.shards().empty()) return;
+    scrape.gauge("job_whole_backups",
+                 "Whole backups of the shard of a running job that has fewest: as many servers may "
+                 "be lost at the same time.",
+                 static_cast<double>(fewest_whole_backups(job)), labels);
   });
   for_jobs(status, [&](const pb::JobStatus& job, const Labels& labels) {
     for (const pb::WorkerStatus& worker : job.workers()) {

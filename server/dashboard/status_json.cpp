@@ -181,9 +181,13 @@ json staleness_of(const pb::JobStatus& job) {
 json shards_of(const pb::JobStatus& job) {
   json shards = json::array();
   for (const pb::ShardStatus& shard : job.shards()) {
+    json backups = json::array();
+    for (const pb::BackupStatus& backup : shard.backups()) {
+      backups.push_back({{"server", backup.server()}, {"is_whole", backup.is_whole()}});
+    }
     shards.push_back({{"server", shard.server()},
                       {"term", shard.term()},
-                      {"backup", shard.backup().empty() ? json() : json(shard.backup())},
+                      {"backups", std::move(backups)},
                       {"is_protected", shard.is_protected()},
                       {"problem", shard.problem().empty() ? json() : json(shard.problem())}});
   }

@@ -71,26 +71,40 @@ Clock ImageSender::logged(std::size_t index, WorkerId worker) const {
 }
 
 void ImageSender::follow_targets(const JobView& view, ShardId host, const Dial& dial) {
-  std::map<ShardId, Target> targets;
+  std::map<ShardId, Targets> targets;
   for (const ShardPlace& place : view.places) {
-    if (interval_ == 0 || place.host != host || !place.backup || !dial.connect) continue;
+    if (interval_ == 0 || place.host != host || place.backups.empty() || !dial.connect) continue;
     const auto known = targets_.find(place.shard);
     if (known != targets_.end() && known->second.copy == place.copy &&
         known->second.term == place.term) {
       targets.insert(targets_.extract(known));
       continue;
     }
-    const auto [peer, is_new] = peers_.try_emplace(place.backup_address);
-    if (is_new) peer->second = dial.connect(place.backup_address);
-    targets[place.shard] = {place.term, place.copy, peer->second, 0, false, {}, {}};
+    targets[place.shard] = make_targets(place, dial);
   }
   targets_ = std::move(targets);
+  std::set<PeerId> used;
+  for (const auto& [shard, of_shard] : targets_) {
+    for (const Target& target : of_shard.list) used.insert(target.peer);
+  }
   std::erase_if(peers_, [&](const auto& entry) {
-    const bool is_used = std::ranges::any_of(
-        targets_, [&](const auto& target) { return target.second.peer == entry.second; });
+    const bool is_used = used.contains(entry.second);
     if (!is_used && dial.disconnect) dial.disconnect(entry.second);
     return !is_used;
   });
+}
+
+ImageSender::Targets ImageSender::make_targets(const ShardPlace& place, const Dial& dial) {
+  Targets targets{place.term, place.copy, {}};
+  for (const ShardBackup& backup : place.backups) {
+    const auto [peer, is_new] = peers_.try_emplace(backup.address);
+    if (is_new) peer->second = dial.connect(backup.address);
+    Target& target = targets.list.emplace_back();
+    target.choice = backup.choice;
+    target.was_whole = backup.is_whole;
+    target.peer = peer->second;
+  }
+  return targets;
 }
 
 void ImageSender::follow_slice(std::size_t index, const SliceState& slice,
@@ -100,9 +114,10 @@ void ImageSender::follow_slice(std::size_t index, const SliceState& slice,
   track.shard = slice.place().shard;
   std::erase_if(track.waiting,
                 [&](const auto& waiting) { return membership.find(waiting.first) == nullptr; });
-  const auto target = targets_.find(track.shard);
-  const std::uint64_t term = target == targets_.end() ? 0 : target->second.term;
-  const std::uint64_t copy = target == targets_.end() ? 0 : target->second.copy;
+  const auto found = targets_.find(track.shard);
+  const Targets* targets = found == targets_.end() ? nullptr : &found->second;
+  const std::uint64_t term = targets == nullptr ? 0 : targets->term;
+  const std::uint64_t copy = targets == nullptr ? 0 : targets->copy;
   // No worker repeats what a lost member has pushed: its image is sent at once.
   if (copy != 0 && members_ < membership.members().size()) {
     for (const auto& [worker, settled] : slice.settled_members()) {
@@ -118,24 +133,48 @@ void ImageSender::follow_slice(std::size_t index, const SliceState& slice,
   if (!is_new && track.copy == 0) track.stable = slice.settled_members();
   track.term = term;
   track.copy = copy;
-  track.is_due = copy != 0;
+  // Backups that have images of an earlier primary, or from when there were others, get the next
+  // one in its turn: no worker is told before that anything newer were safe.
+  const bool continues =
+      targets != nullptr && std::ranges::all_of(targets->list, &Target::was_whole);
+  const bool is_urgent = track.is_due || logs_updates_ || !track.waiting.empty();
+  track.is_due = copy != 0 && (is_urgent || !continues);
+  if (is_new && continues) {
+    track.version = slice.version();
+    track.applications = slice.applications();
+  }
+  track.newcomers = targets == nullptr || is_urgent ? BackupSet() : newcomers_of(*targets);
   track.under_way.clear();
+  track.lacking = BackupSet();
   track.behind_since.reset();
   track.is_kept = false;
   track.is_whole_due = true;
-  begin_log(track, slice);
+  begin_log(track, slice, targets);
   if (track.is_due) pending_.insert(index);
 }
 
-/// A new backup gets what the slice holds too, which is in no image; without one updates count at
+/// The backups that have no image yet, where others have one.
+BackupSet ImageSender::newcomers_of(const Targets& targets) {
+  BackupSet newcomers;
+  if (std::ranges::none_of(targets.list, &Target::was_whole)) return newcomers;
+  for (std::size_t backup = 0; backup < targets.list.size(); ++backup) {
+    if (!targets.list[backup].was_whole) newcomers.add(backup);
+  }
+  return newcomers;
+}
+
+/// New backups get what the slice holds too, which is in no image; without any, updates count at
 /// once.
-void ImageSender::begin_log(Track& track, const SliceState& slice) {
-  if (track.copy == 0 || !logs_updates_) {
+void ImageSender::begin_log(Track& track, const SliceState& slice, const Targets* targets) {
+  if (targets == nullptr || !logs_updates_) {
     release(track.log.take_all());
     return;
   }
-  track.log.begin_anew();
-  track.needs_image = false;  // the first image of this backup is made from now on
+  track.log.begin_anew(targets->list.size());
+  // The first image of new backups is made from now on; what others have may be from before a
+  // member left.
+  track.needs_image = std::ranges::any_of(targets->list, &Target::was_whole);
+  track.needed = 0;
   std::vector<UpdateLog::Push> held;
   for (const LoggedUpdate& one : slice.held_updates()) {
     held.push_back({PeerId(), one.worker, Incarnation(), push_of(one)});
@@ -197,7 +236,7 @@ void ImageSender::settle(std::size_t index, PeerId peer, WorkerId worker, Clock 
   if (found->second.is_due) pending_.insert(index);
 }
 
-bool ImageSender::is_sendable(const Track& track, const Target& target, TimePoint now) const {
+bool ImageSender::is_sendable(const Track& track, const Targets& targets, TimePoint now) const {
   constexpr int kMaxDoublings = 6;
   if (!track.under_way.empty()) {
     // An image of many parts takes longer.
@@ -206,8 +245,10 @@ bool ImageSender::is_sendable(const Track& track, const Target& target, TimePoin
     return now - track.sent >= (1 << std::min(track.attempts - 1, kMaxDoublings)) * again;
   }
   // A backup is whole only with what the slice has accepted before it was chosen.
-  if (!track.is_kept && track.log.has_accepted()) return false;
-  return track.is_due && target.under_way < kUnderWay;
+  if (!track.is_kept && track.log.lacks_accepted()) return false;
+  return track.is_due && std::ranges::all_of(targets.list, [](const Target& target) {
+           return target.under_way < kUnderWay;
+         });
 }
 
 std::vector<ImageItem> ImageSender::make_image(SliceState& slice, Track& track) const {
@@ -271,11 +312,11 @@ std::vector<DataImages> in_messages(DataImages batch) {
 
 }  // namespace
 
-bool ImageSender::add(Track& track, Target& target, SliceState& slice, DataImages& batch,
-                      TimePoint now) {
-  if (!is_sendable(track, target, now) || batch.images.size() >= DataImages::kMaxImages) {
-    return false;
-  }
+bool ImageSender::add(Track& track, Targets& targets, SliceState& slice,
+                      std::vector<DataImages>& batches, TimePoint now) {
+  const bool is_full = std::ranges::any_of(
+      batches, [](const auto& batch) { return batch.images.size() >= DataImages::kMaxImages; });
+  if (is_full || !is_sendable(track, targets, now)) return false;
   if (track.under_way.empty()) {
     try {
       track.under_way = make_image(slice, track);
@@ -284,10 +325,18 @@ bool ImageSender::add(Track& track, Target& target, SliceState& slice, DataImage
     }
     track.attempts = 0;
     track.begun = now;
-    target.under_way += bytes_of(track.under_way);
+    track.lacking =
+        track.newcomers.empty() ? BackupSet::first(targets.list.size()) : track.newcomers;
+    for (std::size_t backup = 0; backup < targets.list.size(); ++backup) {
+      if (track.lacking.has(backup)) targets.list[backup].under_way += bytes_of(track.under_way);
+    }
   }
-  // The same image again: a newer one would make the reply to this one worthless.
-  batch.images.insert(batch.images.end(), track.under_way.begin(), track.under_way.end());
+  for (std::size_t backup = 0; backup < batches.size(); ++backup) {
+    if (!track.lacking.has(backup)) continue;
+    // The same image again: a newer one would make the reply to this one worthless.
+    auto& images = batches[backup].images;
+    images.insert(images.end(), track.under_way.begin(), track.under_way.end());
+  }
   track.sent = now;
   ++track.attempts;
   return true;
@@ -297,7 +346,8 @@ std::vector<Outgoing> ImageSender::take_outgoing(const std::vector<TableSpec>& t
                                                  const JobSlices& slices, TimePoint now) {
   std::vector<Outgoing> out;
   if (targets_.empty()) return out;
-  std::map<ShardId, DataImages> batches;
+  std::map<ShardId, std::vector<DataImages>> batches;  // for each backup
+  for (const auto& [shard, targets] : targets_) batches[shard].resize(targets.list.size());
   std::map<ShardId, std::uint64_t> logged;  // bytes on their way
   for (const std::size_t index : pending_) {
     const Track& track = tracks_.at(index);
@@ -308,40 +358,58 @@ std::vector<Outgoing> ImageSender::take_outgoing(const std::vector<TableSpec>& t
   const auto visit = [&](auto from, auto to) {
     for (auto entry = from; entry != to; ++entry) {
       Track& track = tracks_.at(*entry);
-      const auto target = targets_.find(track.shard);
-      if (target == targets_.end()) continue;
+      const auto targets = targets_.find(track.shard);
+      if (targets == targets_.end()) continue;
       if ((track.is_due || !track.under_way.empty()) && !track.behind_since) {
         track.behind_since = now;
       }
-      DataImages& batch = batches[track.shard];
-      if (add(track, target->second, *slices.at(*entry), batch, now)) next_ = *entry + 1;
-      track.log.send(batch, logged[track.shard], now);
+      auto& of_shard = batches.at(track.shard);
+      if (add(track, targets->second, *slices.at(*entry), of_shard, now)) next_ = *entry + 1;
+      track.log.send(of_shard, logged[track.shard], now);
     }
   };
   visit(first, pending_.end());
   visit(pending_.begin(), first);
-  for (auto& [shard, target] : targets_) {
-    // Where there are fewer slices than shards, the backup learns that it has them all.
-    const bool is_silent = !target.requested || now - *target.requested >= kAgain;
-    if (!tables.empty() && !target.knows_tables && is_silent) batches.try_emplace(shard);
-  }
-  for (auto& [shard, batch] : batches) {
-    Target& target = targets_.at(shard);
-    if (batch.images.empty() && batch.logged.empty() && target.knows_tables) continue;
-    target.requested = now;
-    batch.shard = shard;
-    batch.term = target.term;
-    batch.copy = target.copy;
-    if (!target.knows_tables) {
-      for (const TableSpec& table : tables) batch.tables.push_back(to_wire(table));
+  for (auto& [shard, of_shard] : batches) {
+    for (std::size_t backup = 0; backup < of_shard.size(); ++backup) {
+      send(shard, backup, std::move(of_shard[backup]), tables, now, out);
     }
-    for (DataImages& message : in_messages(std::move(batch))) {
-      out.push_back(
-          {target.peer, DataMessage{job_, WorkerId(), Incarnation(), std::move(message)}});
-    }
-    failpoint("image made");
   }
   return out;
+}
+
+void ImageSender::send(ShardId shard, std::size_t backup, DataImages batch,
+                       const std::vector<TableSpec>& tables, TimePoint now,
+                       std::vector<Outgoing>& out) {
+  const Targets& targets = targets_.at(shard);
+  Target& target = targets_.at(shard).list[backup];
+  // Where there are fewer slices than shards, the backup learns that it has them all.
+  const bool is_silent = !target.requested || now - *target.requested >= kAgain;
+  const bool requests = !tables.empty() && !target.knows_tables && is_silent;
+  if (batch.images.empty() && batch.logged.empty() && !requests) return;
+  target.requested = now;
+  batch.shard = shard;
+  batch.term = targets.term;
+  batch.copy = targets.copy;
+  if (!target.knows_tables) {
+    for (const TableSpec& table : tables) batch.tables.push_back(to_wire(table));
+  }
+  for (DataImages& message : in_messages(std::move(batch))) {
+    out.push_back({target.peer, DataMessage{job_, WorkerId(), Incarnation(), std::move(message)}});
+  }
+  failpoint("image made");
+}
+
+TimePoint ImageSender::lacks_since(const Track& track, const Targets& targets, std::size_t backup) {
+  TimePoint since = TimePoint::never();
+  // What is not under way yet waits for those that have not acknowledged others.
+  const bool waits = track.under_way.empty() &&
+                     (targets.list.size() == 1 || targets.list[backup].under_way >= kUnderWay);
+  if (track.behind_since && (waits || track.lacking.has(backup))) since = *track.behind_since;
+  if (track.log.lacking().has(backup)) since = std::min(since, track.log.oldest());
+  // A new backup may take longer, while it takes images.
+  const bool is_new = !track.is_kept && since != TimePoint::never();
+  return is_new ? std::max(since, targets.list[backup].last_heard.value_or(TimePoint())) : since;
 }
 
 bool ImageSender::check(TimePoint now) {
@@ -354,69 +422,97 @@ bool ImageSender::check(TimePoint now) {
     }
   }
   next_check_ = now + std::min(limit_ / 4, kCheck);
-  std::map<ShardId, TimePoint> oldest;  // of what its backup does not have
+  // Of what a shard's backup does not have.
+  std::map<std::pair<ShardId, std::size_t>, TimePoint> oldest;
   for (const std::size_t index : pending_) {
     const Track& track = tracks_.at(index);
-    const auto target = targets_.find(track.shard);
-    TimePoint since = std::min(track.behind_since.value_or(TimePoint::never()), track.log.oldest());
-    if (target == targets_.end() || since == TimePoint::never()) continue;
-    // A new backup may take longer, while it takes images.
-    if (!track.is_kept) since = std::max(since, target->second.last_heard.value_or(TimePoint()));
-    const auto [entry, is_first] = oldest.try_emplace(track.shard, since);
-    entry->second = std::min(entry->second, since);
+    const auto targets = targets_.find(track.shard);
+    const std::size_t backups = targets == targets_.end() ? 0 : targets->second.list.size();
+    for (std::size_t backup = 0; backup < backups; ++backup) {
+      const TimePoint since = lacks_since(track, targets->second, backup);
+      TimePoint& entry = oldest.try_emplace({track.shard, backup}, since).first->second;
+      entry = std::min(entry, since);
+    }
   }
   std::vector<Problem> problems;
-  for (const auto& [shard, since] : oldest) {
-    const Target& target = targets_.at(shard);
-    if (now - since < limit_) continue;
-    problems.push_back({shard, target.term, target.copy,
+  for (const auto& [which, since] : oldest) {
+    const auto& [shard, backup] = which;
+    const Targets& targets = targets_.at(shard);
+    const Target& target = targets.list[backup];
+    if (since == TimePoint::never() || now - since < limit_) continue;
+    problems.push_back({shard, targets.term, target.choice,
                         target.last_heard
                             ? fmt::format("it is more than {:g} s behind", seconds(limit_))
                             : fmt::format("it has not answered for {:g} s", seconds(limit_))});
   }
   const auto same = [](const Problem& a, const Problem& b) {
-    return a.shard == b.shard && a.copy == b.copy && a.term == b.term;
+    return a.shard == b.shard && a.choice == b.choice && a.term == b.term;
   };
   const bool is_news = !std::ranges::equal(problems, problems_, same);
   problems_ = std::move(problems);
   return is_news;
 }
 
-/// The backup has an image of a slice, or (sequence 0) cannot use the one that is under way.
-void ImageSender::take_kept(std::size_t index, Track& track, Target& target, std::uint64_t sequence,
-                            std::vector<Settled>& settled) {
-  if (track.under_way.empty()) return;
+/// A backup has an image of a slice, or (sequence 0) cannot use the one that is under way.
+void ImageSender::take_kept(std::size_t index, Track& track, Targets& targets, std::size_t backup,
+                            std::uint64_t sequence, std::vector<Settled>& settled) {
+  if (track.under_way.empty() || !track.lacking.has(backup)) return;
   const ImageItem& image = track.under_way.front();
   // The backup does not have what this one continues.
-  const bool is_lacking = sequence == 0 && image.base != 0;
-  if (!is_lacking && sequence != image.sequence) return;
-  target.under_way -= std::min(target.under_way, bytes_of(track.under_way));
-  if (is_lacking) {
+  const bool cannot = sequence == 0 && image.base != 0;
+  if (!cannot && sequence != image.sequence) return;
+  const auto end_for = [&](std::size_t one) {
+    if (!track.lacking.has(one)) return;
+    track.lacking.remove(one);
+    Target& target = targets.list[one];
+    target.under_way -= std::min(target.under_way, bytes_of(track.under_way));
+  };
+  if (cannot) {
+    for (std::size_t one = 0; one < targets.list.size(); ++one) end_for(one);
     track.under_way.clear();
     track.is_due = track.is_whole_due = true;
     return;
   }
-  for (const auto& [worker, done] : image.done) {
-    Clock& stable = track.stable[worker];
-    stable = std::max(stable, done);
-  }
-  if (track.needs_image && track.needed != 0 && sequence >= track.needed) {
-    track.needs_image = false;
-    release(track.log.take_kept());
+  end_for(backup);
+  if (track.lacking.empty()) note_kept(index, track, settled);
+}
+
+/// The image that was under way has arrived.
+void ImageSender::note_kept(std::size_t index, Track& track, std::vector<Settled>& settled) {
+  const bool all_have_it = track.newcomers.empty();
+  if (all_have_it) {
+    note_stable(index, track, settled);
+  } else {
+    // The other backups' images are older. The next one is for all, and in its turn.
+    track.newcomers = BackupSet();
+    track.is_whole_due = true;
   }
   track.under_way.clear();
   track.is_kept = true;
   // What has changed since that image was first sent.
   track.behind_since.reset();
   if (track.is_due) track.behind_since = track.begun;
+  // A worker that still waits needs another image.
+  track.is_due |= !track.waiting.empty();
+  rest_if_done(index, track);
+}
+
+/// Each backup has the image that was under way.
+void ImageSender::note_stable(std::size_t index, Track& track, std::vector<Settled>& settled) {
+  const ImageItem& image = track.under_way.front();
+  for (const auto& [worker, done] : image.done) {
+    Clock& stable = track.stable[worker];
+    stable = std::max(stable, done);
+  }
+  if (track.needs_image && track.needed != 0 && image.sequence >= track.needed) {
+    track.needs_image = false;
+    release(track.log.take_kept());
+  }
   std::erase_if(track.waiting, [&](const auto& waiting) {
     if (track.stable[waiting.first] < waiting.second.clock) return false;
     settled.push_back({index, waiting.second.peer, waiting.first});
     return true;
   });
-  // A worker that still waits needs another image.
-  track.is_due |= !track.waiting.empty();
-  rest_if_done(index, track);
 }
 
 std::vector<ImageSender::Settled> ImageSender::take_reply(
@@ -425,24 +521,28 @@ std::vector<ImageSender::Settled> ImageSender::take_reply(
   std::vector<Settled> settled;
   const auto found = targets_.find(ShardId(reply.shard()));
   if (found == targets_.end()) return settled;
-  Target& target = found->second;
-  if (from != target.peer || reply.term() != target.term || reply.copy() != target.copy) {
+  Targets& targets = found->second;
+  const auto of_peer = std::ranges::find(targets.list, from, &Target::peer);
+  if (of_peer == targets.list.end() || reply.term() != targets.term ||
+      reply.copy() != targets.copy) {
     return settled;
   }
+  Target& target = *of_peer;
+  const auto backup = static_cast<std::size_t>(of_peer - targets.list.begin());
   target.knows_tables = true;
   target.last_heard = now;
   for (const pb::SliceImagesReply::Kept& kept : reply.kept()) {
     const auto index = index_of(TableId(kept.table()), SliceId(kept.slice()));
     const auto entry = index ? tracks_.find(*index) : tracks_.end();
     if (entry == tracks_.end() || entry->second.shard != found->first) continue;
-    take_kept(*index, entry->second, target, kept.sequence(), settled);
+    take_kept(*index, entry->second, targets, backup, kept.sequence(), settled);
   }
   for (const pb::SliceImagesReply::Logged& one : reply.logged()) {
     const auto index = index_of(TableId(one.table()), SliceId(one.slice()));
     const auto entry = index ? tracks_.find(*index) : tracks_.end();
     if (entry == tracks_.end() || entry->second.shard != found->first) continue;
     Track& track = entry->second;
-    track.log.note_kept(WorkerId(one.worker()), Clock(one.clock()));
+    track.log.note_kept(backup, WorkerId(one.worker()), Clock(one.clock()));
     if (!track.needs_image) release(track.log.take_kept());
     rest_if_done(*index, track);
   }

@@ -27,10 +27,11 @@ struct Dial {
 };
 
 /// A primary's side of replication, for one job at one host: when which slice's image goes to the
-/// backup, and what the backup holds of each member's updates. An image is due when V has risen
+/// backups, and what each of them holds of each member's updates. An image is due when V has risen
 /// `replication_interval` times since the last one, or as many updates of each member were applied,
 /// and when a worker waits for it; slices take turns, so that each clock sends its part. In a job
-/// that logs updates, each one goes to the backup before it counts.
+/// that logs updates, each one goes to the backups before it counts. All backups of a shard get the
+/// same images, and the next one of a slice follows when all have this one.
 /// Thread    shard thread
 class ImageSender {
  public:
@@ -38,17 +39,17 @@ class ImageSender {
   static constexpr std::uint64_t kUnderWay = 16ULL << 20U;
   static constexpr Duration kAgain{500'000};  // an image that was not acknowledged; then twice that
 
-  /// For a new view, or slices that are new here: a new backup gets an image of every slice.
+  /// For a new view, or slices that are new here: new backups get an image of every slice.
   void follow(const JobView& view, ShardId host, const JobSlices& slices, const Dial& dial);
   /// The job is over.
   void hang_up(const Dial& dial);
-  /// Whether a slice's updates go to its backup first.
+  /// Whether a slice's updates go to its backups first.
   [[nodiscard]] bool logs(std::size_t index) const;
-  /// The updates of a slice that are on their way to its backup. REQUIRES: logs().
+  /// The updates of a slice that are on their way to its backups. REQUIRES: logs().
   [[nodiscard]] const UpdateLog& log_of(std::size_t index) const { return tracks_.at(index).log; }
-  /// The clock that follows a worker's updates that wait for the backup; 0: none does.
+  /// The clock that follows a worker's updates that wait for the backups; 0: none does.
   [[nodiscard]] Clock logged(std::size_t index, WorkerId worker) const;
-  /// Has the backup take an update. REQUIRES: logs().
+  /// Has the backups take an update. REQUIRES: logs().
   void log(std::size_t index, UpdateLog::Push push);
   /// Updates that may count now, those of a slice in the order in which they arrived.
   [[nodiscard]] std::vector<UpdateLog::Push> take_released() {
@@ -56,8 +57,8 @@ class ImageSender {
   }
   /// After a push to a slice.
   void note_push(std::size_t index, const SliceState& slice);
-  /// A worker waits until the backup has its updates of this slice before `clock`, all of which are
-  /// in the values; it is notified then.
+  /// A worker waits until each backup has its updates of this slice before `clock`, all of which
+  /// are in the values; it is notified then.
   void settle(std::size_t index, PeerId peer, WorkerId worker, Clock clock);
 
   /// Whether other backups than before are further behind than the job allows; see problems().
@@ -65,7 +66,7 @@ class ImageSender {
   struct Problem {
     ShardId shard;
     std::uint64_t term = 0;
-    std::uint64_t copy = 0;
+    std::uint64_t choice = 0;  // of the backup
     std::string reason;
   };
   /// Backups that are too far behind, as of the last check().
@@ -76,7 +77,7 @@ class ImageSender {
   [[nodiscard]] std::vector<Outgoing> take_outgoing(const std::vector<TableSpec>& tables,
                                                     const JobSlices& slices, TimePoint now);
 
-  /// The workers that wait for what the backup has acknowledged by now.
+  /// The workers that wait for what the backups have acknowledged by now.
   struct Settled {
     std::size_t index;
     PeerId peer;
@@ -96,13 +97,15 @@ class ImageSender {
   };
   struct Track {
     ShardId shard;
-    std::uint64_t term = 0;  // of the target that the rest is about
-    std::uint64_t copy = 0;  // 0: there is none
+    std::uint64_t term = 0;  // of the backups that the rest is about
+    std::uint64_t copy = 0;  // 0: there are none
     bool is_due = false;
     std::uint64_t sequence = 0;
     std::vector<ImageItem> under_way;       // the parts of an image; empty: none is
-    std::optional<TimePoint> behind_since;  // of what the backup does not have yet, the oldest
-    bool is_kept = false;                   // the backup has some image of it
+    BackupSet lacking;                      // the backups that have not acknowledged it
+    BackupSet newcomers;                    // that get one first, where others have older ones
+    std::optional<TimePoint> behind_since;  // of what a backup does not have yet, the oldest
+    bool is_kept = false;                   // each backup has some image of it from this primary
     bool is_whole_due = false;              // the next image of a bucket continues no other
     TimePoint begun;                        // when that one was sent first
     TimePoint sent;
@@ -112,35 +115,51 @@ class ImageSender {
     std::map<WorkerId, Clock> stable;  // what may be reported to the workers
     std::map<WorkerId, Waiting> waiting;
     UpdateLog log;
-    // Nothing that waits counts before the backup has an image that was made since a member left:
+    // Nothing that waits counts before the backups have an image that was made since a member left:
     // how far aggregates hold its updates does not follow from the log alone.
     bool needs_image = false;
     std::uint64_t needed = 0;  // the image that it is; 0: it is still to be made
   };
   struct Target {
-    std::uint64_t term = 0;
-    std::uint64_t copy = 0;
+    std::uint64_t choice = 0;
+    bool was_whole = false;  // when it became a backup of this primary, or with these others
     PeerId peer;
     std::uint64_t under_way = 0;  // bytes
     bool knows_tables = false;
     std::optional<TimePoint> requested;  // of the tables, where the shard has no slice
     std::optional<TimePoint> last_heard;
   };
+  /// A shard's backups.
+  struct Targets {
+    std::uint64_t term = 0;
+    std::uint64_t copy = 0;
+    std::vector<Target> list;
+  };
 
-  /// The shards with a backup, with a connection to each.
+  /// The shards with backups, with a connection to each.
   void follow_targets(const JobView& view, ShardId host, const Dial& dial);
+  [[nodiscard]] Targets make_targets(const ShardPlace& place, const Dial& dial);
   void follow_slice(std::size_t index, const SliceState& slice, const Membership& membership);
-  void begin_log(Track& track, const SliceState& slice);
+  [[nodiscard]] static BackupSet newcomers_of(const Targets& targets);
+  void begin_log(Track& track, const SliceState& slice, const Targets* targets);
   void follow_leaves(const Membership& membership);
   void release(std::vector<UpdateLog::Push> pushes);
-  void take_kept(std::size_t index, Track& track, Target& target, std::uint64_t sequence,
-                 std::vector<Settled>& settled);
+  void take_kept(std::size_t index, Track& track, Targets& targets, std::size_t backup,
+                 std::uint64_t sequence, std::vector<Settled>& settled);
+  void note_kept(std::size_t index, Track& track, std::vector<Settled>& settled);
+  void note_stable(std::size_t index, Track& track, std::vector<Settled>& settled);
   void rest_if_done(std::size_t index, const Track& track);
-  [[nodiscard]] bool is_sendable(const Track& track, const Target& target, TimePoint now) const;
+  [[nodiscard]] bool is_sendable(const Track& track, const Targets& targets, TimePoint now) const;
   std::vector<ImageItem> make_image(SliceState& slice, Track& track) const;
-  /// Puts a slice's image into the batch if one is due, or is to be sent again.
-  /// Returns whether it did.
-  bool add(Track& track, Target& target, SliceState& slice, DataImages& batch, TimePoint now);
+  /// Puts a slice's image into the batches of the backups that lack it, if one is due, or is to be
+  /// sent again. Returns whether it did.
+  bool add(Track& track, Targets& targets, SliceState& slice, std::vector<DataImages>& batches,
+           TimePoint now);
+  void send(ShardId shard, std::size_t backup, DataImages batch,
+            const std::vector<TableSpec>& tables, TimePoint now, std::vector<Outgoing>& out);
+  /// Since when a backup has lacked what it should have of a slice; never: it lacks nothing.
+  [[nodiscard]] static TimePoint lacks_since(const Track& track, const Targets& targets,
+                                             std::size_t backup);
 
   JobId job_;
   std::uint32_t interval_ = 0;
@@ -150,7 +169,7 @@ class ImageSender {
   Duration limit_ = Duration::max();  // that a backup may be behind
   TimePoint next_check_;
   std::vector<Problem> problems_;
-  std::map<ShardId, Target> targets_;    // shards with a backup
+  std::map<ShardId, Targets> targets_;   // shards with backups
   std::map<std::string, PeerId> peers_;  // by address
   std::map<std::size_t, Track> tracks_;  // by SliceLayout::index_of
   std::vector<UpdateLog::Push> released_;

@@ -34,6 +34,33 @@ bool is_in(const ImageItem& image, WorkerId worker, Clock clock) {
 
 }  // namespace
 
+bool SliceImageStore::is_complete() const {
+  if (tables_.empty()) return false;
+  const auto whole = static_cast<std::size_t>(
+      std::ranges::count_if(newest_, [](const auto& entry) { return entry.second.has_image; }));
+  return whole + former_.size() == slices_;
+}
+
+void SliceImageStore::follow(const ShardPlace& place) {
+  if (place.term == term_ && place.copy == copy_) return;
+  term_ = place.term;
+  copy_ = place.copy;
+  for (auto entry = newest_.begin(); entry != newest_.end();) {
+    const auto now = entry++;
+    const std::size_t index = now->first;
+    if (now->second.has_image) {
+      former_.insert(newest_.extract(now));
+    } else if (former_.contains(index)) {
+      // The former image is still the one that both logs continue.
+      std::vector<LoggedUpdate> both = logged_of(index);
+      auto& logged = former_.at(index).logged;
+      logged.clear();
+      for (LoggedUpdate& one : both) logged.emplace(logged.size(), std::move(one));
+    }
+  }
+  newest_.clear();
+}
+
 Result<void> SliceImageStore::open(const std::vector<pb::TableSpec>& tables, const JobView& view,
                                    std::uint64_t slice_elements,
                                    const std::shared_ptr<TableMemory>& memory) {
@@ -48,10 +75,9 @@ Result<void> SliceImageStore::open(const std::vector<pb::TableSpec>& tables, con
   }
   SliceLayout layout(specs, view.shards, slice_elements);
   if (memory) {
-    TAUT_TRY(memory_, memory->take(needs_at(place_.shard, layout, specs, view)));
+    TAUT_TRY(memory_, memory->take(needs_at(shard_, layout, specs, view)));
   }
-  slices_ =
-      static_cast<std::size_t>(std::ranges::count(layout.slices(), place_.shard, &Slice::shard));
+  slices_ = static_cast<std::size_t>(std::ranges::count(layout.slices(), shard_, &Slice::shard));
   layout_ = std::move(layout);
   tables_ = std::move(specs);
   return ok();
@@ -60,7 +86,7 @@ Result<void> SliceImageStore::open(const std::vector<pb::TableSpec>& tables, con
 std::optional<pb::SliceImagesReply> SliceImageStore::take(
     const DataImages& images, const JobView& view, std::uint64_t slice_elements,
     const std::shared_ptr<TableMemory>& memory) {
-  if (images.term != place_.term || images.copy != place_.copy) return std::nullopt;
+  if (!expects(images)) return std::nullopt;
   if (tables_.empty()) {
     if (images.tables.empty()) return std::nullopt;
     if (auto opened = open(images.tables, view, slice_elements, memory); !opened) {
@@ -70,9 +96,9 @@ std::optional<pb::SliceImagesReply> SliceImageStore::take(
     problem_.clear();
   }
   pb::SliceImagesReply reply;
-  reply.set_shard(place_.shard.value());
-  reply.set_term(place_.term);
-  reply.set_copy(place_.copy);
+  reply.set_shard(shard_.value());
+  reply.set_term(term_);
+  reply.set_copy(copy_);
   for (const ImageItem& image : images.images) {
     const Slice* slice = layout_.find(image.table, image.slice);
     const auto is_clock = [](Clock clock) { return clock >= Clock() && clock < Clock::never(); };
@@ -81,7 +107,7 @@ std::optional<pb::SliceImagesReply> SliceImageStore::take(
                             return is_clock(member.second);
                           });
     if (!is_sound) continue;
-    if (slice == nullptr || slice->shard != place_.shard) continue;
+    if (slice == nullptr || slice->shard != shard_) continue;
     const TableSpec& table = tables_[image.table.value()];
     if (table.rows) {
       keep_rows(image, *slice, states_of(table, view), reply);
@@ -92,10 +118,8 @@ std::optional<pb::SliceImagesReply> SliceImageStore::take(
       continue;
     }
     const std::size_t index = layout_.index_of(image.table, image.slice);
-    ImageItem& newest = images_[index];
-    if (image.sequence >= newest.sequence) newest = image;
-    forget_logged(index, newest);
-    note_kept(image, newest.sequence, reply);
+    if (image.sequence >= newest_[index].image.sequence) set_image(index, image);
+    note_kept(image, newest_[index].image.sequence, reply);
   }
   for (const LoggedUpdate& one : images.logged) keep_logged(one, view, reply);
   return reply;
@@ -115,23 +139,24 @@ void SliceImageStore::keep_rows(const ImageItem& image, const Slice& place, std:
                                 pb::SliceImagesReply& reply) {
   const std::size_t index = layout_.index_of(image.table, image.slice);
   const TableSpec& table = tables_[image.table.value()];
-  RowCopy& copy = copies_.try_emplace(index, table, place.slice.value(), states).first->second;
+  Kept& kept = newest_[index];
+  if (!kept.rows) kept.rows.emplace(table, place.slice.value(), states);
+  RowCopy& copy = *kept.rows;
   if (image.sequence > copy.sequence()) {
     switch (copy.take(image)) {
       case RowCopy::Taken::kPart:
         return;
       case RowCopy::Taken::kLacking:
-        if (copy.sequence() == 0) images_.erase(index);
+        if (copy.sequence() == 0) kept.has_image = false;
         note_kept(image, 0, reply);
         return;
       case RowCopy::Taken::kWhole:
         break;
     }
-    ImageItem& newest = images_[index] = image;
+    set_image(index, image);
     // The rows are in the copy.
-    newest.keys = newest.values = Frame();
-    newest.states.clear();
-    forget_logged(index, newest);
+    kept.image.keys = kept.image.values = Frame();
+    kept.image.states.clear();
   }
   note_kept(image, copy.sequence(), reply);
 }
@@ -154,16 +179,15 @@ bool SliceImageStore::is_sound(const LoggedUpdate& one, const Slice& place,
 void SliceImageStore::keep_logged(const LoggedUpdate& one, const JobView& view,
                                   pb::SliceImagesReply& reply) {
   const Slice* slice = layout_.find(one.table, one.slice);
-  if (slice == nullptr || slice->shard != place_.shard || one.lent) return;
+  if (slice == nullptr || slice->shard != shard_ || one.lent) return;
   if (!is_sound(one, *slice, view)) return;
   const std::size_t index = layout_.index_of(one.table, one.slice);
-  const auto image = images_.find(index);
+  Kept& newest = newest_[index];
   // A copy that is late: the image holds it.
-  if (image == images_.end() || !is_in(image->second, one.worker, one.update.clock)) {
-    auto& updates = logged_[index];
+  if (!newest.has_image || !is_in(newest.image, one.worker, one.update.clock)) {
     // It waits for an image that makes room.
-    if (updates.size() >= kMaxLogged && !updates.contains(one.number)) return;
-    updates.insert_or_assign(one.number, one);
+    if (newest.logged.size() >= kMaxLogged && !newest.logged.contains(one.number)) return;
+    newest.logged.insert_or_assign(one.number, one);
   }
   pb::SliceImagesReply::Logged& kept = *reply.add_logged();
   kept.set_table(one.table.value());
@@ -172,33 +196,69 @@ void SliceImageStore::keep_logged(const LoggedUpdate& one, const JobView& view,
   kept.set_clock(one.update.clock.value());
 }
 
-void SliceImageStore::forget_logged(std::size_t index, const ImageItem& image) {
-  const auto found = logged_.find(index);
-  if (found == logged_.end()) return;
-  std::erase_if(found->second, [&](const auto& entry) {
+void SliceImageStore::set_image(std::size_t index, const ImageItem& image) {
+  Kept& kept = newest_[index];
+  kept.image = image;
+  kept.has_image = true;
+  std::erase_if(kept.logged, [&](const auto& entry) {
     return is_in(image, entry.second.worker, entry.second.update.clock);
   });
+  former_.erase(index);
+}
+
+const SliceImageStore::Kept* SliceImageStore::find_image(std::size_t index) const {
+  for (const auto* images : {&newest_, &former_}) {
+    const auto found = images->find(index);
+    if (found != images->end() && found->second.has_image) return &found->second;
+  }
+  return nullptr;
+}
+
+/// What a slice's image does not hold. A former image is continued by what the former primary's log
+/// has, and by what the newest one's has: each update once, those of a worker by clock.
+std::vector<LoggedUpdate> SliceImageStore::logged_of(std::size_t index) const {
+  std::vector<LoggedUpdate> logged;
+  const auto add = [&](const std::map<std::size_t, Kept>& images) {
+    const auto found = images.find(index);
+    if (found == images.end()) return;
+    for (const auto& [number, one] : found->second.logged) {
+      const bool is_here = std::ranges::any_of(logged, [&](const LoggedUpdate& other) {
+        return other.worker == one.worker && other.update.clock == one.update.clock;
+      });
+      if (!is_here) logged.push_back(one);
+    }
+  };
+  const bool has_former = former_.contains(index);
+  if (has_former) add(former_);
+  add(newest_);
+  if (has_former) {
+    std::ranges::stable_sort(logged, {}, [](const LoggedUpdate& one) { return one.update.clock; });
+  }
+  return logged;
 }
 
 std::map<std::size_t, SliceImage> SliceImageStore::slices(BufferPool& values,
                                                           BufferPool& states) const {
   std::map<std::size_t, SliceImage> slices;
-  for (const auto& [index, image] : images_) {
+  for (const Slice& place : layout_.slices()) {
+    const std::size_t index = layout_.index_of(place.table, place.slice);
+    const Kept* kept = place.shard == shard_ ? find_image(index) : nullptr;
+    if (kept == nullptr) continue;
     SliceImage& slice = slices[index];
-    slice.place = *layout_.find(image.table, image.slice);
-    slice.version = image.version;
-    slice.applications = image.applications;
-    slice.done = image.done;
+    slice.place = place;
+    slice.version = kept->image.version;
+    slice.applications = kept->image.applications;
+    slice.done = kept->image.done;
     slice.is_replica = true;
-    if (const auto copy = copies_.find(index); copy != copies_.end()) {
-      slice.rows = copy->second.image();
+    if (kept->rows) {
+      slice.rows = kept->rows->image();
     } else {
-      slice.values = copy_of(image.values, values);
-      for (const Frame& state : image.states) slice.states.push_back(copy_of(state, states));
+      slice.values = copy_of(kept->image.values, values);
+      for (const Frame& state : kept->image.states) {
+        slice.states.push_back(copy_of(state, states));
+      }
     }
-    const auto logged = logged_.find(index);
-    if (logged == logged_.end()) continue;
-    for (const auto& [number, update] : logged->second) slice.logged.push_back(update);
+    slice.logged = logged_of(index);
   }
   return slices;
 }

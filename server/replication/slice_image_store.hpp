@@ -20,13 +20,20 @@
 
 namespace taut::server {
 
-/// A backup's side of replication: the newest image of each slice of one shard, from one primary,
-/// and the updates since then in a job that logs them.
+/// A backup's side of replication: the newest image of each slice of one shard, and the updates
+/// since then in a job that logs them. An image of an earlier primary, or from when there were other
+/// backups, is kept until the first one that follows: until then workers are told of nothing newer
+/// that were safe.
 /// Thread    shard thread
 class SliceImageStore {
  public:
-  /// place  of the shard, with this host as its backup
-  explicit SliceImageStore(ShardPlace place) : place_(std::move(place)) {}
+  /// place   of the shard
+  /// choice  of this host as its backup
+  SliceImageStore(const ShardPlace& place, std::uint64_t choice)
+      : shard_(place.shard), choice_(choice), term_(place.term), copy_(place.copy) {}
+
+  /// The shard's primary or its other backups may have changed since this one was chosen.
+  void follow(const ShardPlace& place);
 
   /// Takes a primary's images over. Returns what is kept now, for the primary; nothing: they are of
   /// another term or choice, or cannot be kept.
@@ -38,8 +45,13 @@ class SliceImageStore {
   /// Why images cannot be kept; empty: they can.
   [[nodiscard]] const std::string& problem() const { return problem_; }
   /// There is an image of every slice.
-  [[nodiscard]] bool is_complete() const { return !tables_.empty() && images_.size() == slices_; }
-  [[nodiscard]] const ShardPlace& place() const { return place_; }
+  [[nodiscard]] bool is_complete() const;
+  [[nodiscard]] std::uint64_t choice() const { return choice_; }
+  /// Of the primary whose images are taken.
+  [[nodiscard]] std::uint64_t term() const { return term_; }
+  [[nodiscard]] bool expects(const DataImages& images) const {
+    return images.term == term_ && images.copy == copy_;
+  }
   [[nodiscard]] const std::vector<TableSpec>& tables() const { return tables_; }
   /// What the images take is counted as the slices' from now on.
   void give_memory_back() { memory_ = {}; }
@@ -48,6 +60,15 @@ class SliceImageStore {
                                                          BufferPool& states) const;
 
  private:
+  /// What there is of one slice.
+  struct Kept {
+    bool has_image = false;
+    ImageItem image;
+    std::optional<RowCopy> rows;  // of a bucket's image
+    // What the image does not hold, by number.
+    std::map<std::uint64_t, LoggedUpdate> logged;
+  };
+
   [[nodiscard]] Result<void> open(const std::vector<pb::TableSpec>& tables, const JobView& view,
                                   std::uint64_t slice_elements,
                                   const std::shared_ptr<TableMemory>& memory);
@@ -55,20 +76,23 @@ class SliceImageStore {
                         pb::SliceImagesReply& reply);
   void keep_rows(const ImageItem& image, const Slice& place, std::size_t states,
                  pb::SliceImagesReply& reply);
+  void set_image(std::size_t index, const ImageItem& image);
   [[nodiscard]] bool is_sound(const LoggedUpdate& one, const Slice& place,
                               const JobView& view) const;
   void keep_logged(const LoggedUpdate& one, const JobView& view, pb::SliceImagesReply& reply);
-  void forget_logged(std::size_t index, const ImageItem& image);
+  [[nodiscard]] const Kept* find_image(std::size_t index) const;
+  [[nodiscard]] std::vector<LoggedUpdate> logged_of(std::size_t index) const;
 
-  const ShardPlace place_;
+  const ShardId shard_;
+  const std::uint64_t choice_;
+  std::uint64_t term_;
+  std::uint64_t copy_;
   std::vector<TableSpec> tables_;
   SliceLayout layout_;
   std::size_t slices_ = 0;  // of this shard
   TableMemory::Share memory_;
-  std::map<std::size_t, ImageItem> images_;
-  std::map<std::size_t, RowCopy> copies_;  // of buckets, with the rows of their images
-  // Of each slice, what the newest image does not hold, by number.
-  std::map<std::size_t, std::map<std::uint64_t, LoggedUpdate>> logged_;
+  std::map<std::size_t, Kept> newest_;  // by SliceLayout::index_of
+  std::map<std::size_t, Kept> former_;  // with an image, from before; newest_ has none of it
   std::string problem_;
 };
 

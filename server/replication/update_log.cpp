@@ -14,7 +14,7 @@ std::deque<UpdateLog::Entry>::iterator UpdateLog::find(WorkerId worker, Clock cl
 void UpdateLog::add(Push push) {
   const auto known = find(push.worker, push.item.clock);
   if (known == entries_.end()) {
-    entries_.push_back(Entry{std::move(push), {}, {}, 0, 0, false});
+    entries_.push_back(Entry{std::move(push), BackupSet::first(backups_)});
     return;
   }
   // The same update, perhaps over another connection, and now with a read.
@@ -24,7 +24,7 @@ void UpdateLog::add(Push push) {
 void UpdateLog::add_first(std::vector<Push> held) {
   for (; !held.empty(); held.pop_back()) {
     held.back().counts_already = true;
-    entries_.push_front(Entry{std::move(held.back()), {}, {}, 0, 0, false});
+    entries_.push_front(Entry{std::move(held.back()), BackupSet::first(backups_)});
   }
 }
 
@@ -44,18 +44,21 @@ std::optional<Clock> UpdateLog::newest(WorkerId worker) const {
   return newest;
 }
 
-void UpdateLog::begin_anew() {
+void UpdateLog::begin_anew(std::size_t backups) {
+  backups_ = backups;
   std::erase_if(entries_, [](const Entry& entry) { return entry.push.counts_already; });
-  for (Entry& entry : entries_) entry = Entry{std::move(entry.push), {}, {}, 0, 0, false};
+  for (Entry& entry : entries_) entry = Entry{std::move(entry.push), BackupSet::first(backups)};
   number_ = 0;
   under_way_ = 0;
 }
 
-void UpdateLog::send(DataImages& batch, std::uint64_t& under_way, TimePoint now) {
+void UpdateLog::send(std::span<DataImages> batches, std::uint64_t& under_way, TimePoint now) {
   constexpr int kMaxDoublings = 6;
   for (Entry& entry : entries_) {
-    if (batch.logged.size() >= DataImages::kMaxImages) return;
-    if (entry.is_kept) continue;
+    const bool is_full = std::ranges::any_of(
+        batches, [](const auto& batch) { return batch.logged.size() >= DataImages::kMaxImages; });
+    if (is_full) return;
+    if (entry.lacking.empty()) continue;
     const DataItem& item = entry.push.item;
     if (!entry.sent) {
       if (under_way >= kUnderWay) return;
@@ -66,23 +69,33 @@ void UpdateLog::send(DataImages& batch, std::uint64_t& under_way, TimePoint now)
     } else if (now - *entry.sent < (1 << std::min(entry.attempts - 1, kMaxDoublings)) * kAgain) {
       continue;
     }
-    batch.logged.push_back(
-        {item.table, item.slice, entry.push.worker, entry.number, item.count, update_of(item)});
+    for (std::size_t backup = 0; backup < batches.size(); ++backup) {
+      if (!entry.lacking.has(backup)) continue;
+      batches[backup].logged.push_back(
+          {item.table, item.slice, entry.push.worker, entry.number, item.count, update_of(item)});
+    }
     entry.sent = now;
     ++entry.attempts;
   }
 }
 
-void UpdateLog::note_kept(WorkerId worker, Clock clock) {
+void UpdateLog::note_kept(std::size_t backup, WorkerId worker, Clock clock) {
   const auto found = find(worker, clock);
-  if (found == entries_.end() || !found->sent || found->is_kept) return;
-  found->is_kept = true;
+  if (found == entries_.end() || !found->sent || !found->lacking.has(backup)) return;
+  found->lacking.remove(backup);
+  if (!found->lacking.empty()) return;
   under_way_ -= found->push.item.payload.size();
+}
+
+bool UpdateLog::lacks_accepted() const {
+  return std::ranges::any_of(entries_, [](const Entry& entry) {
+    return entry.push.counts_already && !entry.lacking.empty();
+  });
 }
 
 std::vector<UpdateLog::Push> UpdateLog::take_kept() {
   std::vector<Push> kept;
-  for (; !entries_.empty() && entries_.front().is_kept; entries_.pop_front()) {
+  for (; !entries_.empty() && entries_.front().lacking.empty(); entries_.pop_front()) {
     if (!entries_.front().push.counts_already) kept.push_back(std::move(entries_.front().push));
   }
   return kept;

@@ -3,24 +3,26 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "common/net/endpoint.hpp"
 #include "common/time.hpp"
 #include "common/types.hpp"
 #include "proto/data_message.hpp"
+#include "server/replication/backup_set.hpp"
 
 namespace taut::server {
 
 /// A primary's side of `durability: SYNC` for one slice: updates in the order in which they
-/// arrived, of which none counts before its backup has it and those before it.
+/// arrived, of which none counts before each backup has it and those before it.
 /// Thread    shard thread
 class UpdateLog {
  public:
   static constexpr std::size_t kMax = 1024;  // updates of one slice
   /// One that was not acknowledged is sent again; then after twice as long each time.
   static constexpr Duration kAgain = Duration(500'000);
-  /// Bytes of updates on their way to one backup.
+  /// Bytes of updates on their way to the backups.
   static constexpr std::uint64_t kUnderWay = 16ULL << 20U;
 
   /// A push, and where its answer goes.
@@ -34,30 +36,29 @@ class UpdateLog {
 
   /// A push that is here already takes its place: it was sent again.
   void add(Push push);
-  /// Updates that the slice holds and that a new backup is to have, before all that are here.
+  /// Updates that the slice holds and that new backups are to have, before all that are here.
   void add_first(std::vector<Push> held);
   [[nodiscard]] bool has(WorkerId worker, Clock clock) const;
   /// The highest clock of a worker's updates; nothing: there are none.
   [[nodiscard]] std::optional<Clock> newest(WorkerId worker) const;
 
-  /// Another backup has none of them.
-  void begin_anew();
-  /// Puts updates that are to be sent now, or again, into the message, as far as it has room.
-  /// under_way  bytes of all slices' updates on their way to the backup
-  void send(DataImages& batch, std::uint64_t& under_way, TimePoint now);
+  /// There are other backups, which have none of them.
+  void begin_anew(std::size_t backups);
+  /// Puts updates that are to be sent now, or again, into the messages, one for each backup, as far
+  /// as they have room.
+  /// under_way  bytes of all slices' updates on their way to the backups
+  void send(std::span<DataImages> batches, std::uint64_t& under_way, TimePoint now);
   /// Bytes of these on their way.
   [[nodiscard]] std::uint64_t under_way() const { return under_way_; }
-  /// The backup has this one.
-  void note_kept(WorkerId worker, Clock clock);
-  /// Updates that the backup has, up to the first that it lacks.
+  /// A backup has this one.
+  void note_kept(std::size_t backup, WorkerId worker, Clock clock);
+  /// Updates that each backup has, up to the first that one lacks.
   [[nodiscard]] std::vector<Push> take_kept();
   /// All of them: there is no backup.
   [[nodiscard]] std::vector<Push> take_all();
 
-  /// Whether the backup lacks some that the slice has accepted before.
-  [[nodiscard]] bool has_accepted() const {
-    return !entries_.empty() && entries_.front().push.counts_already;
-  }
+  /// Whether a backup lacks some that the slice has accepted before.
+  [[nodiscard]] bool lacks_accepted() const;
   [[nodiscard]] bool empty() const { return entries_.empty(); }
   [[nodiscard]] bool is_full() const { return entries_.size() >= kMax; }
   /// Since when the oldest one is on its way; never: none is.
@@ -65,21 +66,26 @@ class UpdateLog {
     return entries_.empty() ? TimePoint::never()
                             : entries_.front().since.value_or(TimePoint::never());
   }
+  /// The backups that lack that one.
+  [[nodiscard]] BackupSet lacking() const {
+    return entries_.empty() ? BackupSet() : entries_.front().lacking;
+  }
   /// They count as sent first now: this process did not run.
   void excuse(TimePoint now);
 
  private:
   struct Entry {
     Push push;
-    std::optional<TimePoint> since;  // sent first, to this backup
-    std::optional<TimePoint> sent;
+    BackupSet lacking;                 // the backups that have not said that they have it
+    std::optional<TimePoint> since{};  // sent first, to these backups
+    std::optional<TimePoint> sent{};
     int attempts = 0;
     std::uint64_t number = 0;  // in the order in which they count
-    bool is_kept = false;
   };
   [[nodiscard]] std::deque<Entry>::iterator find(WorkerId worker, Clock clock);
 
   std::deque<Entry> entries_;
+  std::size_t backups_ = 1;
   std::uint64_t number_ = 0;
   std::uint64_t under_way_ = 0;
 };

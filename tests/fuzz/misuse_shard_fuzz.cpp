@@ -69,9 +69,11 @@ pb::ServerJob make_misused_job(Script& script) {
     info.set_host(shard);
     info.set_address("127.0.0.1:1");
     info.set_term(1);
-    info.set_backup(1 - shard);
-    info.set_backup_address("127.0.0.1:2");
     info.set_copy(1);
+    pb::ShardBackup& backup = *info.add_backups();
+    backup.set_host(1 - shard);
+    backup.set_address("127.0.0.1:2");
+    backup.set_choice(1);
   }
   return job;
 }
@@ -98,8 +100,8 @@ void change(Script& script, pb::ServerJob& job) {
       if (job.shards_size() < 2 || job.shards(1).host() == 0) break;
       job.mutable_shards(1)->set_host(0);
       job.mutable_shards(1)->set_term(2);
-      job.mutable_shards(1)->clear_backup();
-      job.mutable_shards(0)->clear_backup();
+      job.mutable_shards(1)->clear_backups();
+      job.mutable_shards(0)->clear_backups();
   }
 }
 

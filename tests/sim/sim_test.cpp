@@ -217,6 +217,35 @@ TEST_CASE("BSP ends in the same bits whenever a server is lost", "[sim]") {
   }
 }
 
+TEST_CASE("with two backups two servers are lost at about the same time", "[sim]") {
+  Plan calm = replicated(4, 3);
+  calm.replication_copies = 2;
+  calm.shards_each = 1;
+  for (const bool logs_updates : {false, true}) {
+    for (const Slack slack : {Slack(0), Slack(2), Slack::unbounded()}) {
+      calm.logs_updates = logs_updates;
+      calm.job = {
+          .tables = 3, .slices = 3, .clocks = 180, .workers = 3, .slack = slack, .mean = true};
+      const Outcome without = run_and_check(calm);
+      for (std::int64_t moment = 0; moment < 10; ++moment) {
+        Plan plan = calm;
+        plan.faults = moment % 2 == 0 ? calm.faults : rough();
+        // An image that was lost twice has arrived by then.
+        const Duration at(2'300'000 + moment * 13'000);
+        // From together to after the first one's shards have been taken over.
+        const Duration second = at + Duration(moment * 60'000);
+        plan.events = {
+            {at, Kind::kKillServer, moment % 4, sim::NodeId(0)},
+            {second, Kind::kKillServer, (moment + 1 + moment / 4 % 3) % 4, sim::NodeId(0)}};
+        INFO("killed at " << at.count() << " and " << second.count() << " us");
+        const Outcome with = run_and_check(plan);
+        CHECK(with.members == 3);
+        if (slack == Slack(0)) CHECK(with.values_hash == without.values_hash);
+      }
+    }
+  }
+}
+
 TEST_CASE("servers are lost one after the other, and each comes back", "[sim]") {
   for (const Slack slack : {Slack(0), Slack(2), Slack::unbounded()}) {
     for (std::uint64_t seed = 1; seed <= 5; ++seed) {

@@ -26,6 +26,7 @@ struct Options {
   std::string compression;
   bool seeded = false;
   bool sync = false;
+  std::uint32_t copies = 0;
   bool rows = false;
   bool verbose = false;
   bool trace = false;
@@ -47,6 +48,7 @@ Result<PlanLimits> limits_of(const Options& options) {
   if (options.seeded) limits.seeded = true;
   limits.logs_updates = options.sync;
   limits.by_rows = options.rows;
+  if (options.copies > 0) limits.copies = options.copies;
   if (options.slack == "async") {
     limits.slack = Slack::unbounded();
   } else if (!options.slack.empty()) {
@@ -80,10 +82,12 @@ int simulate(const Options& options, const PlanLimits& limits) {
     if (outcome.broken) {
       fmt::print("seed {} breaks the contract: {}: {}\n", seed, outcome.broken->rule,
                  outcome.broken->what);
-      fmt::print("again: tautline-sim --seed {}{}{}{}{} --faults {}\n", seed,
+      fmt::print("again: tautline-sim --seed {}{}{}{}{}{} --faults {}\n", seed,
                  options.steps > 0 ? fmt::format(" --steps {}", options.steps) : "",
                  options.seeded ? " --seeded" : "", options.sync ? " --sync" : "",
-                 options.rows ? " --rows" : "", options.faults);
+                 options.rows ? " --rows" : "",
+                 options.copies > 0 ? fmt::format(" --copies {}", options.copies) : "",
+                 options.faults);
       fmt::print("{:016x}\n", hash);
       return 1;
     }
@@ -131,6 +135,10 @@ int main(int argc, char** argv) {
   app.add_flag("--sync", options.sync,
                "where shards have backups, updates count once those have them; drawn where not "
                "given");
+  app.add_option("--copies", options.copies,
+                 "backups of each shard, and servers enough, where shards have backups; drawn "
+                 "where not given")
+      ->check(CLI::Range(1, 7));
   app.add_flag("--seeded", options.seeded,
                "members are programs that bring the initial values, wherever policy and "
                "compression allow it; drawn where not given");

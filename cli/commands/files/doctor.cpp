@@ -123,7 +123,8 @@ Result<JobNeeds> needs_of(const DoctorOptions& options) {
   if (!options.coordinator.config_file.empty()) {
     TAUT_TRY(config, load_cluster_config(options.coordinator.config_file));
   }
-  needs.replicated = config.server().coordinator().replication().interval() > 0;
+  const pb::ReplicationConfig& replication = config.server().coordinator().replication();
+  needs.backups = replication.interval() > 0 ? replication.copies() : 0;
   return needs;
 }
 

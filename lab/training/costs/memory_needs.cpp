@@ -64,7 +64,7 @@ std::string processes_text(std::uint64_t workers, std::uint64_t servers) {
 }  // namespace
 
 Result<ProcessMemory> process_memory(const pb::Job& job, std::span<const TableSpec> tables,
-                                     std::uint32_t servers, bool has_replicas) {
+                                     std::uint32_t servers, std::uint32_t backups) {
   TAUT_TRY(const math::UpdateRule rule, to_update_rule(job));
   TAUT_TRY(const Compression compression, to_compression(job));
   const std::uint64_t values = values_of(tables);
@@ -78,15 +78,17 @@ Result<ProcessMemory> process_memory(const pb::Job& job, std::span<const TableSp
   ProcessMemory memory;
   memory.worker = sizeof(float) * (4 * (values + batch_values_of(tables)) + left_out);
   memory.server = sizeof(float) * part * (kept + gradients_of(job)) + rows;
-  if (has_replicas && servers > 1) memory.server += sizeof(float) * part * kept + rows;
+  memory.server += std::min(backups, servers - 1) * (sizeof(float) * part * kept + rows);
   return memory;
 }
 
 Result<std::optional<HostMisfit>> host_misfit(const pb::Job& job, std::span<const TableSpec> tables,
                                               const pb::LabCluster& cluster,
                                               const Topology& topology, std::uint32_t servers) {
-  const bool has_replicas = cluster.control().replication_interval() > 0;
-  TAUT_TRY(const ProcessMemory each, process_memory(job, tables, servers, has_replicas));
+  const pb::LabControl& control = cluster.control();
+  const std::uint32_t backups =
+      control.replication_interval() > 0 ? control.replication_copies() : 0;
+  TAUT_TRY(const ProcessMemory each, process_memory(job, tables, servers, backups));
   std::vector<std::uint64_t> workers(topology.hosts().size());
   std::vector<std::uint64_t> server_count(topology.hosts().size());
   for (std::uint32_t i = 0; i < job.workers(); ++i) {

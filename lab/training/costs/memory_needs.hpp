@@ -22,16 +22,17 @@ struct ProcessMemory {
   /// Source    of the four: docs/SCALE.md, "Memory of real processes"
   std::uint64_t worker = 0;
   /// Of each server, for its part of the parameters: the values, the states of the rule, the
-  /// gradients of a clock (one of each worker in lock-step, else one); with replicas the values and
-  /// states of another server's part. Of a table by rows what it reserves.
+  /// gradients of a clock (one of each worker in lock-step, else one); the values and
+  /// states of as many other servers' parts as each shard has backups. Of a table by rows what it reserves.
   std::uint64_t server = 0;
 };
 
 /// tables    as servers have them
+/// backups   of each shard
 /// Errors    as to_update_rule() and to_compression()
 [[nodiscard]] Result<ProcessMemory> process_memory(const pb::Job& job,
                                                    std::span<const TableSpec> tables,
-                                                   std::uint32_t servers, bool has_replicas);
+                                                   std::uint32_t servers, std::uint32_t backups);
 
 /// A host whose memory is too small.
 struct HostMisfit {

@@ -193,6 +193,7 @@ class Check {
     TAUT_TRY(is_in({{"control"}, {"heartbeat_limit_s"}}, control.heartbeat_limit_s(), 0.1, 86'400));
     TAUT_TRY(
         is_in({{"control"}, {"replication_interval"}}, control.replication_interval(), 0, 1000));
+    TAUT_TRY(is_in({{"control"}, {"replication_copies"}}, control.replication_copies(), 1, 7));
     return is_in({{"control"}, {"worker_wait_s"}}, control.worker_wait_s(), 0, 604'800);
   }
   [[nodiscard]] Result<void> costs() const {

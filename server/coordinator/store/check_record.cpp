@@ -28,8 +28,8 @@ std::string damage_of_servers(const pb::StoredJob& stored) {
   if (hosts > kMaxHosts) return fmt::format("{} hosts, the limit is {}", hosts, kMaxHosts);
   for (int i = 0; i < stored.shards_size(); ++i) {
     const pb::StoredShard& shard = stored.shards(i);
-    const std::uint32_t last =
-        shard.has_backup() ? std::max(shard.host(), shard.backup()) : shard.host();
+    std::uint32_t last = std::max(shard.host(), shard.backup());
+    for (const pb::StoredBackup& one : shard.backups()) last = std::max(last, one.host());
     if (last >= hosts) return fmt::format("shard {} is at host {} of {}", i, last, hosts);
   }
   const bool needs_servers = stored.state() == pb::RUNNING || stored.closing() || stored.lingers();

@@ -43,6 +43,14 @@ void add_former(const pb::StoredMember& member, pb::FormerMembers& former) {
 
 JobRecord JobRecord::recover(pb::StoredJob stored, TimePoint now) {
   JobRecord job(std::move(stored), now);
+  // States of releases before 0.2 name one backup.
+  for (pb::StoredShard& shard : *job.stored_.mutable_shards()) {
+    if (!shard.has_backup()) continue;
+    pb::StoredBackup& backup = *shard.add_backups();
+    backup.set_host(shard.backup());
+    backup.set_choice(shard.copy());
+    shard.clear_backup();
+  }
   job.changed_ = false;
   job.servers.resize(static_cast<std::size_t>(job.stored_.servers_size()));
   job.workers.resize(static_cast<std::size_t>(job.stored_.members_size()));
@@ -254,14 +262,47 @@ void add_shards(const pb::StoredJob& stored, State& state) {
     shard.set_address(addresses.at(place.host()));
     shard.set_host(place.host());
     shard.set_term(place.term());
-    if (!place.has_backup()) continue;
-    shard.set_backup(place.backup());
-    shard.set_backup_address(addresses.at(place.backup()));
-    shard.set_copy(place.copy());
   }
 }
 
 }  // namespace
+
+int JobRecord::server_of(std::uint32_t host) const {
+  for (int i = 0; i < stored_.servers_size(); ++i) {
+    const pb::StoredServer& server = stored_.servers(i);
+    const std::uint32_t end =
+        server.first_shard() + static_cast<std::uint32_t>(server.shard_addresses_size());
+    if (host >= server.first_shard() && host < end) return i;
+  }
+  return -1;
+}
+
+bool JobRecord::is_whole(int shard, const pb::StoredBackup& backup) const {
+  const int server = server_of(backup.host());
+  if (server < 0 || stored_.servers(server).lost()) return false;
+  const auto& copies = servers[static_cast<std::size_t>(server)].reply.copies();
+  return std::any_of(copies.begin(), copies.end(), [&](const pb::ShardCopy& copy) {
+    return copy.shard() == static_cast<std::uint32_t>(shard) && copy.complete() &&
+           copy.choice() == backup.choice();
+  });
+}
+
+void JobRecord::add_backups(pb::ServerJob& state) const {
+  for (int number = 0; number < stored_.shards_size(); ++number) {
+    const pb::StoredShard& place = stored_.shards(number);
+    pb::ShardInfo& shard = *state.mutable_shards(number);
+    shard.set_copy(place.copy());
+    for (const pb::StoredBackup& stored : place.backups()) {
+      const pb::StoredServer& server = stored_.servers(server_of(stored.host()));
+      pb::ShardBackup& backup = *shard.add_backups();
+      backup.set_host(stored.host());
+      backup.set_address(
+          server.shard_addresses(static_cast<int>(stored.host() - server.first_shard())));
+      backup.set_choice(stored.choice());
+      backup.set_is_whole(is_whole(number, stored));
+    }
+  }
+}
 
 pb::ServerJob JobRecord::server_job(int server) const {
   pb::ServerJob state;
@@ -278,6 +319,7 @@ pb::ServerJob JobRecord::server_job(int server) const {
   state.set_slack(stored_.slack());
   state.set_hold_from(stored_.hold_from());
   add_shards(stored_, state);
+  add_backups(state);
   state.set_first_shard(stored_.servers(server).first_shard());
   state.set_replication_interval(stored_.replication_interval());
   state.set_logs_updates(stored_.logs_updates());

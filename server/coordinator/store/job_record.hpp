@@ -193,6 +193,11 @@ class JobRecord {
   /// Assigns the test phase to another worker if the one that runs it was lost.
   void choose_evaluator();
 
+  /// The server that has a host, by its index; -1: there is none.
+  [[nodiscard]] int server_of(std::uint32_t host) const;
+  /// Whether a backup of a shard has reported that it has an image of every slice.
+  [[nodiscard]] bool is_whole(int shard, const pb::StoredBackup& backup) const;
+
   /// Whether every server that is not lost has adopted this revision.
   [[nodiscard]] bool servers_have(std::uint64_t revision) const;
   void take_reply(int server, const pb::ServerJobReply& reply);
@@ -221,6 +226,8 @@ class JobRecord {
   void start_closing(TimePoint now) { closing_since_ = now; }
 
  private:
+  void add_backups(pb::ServerJob& state) const;
+
   pb::StoredJob stored_;
   std::optional<TrainedSpan> former_;     // of members that the record no longer has
   mutable std::optional<Roster> roster_;  // nothing: it is to be made anew

@@ -78,7 +78,7 @@ class Frames(ClusterTest):
         self.addCleanup(dealer.close)
         dealer.send(zmtp.control_hello(version=999))
         (reply,) = dealer.receive()
-        self.assertIn(b"wire version 15 ", reply)
+        self.assertIn(b"wire version 16 ", reply)
         self.assertIn(b"wire version 999 (another build)", reply)
         self.assert_still_trains()
 
@@ -88,6 +88,6 @@ class Frames(ClusterTest):
             self.addCleanup(dealer.close)
             dealer.send(zmtp.data_hello(version=999))
             (reply,) = dealer.receive()
-            self.assertIn(b"wire version 15 ", reply)
+            self.assertIn(b"wire version 16 ", reply)
             self.assertIn(b"wire version 999 (another build)", reply)
         self.assert_still_trains()

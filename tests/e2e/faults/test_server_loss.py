@@ -9,20 +9,22 @@ from cluster import *
 
 
 class ServerLoss(ServersTest):
-    def start_cluster(self, workers=2, interval=2, servers=3, durability="ASYNC"):
+    def start_cluster(self, workers=2, interval=2, servers=3, durability="ASYNC", copies=1):
         self.start_server("coordinator", shards=0, settings=(
-            "heartbeat_limit_s: 1 "
-            f"replication {{ interval: {interval} durability: {durability} }}"))
+            "heartbeat_limit_s: 1 replication "
+            f"{{ interval: {interval} durability: {durability} copies: {copies} }}"))
         self.servers = {i: self.start_daemon("server", f"server{i}") for i in range(servers)}
         self.workers = [self.start_daemon("worker", f"worker{i}") for i in range(workers)]
 
     def clock(self, job):
         return min(int(w["progress"].get("clock", 0)) for w in self.running(job)["workers"])
 
-    def wait_for_backups(self, job):
+    def wait_for_backups(self, job, copies=1):
         def is_protected():
             shards = self.running(job).get("shards", [])
-            return shards and all(shard.get("is_protected") for shard in shards)
+            return shards and all(
+                [backup.get("is_whole") for backup in shard["backups"]] == [True] * copies
+                for shard in shards)
         wait_until(is_protected, what="a whole backup of each shard")
 
     def kill_server(self, i):
@@ -45,6 +47,26 @@ class ServerLoss(ServersTest):
         for worker in self.workers:
             self.assertIsNone(worker.poll())
         self.assertIn("is taken over by server", (self.folder / "coordinator.log").read_text())
+
+    def lose_two_servers(self, durability):
+        self.start_cluster(durability=durability, copies=2)
+        reference = self.wait_for_job(self.submit("BSP", 300), "DONE", 120)["parameters_sha256"]
+        job = self.submit("BSP", 300, clock_ms=10)
+        wait_until(lambda: self.clock(job) > 10, what="clocks")
+        self.wait_for_backups(job, 2)
+        self.assertIn("each with 2 backups on other servers", self.ask("status").stdout)
+        for victim in (0, 1):
+            self.servers[victim].kill()
+        ended = self.wait_for_job(job, "DONE", 120)
+        self.assertEqual(ended["parameters_sha256"], reference)
+        for worker in self.workers:
+            self.assertIsNone(worker.poll())
+
+    def test_with_two_backups_two_servers_are_lost_at_once_and_bits_are_the_same(self):
+        self.lose_two_servers("ASYNC")
+
+    def test_with_two_backups_that_log_updates_two_servers_are_lost_at_once(self):
+        self.lose_two_servers("SYNC")
 
     def test_updates_that_count_once_a_backup_has_them_end_in_the_same_bits(self):
         self.start_cluster(durability="SYNC")

@@ -228,7 +228,7 @@ TEST_CASE("memory is counted with states and backups, and for all processes of a
   cluster.nodes.push_back(node("server1", true, "a"));
   CHECK_THAT(gravest(cluster, "memory").found,
              Contains("76.3 MiB at each of 2 servers with backups"));
-  job.replicated = false;
+  job.backups = 0;
   CHECK_THAT(gravest(cluster, "memory", job).found, Contains("38.1 MiB at each of 2 servers,"));
   for (pb::NodeFacts& one : cluster.nodes) {
     if (one.host() == "a") one.set_available_bytes(100'000'000);

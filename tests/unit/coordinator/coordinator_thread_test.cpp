@@ -200,7 +200,7 @@ TEST_CASE("garbage, empty and foreign frames do not stop the coordinator", "[coo
   const pb::ControlMessage refused = await_reply(*endpoint, 5);
   REQUIRE(refused.has_hello_reply());
   CHECK_FALSE(refused.hello_reply().accepted());
-  CHECK_THAT(refused.hello_reply().reason(), Contains("wire version 15"));
+  CHECK_THAT(refused.hello_reply().reason(), Contains("wire version 16"));
   REQUIRE(endpoint->send(coordinator, encode(hello(kWireVersion))).has_value());
   CHECK(await_reply(*endpoint, 5).hello_reply().accepted());
 }

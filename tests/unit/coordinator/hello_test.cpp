@@ -42,7 +42,7 @@ TEST_CASE("a hello of another wire version is refused with both sides' values", 
   message.mutable_hello()->set_wire_version(kWireVersion + 6);
   const pb::HelloReply reply = reply_to(coordinator, PeerId(1), message, kStart).hello_reply();
   CHECK_FALSE(reply.accepted());
-  CHECK(reply.reason().find("wire version 15 (" + build_name()) != std::string::npos);
+  CHECK(reply.reason().find("wire version 16 (" + build_name()) != std::string::npos);
   CHECK(reply.reason().find("wire version " + std::to_string(kWireVersion + 6) + " (test build)") !=
         std::string::npos);
   CHECK(reply.wire_version() == kWireVersion);

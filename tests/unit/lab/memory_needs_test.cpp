@@ -23,11 +23,11 @@ std::vector<TableSpec> its_tables() {
   return tables;
 }
 
-ProcessMemory memory_of(const std::string& job, std::uint32_t servers = 1, bool replicas = false,
-                        bool lock_step = false) {
+ProcessMemory memory_of(const std::string& job, std::uint32_t servers = 1,
+                        std::uint32_t backups = 0, bool lock_step = false) {
   TrainingOptions options = tiny_training(job, "compute { clock_ms: 1 }");
   if (lock_step) options.job.mutable_consistency()->set_mode(pb::Consistency::BSP);
-  const auto memory = process_memory(options.job, its_tables(), servers, replicas);
+  const auto memory = process_memory(options.job, its_tables(), servers, backups);
   REQUIRE(memory.has_value());
   return memory.value();
 }
@@ -44,12 +44,15 @@ TEST_CASE("processes take parameters, states, gradients and replicas", "[lab]") 
   CHECK(memory_of(kSolver).worker == 4 * kParameterBytes);
   // Values, momentum, and a gradient; in lock-step one of each of three workers.
   CHECK(memory_of(kSolver).server == 3 * kParameterBytes);
-  CHECK(memory_of(kSolver, 1, false, true).server == 5 * kParameterBytes);
+  CHECK(memory_of(kSolver, 1, 0, true).server == 5 * kParameterBytes);
   CHECK(memory_of("solver_param { base_lr: 0.1 type: \"Adam\" max_iter: 5 }").server ==
         4 * kParameterBytes);
   // Half of it each, a value more because it is odd; with replicas the other's values and momentum.
   CHECK(memory_of(kSolver, 2).server == 3 * (kParameterBytes / 2 + 2));
-  CHECK(memory_of(kSolver, 2, true).server == 5 * (kParameterBytes / 2 + 2));
+  CHECK(memory_of(kSolver, 2, 1).server == 5 * (kParameterBytes / 2 + 2));
+  // No more backups than there are other servers.
+  CHECK(memory_of(kSolver, 2, 2).server == memory_of(kSolver, 2, 1).server);
+  CHECK(memory_of(kSolver, 3, 2).server == 7 * kParameterBytes / 3);
   // What updates leave out.
   const std::string coded =
       std::string(kSolver) + "compression { push { scheme: ONE_BIT min_values: 1 } }";
@@ -65,7 +68,7 @@ TEST_CASE("of a table by rows servers reserve what they keep, and workers have a
   table.shape = {1'000'000'000, 8};
   table.rows = RowTable{.buckets = 5, .max_rows = 1000, .clock_rows = 50};
   for (const std::uint32_t servers : {1U, 2U}) {
-    const auto memory = process_memory(options.job, tables, servers, false);
+    const auto memory = process_memory(options.job, tables, servers, 0);
     REQUIRE(memory.has_value());
     CHECK(memory.value().worker == 4 * (kParameterBytes + 4 * 50 * 8));
     // As a server does: with momentum, and for as many members as the job may have.

@@ -38,7 +38,7 @@ TEST_CASE("a control message survives the way through bytes", "[proto]") {
 
 TEST_CASE("the prefix is TAUT, the plane, zero and the little-endian wire version", "[proto]") {
   const std::string bytes = bytes_of(sample());
-  CHECK(bytes.substr(0, kPrefixBytes) == std::string("TAUTC\0\17\0", 8));
+  CHECK(bytes.substr(0, kPrefixBytes) == std::string("TAUTC\0\20\0", 8));
   CHECK(read_prefix(Plane::kControl, Frame::copy_of(bytes)).value() == kWireVersion);
   CHECK_THAT(read_prefix(Plane::kData, Frame::copy_of(bytes)).error().message,
              Contains("right port"));

@@ -96,7 +96,7 @@ TEST_CASE("a refused session reports why and falls silent", "[control]") {
     reply.mutable_hello_reply()->set_build("other build");
     const ControlOutput output = session.handle(reply, kStart);
     CHECK_THAT(std::get<control_event::Refused>(output.events.at(0)).reason,
-               Contains("wire version 15") && Contains("wire version 16 (other build)"));
+               Contains("wire version 16") && Contains("wire version 17 (other build)"));
   }
   CHECK(session.tick(kStart + 100s).messages.empty());
   CHECK(session.next_tick() == TimePoint::never());

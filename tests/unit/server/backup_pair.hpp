@@ -16,6 +16,15 @@ inline constexpr PeerId kPrimary(78);  // as the backup sees it
 inline constexpr WorkerId kAnn(0);
 inline constexpr WorkerId kBob(1);
 
+/// Makes a host a backup of the shard, by a number above that of the choice before.
+inline void choose(pb::ShardInfo& shard, std::uint32_t host, std::uint64_t choice) {
+  shard.set_copy(choice);
+  pb::ShardBackup& backup = *shard.add_backups();
+  backup.set_host(host);
+  backup.set_address("backup:" + std::to_string(host));
+  backup.set_choice(choice);
+}
+
 /// Two hosts: the first serves shard 0, the second keeps its images.
 class BackupPair {
  public:
@@ -24,9 +33,7 @@ class BackupPair {
     pb::ShardInfo& shard = *job.state.mutable_shards(0);
     shard.set_host(0);
     shard.set_term(1);
-    shard.set_backup(1);
-    shard.set_backup_address("backup:1");
-    shard.set_copy(1);
+    choose(shard, 1, 1);
     first.set_dial({[](const std::string&) { return kBackup; }, [](PeerId) {}});
     second.set_dial({[](const std::string&) { return kPrimary; }, [](PeerId) {}});
     publish();
@@ -41,7 +48,7 @@ class BackupPair {
     pb::ShardInfo& shard = *job.state.mutable_shards(0);
     shard.set_host(1);
     shard.set_term(2);
-    shard.clear_backup();
+    shard.clear_backups();
     send(second.set_job(job.view()));
   }
 

@@ -226,7 +226,7 @@ TEST_CASE("a backup that is further behind than the job allows is reported once"
   (void)pair.first.take_changed();
   const auto problems = report_at(12 * kSecond, false);
   REQUIRE(problems.size() == 1);
-  CHECK(problems[0].copy == 1);
+  CHECK(problems[0].choice == 1);
   CHECK(problems[0].reason == "it has not answered for 10 s");
   CHECK(pair.first.take_changed().size() == 1);
   CHECK(report_at(14 * kSecond, false).size() == 1);
@@ -352,9 +352,7 @@ TEST_CASE("a request for a shard that was not taken over waits, and the server s
     info.set_host(shard);
     info.set_term(1);
   }
-  job.state.mutable_shards(1)->set_backup(0);
-  job.state.mutable_shards(1)->set_backup_address("backup:1");
-  job.state.mutable_shards(1)->set_copy(1);
+  test::choose(*job.state.mutable_shards(1), 0, 1);
   BufferPool pool;
   Shard first(ShardId(0), pool, 4);
   Shard second(ShardId(1), pool, 4);
@@ -390,7 +388,7 @@ TEST_CASE("a request for a shard that was not taken over waits, and the server s
   }
   job.state.mutable_shards(1)->set_host(0);
   job.state.mutable_shards(1)->set_term(2);
-  job.state.mutable_shards(1)->clear_backup();
+  job.state.mutable_shards(1)->clear_backups();
   (void)first.set_job(job.view());
   CHECK_THAT(first.report(JobId(7)).error, Contains(why));
   for (std::uint32_t slice = 0; slice < 2; ++slice) {

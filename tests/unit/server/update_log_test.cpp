@@ -54,7 +54,7 @@ UpdateLog::Push push_of(WorkerId worker, std::int64_t clock) {
 DataImages sent_of(UpdateLog& log, TimePoint now) {
   DataImages batch;
   std::uint64_t under_way = log.under_way();
-  log.send(batch, under_way, now);
+  log.send({&batch, 1}, under_way, now);
   return batch;
 }
 
@@ -73,9 +73,9 @@ TEST_CASE("updates are released in the order in which they arrived", "[replicati
   log.add(push_of(kBob, 2));
   const DataImages batch = sent_of(log, TimePoint());
   REQUIRE(batch.logged.size() == 2);
-  log.note_kept(kBob, Clock(2));
+  log.note_kept(0, kBob, Clock(2));
   CHECK(log.take_kept().empty());
-  log.note_kept(kAnn, Clock(3));
+  log.note_kept(0, kAnn, Clock(3));
   CHECK(clocks_of(log.take_kept()) == std::vector<std::int64_t>{3, 2});
   CHECK(log.empty());
 }
@@ -90,9 +90,9 @@ TEST_CASE("an update is sent again until the backup has it, and by another backu
   CHECK(sent(TimePoint()) == 2);
   CHECK(log.oldest() == TimePoint());
   CHECK(sent(TimePoint() + (UpdateLog::kAgain - Duration(1))) == 0);
-  log.note_kept(kAnn, Clock(1));
+  log.note_kept(0, kAnn, Clock(1));
   CHECK(sent(TimePoint() + UpdateLog::kAgain) == 1);
-  log.begin_anew();
+  log.begin_anew(1);
   CHECK(sent(kLater) == 2);
   CHECK(log.oldest() == kLater);
 }
@@ -107,7 +107,7 @@ TEST_CASE("so many bytes of updates are on their way, and the rest waits", "[rep
   }
   CHECK(sent_of(log, TimePoint()).logged.size() == 2);
   CHECK(sent_of(log, TimePoint()).logged.empty());
-  log.note_kept(kAnn, Clock(1));
+  log.note_kept(0, kAnn, Clock(1));
   CHECK(sent_of(log, TimePoint()).logged.size() == 1);
   // Again after half a second, then after twice as long.
   CHECK(sent_of(log, TimePoint() + UpdateLog::kAgain).logged.size() == 2);
@@ -126,9 +126,9 @@ TEST_CASE("a copy of an update takes its place, and what the slice holds goes fi
   const DataImages batch = sent_of(log, TimePoint());
   REQUIRE(batch.logged.size() == 2);
   CHECK(batch.logged[0].worker == kBob);
-  log.note_kept(kAnn, Clock(0));
+  log.note_kept(0, kAnn, Clock(0));
   CHECK(log.take_kept().empty());
-  log.note_kept(kBob, Clock(7));
+  log.note_kept(0, kBob, Clock(7));
   const auto kept = log.take_kept();
   REQUIRE(kept.size() == 1);
   CHECK(kept[0].from == PeerId(9));
@@ -185,7 +185,7 @@ TEST_CASE("what the backup did not acknowledge does not count", "[replication]")
   CHECK(pair.told.empty());
   // Without a backup it counts.
   pb::ShardInfo& shard = *pair.job.state.mutable_shards(0);
-  shard.clear_backup();
+  shard.clear_backups();
   pair.publish();
   REQUIRE(pair.told.size() == 1);
   CHECK(BackupPair::item_of(pair.told).kind == pb::DataItem::ACK);
@@ -284,7 +284,8 @@ TEST_CASE("a new backup gets the updates that wait for others of their clock", "
   pair.replicate();
   CHECK(pair.told.size() == 1);
   pb::ShardInfo& shard = *pair.job.state.mutable_shards(0);
-  shard.set_copy(2);
+  shard.clear_backups();
+  test::choose(shard, 1, 2);
   pair.images.clear();
   pair.publish();
   pair.replicate();

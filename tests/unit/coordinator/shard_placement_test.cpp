@@ -1,0 +1,232 @@
+#include "server/coordinator/shard_placement.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace taut {
+namespace {
+
+using Catch::Matchers::Contains;
+using namespace std::chrono_literals;
+
+/// A running job on servers named s0, s1, ..., and what they report of the images that they keep.
+class Placement {
+ public:
+  Placement(int servers, int hosts_each, std::uint32_t copies) {
+    for (int i = 0; i < servers; ++i) {
+      const Participant& server = join("s" + std::to_string(i), hosts_each);
+      pb::StoredServer& chosen = *job.change().add_servers();
+      chosen.set_name(server.name);
+      chosen.set_incarnation(server.incarnation.value());
+      chosen.set_first_shard(static_cast<std::uint32_t>(i * hosts_each));
+      for (const std::string& address : server.shard_addresses) chosen.add_shard_addresses(address);
+      job.servers.emplace_back();
+    }
+    place_shards(job, registry, {4, copies});
+  }
+
+  Participant& join(const std::string& name, int hosts) {
+    pb::Hello hello;
+    hello.set_role(pb::ROLE_SERVER);
+    hello.set_name(name);
+    hello.set_session(++session_);
+    for (int i = 0; i < hosts; ++i) hello.add_shard_addresses(name + ":" + std::to_string(i + 1));
+    Participant* joined = registry.greet(PeerId(session_), hello, TimePoint()).participant;
+    REQUIRE(joined != nullptr);
+    servers_[name] = joined;
+    return *joined;
+  }
+  void lose(const std::string& name) { registry.lose(*servers_.at(name), "was killed"); }
+  /// Each backup has an image of every slice.
+  void report_whole() {
+    const pb::StoredJob& stored = job.stored();
+    for (auto& server : job.servers) server.reply.clear_copies();
+    for (int number = 0; number < stored.shards_size(); ++number) {
+      for (const pb::StoredBackup& one : stored.shards(number).backups()) {
+        auto& reply = job.servers.at(static_cast<std::size_t>(job.server_of(one.host()))).reply;
+        reply.set_revision(stored.revision());
+        pb::ShardCopy& copy = *reply.add_copies();
+        copy.set_shard(static_cast<std::uint32_t>(number));
+        copy.set_choice(one.choice());
+        copy.set_complete(true);
+      }
+    }
+    acknowledge();
+  }
+  /// Every server has the newest revision.
+  void acknowledge() {
+    for (auto& server : job.servers) server.delivery.acknowledge(job.stored().revision());
+  }
+  [[nodiscard]] std::size_t backups() const {
+    std::size_t count = 0;
+    for (int i = 0; i < job.stored().shards_size(); ++i) count += backups_of(i).size();
+    return count;
+  }
+  std::string replace() { return replace_servers(job, registry, TimePoint(), tasks, notes); }
+  [[nodiscard]] int server_of(int shard) const {
+    return job.server_of(job.stored().shards(shard).host());
+  }
+  [[nodiscard]] std::map<int, std::uint64_t> backups_of(int shard) const {
+    std::map<int, std::uint64_t> choices;
+    for (const pb::StoredBackup& one : job.stored().shards(shard).backups()) {
+      choices[job.server_of(one.host())] = one.choice();
+    }
+    return choices;
+  }
+
+  Registry registry{15s, 1};
+  JobRecord job{running(), TimePoint()};
+  CheckpointTasks tasks;
+  Notes notes;
+
+ private:
+  static pb::StoredJob running() {
+    pb::StoredJob stored;
+    stored.set_job(7);
+    stored.set_state(pb::RUNNING);
+    return stored;
+  }
+
+  std::uint64_t session_ = 0;
+  std::map<std::string, Participant*> servers_;
+};
+
+}  // namespace
+
+TEST_CASE("a shard gets backups on other servers, as many as it should have and there are",
+          "[coordinator]") {
+  const int servers = 3;
+  for (const std::uint32_t copies : {1U, 2U, 5U}) {
+    Placement placement(servers, 2, copies);
+    for (int shard = 0; shard < 2 * servers; ++shard) {
+      const auto backups = placement.backups_of(shard);
+      CHECK(backups.size() == std::min<std::size_t>(copies, servers - 1));
+      CHECK_FALSE(backups.contains(placement.server_of(shard)));
+    }
+  }
+}
+
+TEST_CASE("two servers are lost at once, and the third has all shards", "[coordinator]") {
+  Placement placement(3, 1, 2);
+  placement.report_whole();
+  placement.lose("s0");
+  placement.lose("s2");
+  CHECK(placement.replace().empty());
+  for (int shard = 0; shard < 3; ++shard) {
+    CHECK(placement.server_of(shard) == 1);
+    CHECK(placement.backups_of(shard).empty());
+  }
+}
+
+TEST_CASE("the backup that does not take over stays one by the same choice, and is still whole",
+          "[coordinator]") {
+  Placement placement(3, 1, 2);
+  placement.report_whole();
+  const auto before = placement.backups_of(0);
+  placement.lose("s0");
+  CHECK(placement.replace().empty());
+  const int successor = placement.server_of(0);
+  REQUIRE(before.contains(successor));
+  const auto after = placement.backups_of(0);
+  REQUIRE(after.size() == 1);
+  CHECK(after.begin()->second == before.at(after.begin()->first));
+  CHECK(shard_status(placement.job).at(0).is_protected());
+  // The successor is lost before it has sent an image.
+  placement.lose("s" + std::to_string(successor));
+  CHECK(placement.replace().empty());
+  CHECK(placement.server_of(0) == after.begin()->first);
+  CHECK(placement.job.stored().shards(0).term() == 3);
+}
+
+TEST_CASE("a shard whose backups are lost with its server is lost, and the reason says so",
+          "[coordinator]") {
+  SECTION("with its only backup") {
+    Placement placement(3, 1, 1);
+    placement.report_whole();
+    placement.lose("s0");
+    placement.lose("s1");
+    CHECK_THAT(placement.replace(), Contains("is lost with it: so is its backup"));
+  }
+  SECTION("with both") {
+    Placement placement(4, 1, 2);
+    placement.report_whole();
+    for (const char* name : {"s0", "s1", "s2"}) placement.lose(name);
+    CHECK_THAT(placement.replace(), Contains("is lost with it: so are its backups"));
+  }
+  SECTION("before one was whole") {
+    Placement placement(3, 1, 2);
+    placement.lose("s0");
+    for (auto& server : placement.job.servers) server.reply.set_revision(1);
+    CHECK_THAT(placement.replace(), Contains("does not have all of it yet"));
+  }
+}
+
+TEST_CASE("of two backups the one that reports a problem is replaced, not the other",
+          "[coordinator]") {
+  Placement placement(4, 1, 2);
+  placement.report_whole();
+  const auto before = placement.backups_of(0);
+  REQUIRE(before.size() == 2);
+  const auto [server, choice] = *before.begin();
+  const auto [other, its_choice] = *before.rbegin();
+  pb::BackupProblem& problem = *placement.job.servers[0].reply.add_problems();
+  problem.set_term(1);
+  problem.set_choice(choice);
+  problem.set_reason("it is behind");
+  CHECK(placement.replace().empty());
+  const auto after = placement.backups_of(0);
+  CHECK(after.size() == 2);
+  CHECK_FALSE(after.contains(server));
+  CHECK(after.at(other) == its_choice);
+}
+
+TEST_CASE("a server that joins is one more backup of a shard before it serves it",
+          "[coordinator]") {
+  Placement placement(2, 2, 1);
+  placement.report_whole();
+  placement.join("s2", 2);
+  std::vector<std::map<int, std::uint64_t>> before;
+  for (int shard = 0; shard < 4; ++shard) before.push_back(placement.backups_of(shard));
+  CHECK(placement.replace().empty());
+  placement.acknowledge();
+  CHECK(placement.replace().empty());
+  int moving = -1;
+  for (int shard = 0; shard < 4; ++shard) {
+    const auto backups = placement.backups_of(shard);
+    for (const auto& [server, choice] : before[static_cast<std::size_t>(shard)]) {
+      CHECK(backups.at(server) == choice);
+    }
+    if (backups.size() > 1) moving = shard;
+  }
+  REQUIRE(moving >= 0);
+  // It waits until the images are whole, and no other shard is chosen meanwhile.
+  placement.acknowledge();
+  CHECK(placement.replace().empty());
+  CHECK(placement.backups() == 5);
+  placement.report_whole();
+  CHECK(placement.replace().empty());
+  CHECK(placement.server_of(moving) == 2);
+  CHECK(placement.backups_of(moving) == before[static_cast<std::size_t>(moving)]);
+}
+
+TEST_CASE("a state that names one backup of each shard is read", "[coordinator][store]") {
+  Placement placement(2, 1, 1);
+  pb::StoredJob stored = placement.job.stored();
+  for (pb::StoredShard& shard : *stored.mutable_shards()) {
+    shard.set_backup(shard.backups(0).host());
+    shard.clear_backups();
+  }
+  stored.clear_replication_copies();
+  const JobRecord job = JobRecord::recover(stored, TimePoint());
+  for (int shard = 0; shard < 2; ++shard) {
+    REQUIRE(job.stored().shards(shard).backups_size() == 1);
+    CHECK(job.stored().shards(shard).backups(0).host() == static_cast<std::uint32_t>(1 - shard));
+    CHECK(job.stored().shards(shard).backups(0).choice() == job.stored().shards(shard).copy());
+  }
+}
+
+}  // namespace taut

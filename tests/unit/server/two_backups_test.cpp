@@ -1,0 +1,238 @@
+#include <algorithm>
+#include <array>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/unit/server/backup_pair.hpp"
+
+namespace taut::server {
+namespace {
+
+using test::BackupPair;
+using test::kAnn;
+using test::kBob;
+
+constexpr Duration kSecond{1'000'000};
+
+/// Three hosts of one shard: the first serves it, the others keep its images. What goes from host a
+/// to host b comes from peer 100 + a.
+class Trio {
+ public:
+  explicit Trio(int members, bool logs = false) : job(members, Slack(0)) {
+    job.state.set_replication_interval(1);
+    job.state.set_logs_updates(logs);
+    job.state.set_backup_limit_s(10);
+    shard().set_host(0);
+    shard().set_term(1);
+    test::choose(shard(), 1, 1);
+    test::choose(shard(), 2, 2);
+    for (Shard& host : hosts) {
+      host.set_dial({[](const std::string& address) {
+                       return PeerId(100 + static_cast<std::uint64_t>(address.back() - '0'));
+                     },
+                     [](PeerId) {}});
+    }
+    publish();
+    for (int i = 0; i < members; ++i) open(0, WorkerId(static_cast<std::uint32_t>(i)), 1);
+    told.clear();
+  }
+
+  pb::ShardInfo& shard() { return *job.state.mutable_shards(0); }
+  void publish() {
+    const auto view = job.view();
+    for (std::size_t host = 0; host < hosts.size(); ++host) {
+      if (!ended.contains(host)) send(host, hosts[host].set_job(view));
+    }
+  }
+  /// A backup serves the shard from now on; the other one stays what it is.
+  void take_over(std::uint32_t host) {
+    shard().set_host(host);
+    shard().set_term(shard().term() + 1);
+    auto& backups = *shard().mutable_backups();
+    const auto is_it = [&](const pb::ShardBackup& one) { return one.host() == host; };
+    backups.erase(std::remove_if(backups.begin(), backups.end(), is_it), backups.end());
+    publish();
+  }
+
+  void open(std::size_t host, WorkerId worker, std::uint64_t term, std::int64_t sent = 0) {
+    pb::DataHello hello;
+    hello.set_wire_version(kWireVersion);
+    hello.set_job_hash(job.hash());
+    hello.set_shard(0);
+    hello.set_term(term);
+    const auto greeted = say(host, worker, hello);
+    CHECK(std::get<pb::DataHelloReply>(greeted.at(0).message.body).accepted());
+    pb::OpenTables requested;
+    *requested.add_tables() = to_wire(test::make_table(0, {4}));
+    requested.add_sent(sent);
+    send(host, say(host, worker, requested));
+  }
+  std::vector<Outgoing> push(std::size_t host, WorkerId worker, std::int64_t clock) {
+    DataItem item;
+    item.kind = pb::DataItem::PUSH;
+    item.count = 4;
+    item.clock = Clock(clock);
+    item.payload = test::frame_of(test::gradient_of(worker.value(), clock, 4));
+    return say(host, worker, DataItems{{item}});
+  }
+  std::vector<float> values(std::size_t host) {
+    DataItem item;
+    item.kind = pb::DataItem::SNAPSHOT;
+    const DataItem answer = BackupPair::item_of(say(host, kAnn, DataItems{{item}}));
+    REQUIRE(answer.kind == pb::DataItem::SNAPSHOT_VALUE);
+    return test::floats_of(answer.payload);
+  }
+  template <class Body>
+  std::vector<Outgoing> say(std::size_t host, WorkerId worker, Body body) {
+    return hosts.at(host).handle(
+        PeerId(1 + worker.value()),
+        DataMessage{JobId(7), worker, job.incarnation(worker), std::move(body)}, TimePoint());
+  }
+  /// What one host sends: the others take it unless they have ended or are cut off.
+  void send(std::size_t from, std::vector<Outgoing> messages) {
+    for (Outgoing& out : messages) {
+      if (out.to.value() < 100) {
+        told.push_back(std::move(out));
+        continue;
+      }
+      const std::size_t to = out.to.value() - 100;
+      if (cut.contains(to) || ended.contains(to)) continue;
+      send(to, hosts.at(to).handle(PeerId(100 + from), std::move(out.message), TimePoint()));
+    }
+  }
+  void replicate(std::size_t host, Duration at = Duration()) {
+    send(host, hosts.at(host).take_images(TimePoint(at)));
+  }
+  [[nodiscard]] bool is_whole(std::size_t host) const {
+    const auto copies = hosts.at(host).report(JobId(7)).copies;
+    return copies.size() == 1 && copies[0].is_complete;
+  }
+
+  test::JobMaker job;
+  BufferPool pool;
+  std::array<Shard, 3> hosts{Shard(ShardId(0), pool), Shard(ShardId(1), pool),
+                             Shard(ShardId(2), pool)};
+  std::set<std::size_t> cut;    // hosts that receive nothing
+  std::set<std::size_t> ended;  // and those that are gone
+  std::vector<Outgoing> told;   // to workers
+};
+
+}  // namespace
+
+TEST_CASE("an update is stable once both backups have its image", "[replication]") {
+  Trio trio(1);
+  trio.replicate(0);
+  CHECK(trio.is_whole(1));
+  CHECK(trio.is_whole(2));
+  (void)trio.push(0, kAnn, 0);
+  trio.cut = {2};
+  trio.replicate(0);
+  CHECK(BackupPair::item_of(trio.push(0, kAnn, 1)).stable == Clock(0));
+  trio.cut.clear();
+  // The same image once more, for the one that lacks it.
+  trio.replicate(0, kSecond);
+  trio.replicate(0, kSecond);
+  CHECK(BackupPair::item_of(trio.push(0, kAnn, 2)).stable == Clock(2));
+}
+
+TEST_CASE("of two backups only the one that does not answer is given up", "[replication]") {
+  Trio trio(1);
+  trio.replicate(0);
+  (void)trio.push(0, kAnn, 0);
+  trio.cut = {1};
+  for (int second = 1; second < 14; ++second) trio.replicate(0, second * kSecond);
+  const auto problems = trio.hosts[0].report(JobId(7)).problems;
+  REQUIRE(problems.size() == 1);
+  CHECK(problems[0].choice == 1);
+}
+
+TEST_CASE("a backup keeps its images when the other one takes over, until new ones arrive",
+          "[replication]") {
+  Trio trio(1);
+  (void)trio.push(0, kAnn, 0);
+  trio.replicate(0);
+  (void)trio.push(0, kAnn, 1);
+  const auto seen = trio.values(0);
+  trio.ended = {0};
+  trio.take_over(1);
+  // It is lost as well, before it has sent an image.
+  CHECK(trio.is_whole(2));
+  SECTION("nothing newer was said to be safe in between") {
+    trio.open(1, kAnn, 2, 2);
+    CHECK(BackupPair::item_of(trio.push(1, kAnn, 1)).stable == Clock(0));
+    CHECK(trio.values(1) == seen);
+  }
+  SECTION("it has sent one") {
+    trio.open(1, kAnn, 2, 2);
+    (void)trio.push(1, kAnn, 1);
+    trio.replicate(1);
+    CHECK(trio.is_whole(2));
+    CHECK(BackupPair::item_of(trio.push(1, kAnn, 1)).stable == Clock(2));
+  }
+  trio.ended = {0, 1};
+  trio.take_over(2);
+  CHECK(trio.hosts[2].report(JobId(7)).error.empty());
+  trio.open(2, kAnn, 3, 2);
+  (void)trio.push(2, kAnn, 1);
+  CHECK(trio.values(2) == seen);
+}
+
+TEST_CASE("a backup that was chosen again begins anew", "[replication]") {
+  Trio trio(1);
+  trio.replicate(0);
+  CHECK(trio.is_whole(2));
+  trio.shard().mutable_backups()->RemoveLast();
+  test::choose(trio.shard(), 2, 3);
+  trio.publish();
+  CHECK_FALSE(trio.is_whole(2));
+  CHECK(trio.is_whole(1));
+  trio.replicate(0);
+  CHECK(trio.is_whole(2));
+}
+
+TEST_CASE("a logged update counts once both backups have it", "[replication]") {
+  Trio trio(1, true);
+  trio.replicate(0);
+  const auto before = trio.values(0);
+  (void)trio.push(0, kAnn, 0);
+  trio.cut = {2};
+  trio.replicate(0);
+  CHECK(trio.values(0) == before);
+  CHECK(trio.told.empty());
+  trio.cut.clear();
+  trio.replicate(0, kSecond);
+  CHECK(trio.values(0) != before);
+  CHECK(trio.told.size() == 1);
+}
+
+TEST_CASE("what two primaries have logged continues a former image", "[replication]") {
+  Trio trio(2, true);
+  trio.replicate(0);
+  // Of each clock one update, so that slices hold it; no image is made of it.
+  (void)trio.push(0, kAnn, 0);
+  trio.replicate(0);
+  trio.ended = {0};
+  trio.take_over(1);
+  trio.open(1, kAnn, 2, 1);
+  trio.open(1, kBob, 2, 1);
+  (void)trio.push(1, kBob, 0);
+  // The updates arrive, and images do not.
+  for (Outgoing& out : trio.hosts[1].take_images(TimePoint())) {
+    if (auto* images = std::get_if<DataImages>(&out.message.body)) images->images.clear();
+    std::vector<Outgoing> one;
+    one.push_back(std::move(out));
+    trio.send(1, std::move(one));
+  }
+  trio.ended = {0, 1};
+  trio.take_over(2);
+  CHECK(trio.hosts[2].report(JobId(7)).error.empty());
+  trio.open(2, kAnn, 3, 1);
+  trio.open(2, kBob, 3, 1);
+  // Both are there without being sent again.
+  CHECK_FALSE(trio.hosts[2].report(JobId(7)).settling);
+  CHECK(trio.hosts[2].report(JobId(7)).min_version == Clock(1));
+}
+
+}  // namespace taut::server
