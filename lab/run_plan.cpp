@@ -224,18 +224,23 @@ void draw_servers(Plan& plan, Duration span) {
   }
 }
 
-/// In some jobs with backups an update counts once the backup has it. There a worker is killed with
-/// a server, just before it or just after. Drawn apart, so that other seeds are the same without.
+/// In some jobs with backups an update counts once the backup has it. There, and in others, a
+/// worker is killed with a server, just before it or just after. Drawn apart, so that other seeds
+/// are the same without.
 void draw_logged_updates(Plan& plan, const PlanLimits& limits) {
   Random apart(Random::mix(plan.seed ^ 0x10995ULL));
   if (plan.replication_interval == 0) return;
-  if (!apart.chance(0.3) && !limits.logs_updates) return;
-  plan.logs_updates = true;
+  plan.logs_updates = apart.chance(0.3) || limits.logs_updates;
+  if (!plan.logs_updates && !(limits.faults.kill && apart.chance(0.5))) return;
   std::vector<Plan::Event> kills;
   for (const Plan::Event& event : plan.events) {
     if (event.kind != Kind::kKillServer || apart.chance(0.3)) continue;
     const auto worker = static_cast<std::int64_t>(apart.below(plan.job.workers));
-    const Duration at(std::max<std::int64_t>(event.at.count() + apart.between(-3000, 3000), 0));
+    // At the same time, or so much earlier that its loss is noticed at about that time.
+    const std::int64_t earlier = plan.logs_updates ? 0 : plan.heartbeat_limit.count();
+    const std::int64_t nearly = plan.logs_updates ? 3000 : plan.heartbeat_interval.count();
+    const Duration at(
+        std::max<std::int64_t>(event.at.count() - earlier + apart.between(-nearly, nearly), 0));
     kills.push_back({at, Kind::kKill, worker, NodeId(0)});
     const Duration back(apart.between(1000, plan.heartbeat_limit.count() * 3));
     kills.push_back({at + back, Kind::kStart, worker, NodeId(0)});

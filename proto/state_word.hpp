@@ -12,8 +12,8 @@ namespace taut {
 [[nodiscard]] const char* state_word(const pb::ServerStatus& server);
 [[nodiscard]] const char* state_word(const pb::WorkerStatus& worker);
 
-/// Whole backups of the shard that has fewest: as many servers may be lost at the same time. 0 where
-/// shards have no backups.
+/// Whole backups of the shard that has fewest: as many servers may be lost at the same time. 0
+/// where shards have no backups.
 [[nodiscard]] int fewest_whole_backups(const pb::JobStatus& job);
 
 }  // namespace taut

@@ -25,8 +25,8 @@ namespace taut::server {
 struct ShardBackup {
   ShardId host;
   std::string address;
-  /// The shard's copy number when it was chosen: images that it has since then are of use, whichever
-  /// primary has sent them.
+  /// The shard's copy number when it was chosen: images that it has since then are of use,
+  /// whichever primary has sent them.
   std::uint64_t choice = 0;
   bool is_whole = false;  // when this was sent: it has an image of every slice
 };

@@ -317,8 +317,8 @@ bool move_from_leaving(JobRecord& job, const Registry& registry, Notes& notes) {
   return moved;
 }
 
-/// Where shards were to move elsewhere: of a shard that has more backups than it should, the one that
-/// has the most to do keeps no more images. Returns whether anything changed.
+/// Where shards were to move elsewhere: of a shard that has more backups than it should, the one
+/// that has the most to do keeps no more images. Returns whether anything changed.
 bool remove_extra_backups(JobRecord& job, const Registry& registry) {
   bool changed = false;
   for (int number = 0; number < job.stored().shards_size(); ++number) {
@@ -339,8 +339,8 @@ bool remove_extra_backups(JobRecord& job, const Registry& registry) {
   return changed;
 }
 
-/// A server with fewer shards than another by two or more gets one of them: it is a backup first, in
-/// addition to those that there are, and once it is whole it serves the shard. Returns whether
+/// A server with fewer shards than another by two or more gets one of them: it is a backup first,
+/// in addition to those that there are, and once it is whole it serves the shard. Returns whether
 /// anything changed.
 bool balance(JobRecord& job, const Registry& registry, bool& moved, Notes& notes) {
   std::map<int, std::vector<int>> shards_of;  // of each server that takes work

@@ -15,8 +15,9 @@ namespace taut {
 /// A job that starts on two or more servers is replicated: shard i is served by host i, and each
 /// has backups on other servers, chosen so that all keep about as many. When a server is lost, a
 /// backup of each of its shards takes it over, and the others stay what they are; a shard whose
-/// backup was lost, or cannot be brought up to date, gets another one. A server that leaves hands its shards over in the same way, once their
-/// backups are whole, and one that joins gets shards of those that have the most.
+/// backup was lost, or cannot be brought up to date, gets another one. A server that leaves hands
+/// its shards over in the same way, once their backups are whole, and one that joins gets shards of
+/// those that have the most.
 
 struct Replication {
   std::uint32_t interval = 0;  // rises of V between two images of a slice; 0: no shard has a backup

@@ -21,10 +21,9 @@
 namespace taut::server {
 
 /// A backup's side of replication: the newest image of each slice of one shard, and the updates
-/// since then in a job that logs them. An image of an earlier primary, or from when there were other
-/// backups, is kept until the first one that follows: until then workers are told of nothing newer
-/// that were safe.
-/// Thread    shard thread
+/// since then in a job that logs them. An image of an earlier primary, or from when there were
+/// other backups, is kept until the first one that follows: until then workers are told of nothing
+/// newer that were safe. Thread    shard thread
 class SliceImageStore {
  public:
   /// place   of the shard

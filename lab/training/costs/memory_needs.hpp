@@ -22,8 +22,8 @@ struct ProcessMemory {
   /// Source    of the four: docs/SCALE.md, "Memory of real processes"
   std::uint64_t worker = 0;
   /// Of each server, for its part of the parameters: the values, the states of the rule, the
-  /// gradients of a clock (one of each worker in lock-step, else one); the values and
-  /// states of as many other servers' parts as each shard has backups. Of a table by rows what it reserves.
+  /// gradients of a clock (one of each worker in lock-step, else one); the values and states of as
+  /// many other servers' parts as each shard has backups. Of a table by rows what it reserves.
   std::uint64_t server = 0;
 };
 

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <map>
 #include <set>
 #include <string>
 #include <utility>
@@ -99,6 +100,9 @@ class Trio {
       }
       const std::size_t to = out.to.value() - 100;
       if (cut.contains(to) || ended.contains(to)) continue;
+      if (const auto* batch = std::get_if<DataImages>(&out.message.body)) {
+        if (!batch->images.empty()) images[to] += batch->images.size();
+      }
       send(to, hosts.at(to).handle(PeerId(100 + from), std::move(out.message), TimePoint()));
     }
   }
@@ -114,9 +118,10 @@ class Trio {
   BufferPool pool;
   std::array<Shard, 3> hosts{Shard(ShardId(0), pool), Shard(ShardId(1), pool),
                              Shard(ShardId(2), pool)};
-  std::set<std::size_t> cut;    // hosts that receive nothing
-  std::set<std::size_t> ended;  // and those that are gone
-  std::vector<Outgoing> told;   // to workers
+  std::set<std::size_t> cut;                    // hosts that receive nothing
+  std::set<std::size_t> ended;                  // and those that are gone
+  std::vector<Outgoing> told;                   // to workers
+  std::map<std::size_t, std::size_t> images{};  // that each host was sent
 };
 
 }  // namespace
@@ -190,6 +195,59 @@ TEST_CASE("a backup that was chosen again begins anew", "[replication]") {
   CHECK(trio.is_whole(1));
   trio.replicate(0);
   CHECK(trio.is_whole(2));
+}
+
+TEST_CASE("a new backup gets an image at once, and the one that is whole the next in its turn",
+          "[replication]") {
+  Trio trio(1);
+  trio.replicate(0);
+  (void)trio.push(0, kAnn, 0);
+  trio.replicate(0);
+  auto& backups = *trio.shard().mutable_backups();
+  backups.RemoveLast();
+  backups.Mutable(0)->set_is_whole(true);
+  test::choose(trio.shard(), 2, 3);
+  trio.images.clear();
+  trio.publish();
+  (void)trio.hosts[0].take_changed();
+  trio.replicate(0);
+  CHECK(trio.images == std::map<std::size_t, std::size_t>{{2, 1}});
+  CHECK(trio.is_whole(1));
+  CHECK(trio.is_whole(2));
+  // What both have is what was stable before.
+  CHECK(BackupPair::item_of(trio.push(0, kAnn, 1)).stable == Clock(1));
+  trio.replicate(0);
+  CHECK(trio.images == std::map<std::size_t, std::size_t>{{1, 1}, {2, 2}});
+  CHECK(BackupPair::item_of(trio.push(0, kAnn, 2)).stable == Clock(2));
+}
+
+TEST_CASE("backups that are all whole get no image because of a change", "[replication]") {
+  Trio trio(1);
+  trio.replicate(0);
+  (void)trio.push(0, kAnn, 0);
+  trio.replicate(0);
+  trio.images.clear();
+  for (pb::ShardBackup& one : *trio.shard().mutable_backups()) one.set_is_whole(true);
+  SECTION("the other backup is lost") {
+    trio.shard().mutable_backups()->RemoveLast();
+    trio.shard().set_copy(3);
+    trio.publish();
+    trio.replicate(0);
+    CHECK(trio.images.empty());
+    CHECK(BackupPair::item_of(trio.push(0, kAnn, 1)).stable == Clock(1));
+    trio.replicate(0);
+    CHECK(BackupPair::item_of(trio.push(0, kAnn, 2)).stable == Clock(2));
+  }
+  SECTION("the other backup takes over") {
+    trio.ended = {0};
+    trio.take_over(1);
+    trio.open(1, kAnn, 2, 1);
+    trio.replicate(1);
+    CHECK(trio.images.empty());
+    (void)trio.push(1, kAnn, 1);
+    trio.replicate(1);
+    CHECK(trio.images == std::map<std::size_t, std::size_t>{{2, 1}});
+  }
 }
 
 TEST_CASE("a logged update counts once both backups have it", "[replication]") {
