@@ -549,6 +549,7 @@ std::vector<Outgoing> Shard::set_job(const std::shared_ptr<const JobView>& view,
   follow_checkpoint(job);
   serve_logged(job, out);
   note_settling(job);
+  note_backed(job, out);
   failpoint("revision adopted");
   return out.take();
 }

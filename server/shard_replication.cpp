@@ -128,6 +128,20 @@ void Shard::take_sent(JobState& job, const Greeting& greeting, WorkerId worker,
   note_settling(job);
 }
 
+/// Slices whose backups have what those that were logged here before may lack answer reads again.
+void Shard::note_backed(JobState& job, Outbox& out) {
+  if (!job.settling) return;
+  std::vector<Answer> released;
+  for (auto& [index, slice] : job.slices) {
+    if (!slice->gate().awaits_backups() || job.images.awaits_image(index)) continue;
+    released.clear();
+    const QueueCount count(queues_, *slice);
+    slice->note_backed(released);
+    add(released, job, *slice, out);
+  }
+  note_settling(job);
+}
+
 void Shard::note_settling(JobState& job) {
   const bool settling = std::ranges::any_of(
       job.slices, [](const auto& entry) { return entry.second->is_settling(); });
@@ -273,6 +287,7 @@ std::vector<Outgoing> Shard::note_kept(PeerId from, JobId id, const pb::SliceIma
     out.add(settled.peer, std::move(item));
   }
   if (lowest_unsafe(job) != unsafe) changed_.push_back(id);
+  note_backed(job, out);
   serve_logged(job, out);
   return out.take();
 }

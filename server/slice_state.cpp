@@ -70,7 +70,9 @@ void SliceState::start_from(const SliceImage& image, const JobView& job) {
   applied_ = image.done;
   if (!image.is_replica) return;
   clock_.begin_version(image.version);
-  gate_ = ReplayGate(job.membership);
+  const auto place = std::ranges::find(job.places, place_.shard, &ShardPlace::shard);
+  const bool has_backups = place != job.places.end() && !place->backups.empty();
+  gate_ = ReplayGate(job.membership, job.logs_updates && has_backups);
 }
 
 /// What was logged for the last primary is accepted again, since it may have been seen: as it was,
@@ -397,6 +399,11 @@ void SliceState::release(std::vector<Answer>& released, std::optional<WorkerId> 
 void SliceState::hear_replays(WorkerId worker, Clock until, std::vector<Answer>& released) {
   if (gate_.is_open()) return;
   gate_.hear(worker, until);
+  release(released);
+}
+
+void SliceState::note_backed(std::vector<Answer>& released) {
+  gate_.note_backed();
   release(released);
 }
 

@@ -123,6 +123,8 @@ class SliceState {
 
   /// A member has sent updates below `until` to the primaries before this one; releases reads.
   void hear_replays(WorkerId worker, Clock until, std::vector<Answer>& released);
+  /// The shard's backups have an image of it, or there are none; releases reads.
+  void note_backed(std::vector<Answer>& released);
   /// It answers no read until it has what its last primary had.
   [[nodiscard]] bool is_settling() const { return !gate_.is_open(); }
   [[nodiscard]] const ReplayGate& gate() const { return gate_; }

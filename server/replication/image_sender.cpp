@@ -192,6 +192,11 @@ bool ImageSender::logs(std::size_t index) const {
   return found != tracks_.end() && found->second.copy != 0;
 }
 
+bool ImageSender::awaits_image(std::size_t index) const {
+  const auto found = tracks_.find(index);
+  return found != tracks_.end() && found->second.copy != 0 && found->second.needs_image;
+}
+
 void ImageSender::log(std::size_t index, UpdateLog::Push push) {
   tracks_.at(index).log.add(std::move(push));
   pending_.insert(index);

@@ -51,6 +51,8 @@ class ImageSender {
   [[nodiscard]] Clock logged(std::size_t index, WorkerId worker) const;
   /// Has the backups take an update. REQUIRES: logs().
   void log(std::size_t index, UpdateLog::Push push);
+  /// Whether backups are to have an image of a slice before anything more counts.
+  [[nodiscard]] bool awaits_image(std::size_t index) const;
   /// Updates that may count now, those of a slice in the order in which they arrived.
   [[nodiscard]] std::vector<UpdateLog::Push> take_released() {
     return std::exchange(released_, {});

@@ -20,7 +20,10 @@ class ReplayGate {
   /// Open.
   ReplayGate() = default;
   /// Closed until each member that still trains has been heard.
-  explicit ReplayGate(const Membership& membership) {
+  /// awaits_backups  and until backups have an image: they may lack what the last primary has
+  ///                 logged here, and no worker repeats a lost member's updates
+  explicit ReplayGate(const Membership& membership, bool awaits_backups = false)
+      : awaits_backups_(awaits_backups) {
     for (const Member& member : membership.members()) {
       if (!is_through(&member)) unheard_.insert(member.worker);
     }
@@ -43,7 +46,13 @@ class ReplayGate {
     std::erase_if(due_, [&](const auto& entry) { return clock.done(entry.first) >= entry.second; });
   }
 
-  [[nodiscard]] bool is_open() const { return unheard_.empty() && due_.empty(); }
+  /// The backups have an image, or there are none.
+  void note_backed() { awaits_backups_ = false; }
+  [[nodiscard]] bool awaits_backups() const { return awaits_backups_; }
+
+  [[nodiscard]] bool is_open() const {
+    return unheard_.empty() && due_.empty() && !awaits_backups_;
+  }
   /// Whether this update was sent to an earlier primary, as far as is known.
   [[nodiscard]] bool is_replay(WorkerId worker, Clock clock) const {
     const auto due = due_.find(worker);
@@ -62,6 +71,7 @@ class ReplayGate {
     return member->fenced && member->leave != Clock::never();
   }
 
+  bool awaits_backups_ = false;
   std::set<WorkerId> unheard_;
   std::map<WorkerId, Clock> due_;
 };

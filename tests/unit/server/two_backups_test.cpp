@@ -265,6 +265,33 @@ TEST_CASE("a logged update counts once both backups have it", "[replication]") {
   CHECK(trio.told.size() == 1);
 }
 
+TEST_CASE("what one backup alone had logged of a lost member is not read before the other has it",
+          "[replication]") {
+  Trio trio(2, true);
+  trio.replicate(0);
+  trio.cut = {2};
+  for (const WorkerId worker : {kAnn, kBob}) (void)trio.push(0, worker, 0);
+  trio.replicate(0);
+  CHECK(trio.told.empty());
+  trio.ended = {0};
+  pb::Member& bob = *trio.job.state.mutable_members(1);
+  bob.set_fenced(true);
+  bob.set_leave_clock(1);
+  trio.take_over(1);
+  trio.open(1, kAnn, 2, 1);
+  DataItem read;
+  read.kind = pb::DataItem::READ;
+  read.clock = Clock(1);
+  CHECK(BackupPair::item_of(trio.say(1, kAnn, DataItems{{read}})).kind == pb::DataItem::PARKED);
+  CHECK(trio.hosts[1].report(JobId(7)).settling);
+  trio.cut.clear();
+  trio.told.clear();
+  trio.replicate(1, kSecond);
+  REQUIRE(trio.told.size() == 1);
+  CHECK(BackupPair::item_of(trio.told).kind == pb::DataItem::VALUE);
+  CHECK_FALSE(trio.hosts[1].report(JobId(7)).settling);
+}
+
 TEST_CASE("what two primaries have logged continues a former image", "[replication]") {
   Trio trio(2, true);
   trio.replicate(0);
