@@ -215,7 +215,10 @@ Clock Shard::lowest_unsafe(const JobState& job) {
     if (!member.fenced) continue;
     for (const auto& [index, slice] : job.slices) {
       const Clock stable = job.images.stable(index, member.worker, *slice);
-      if (stable < slice->settled(member.worker)) lowest = std::min(lowest, stable);
+      if (stable >= slice->settled(member.worker)) continue;
+      // One that leaves earlier than where this slice has its updates is forgotten at its leave.
+      const Clock kept = member.leave == Clock::never() ? stable : Clock(member.leave.value() - 1);
+      lowest = std::min({lowest, stable, kept});
     }
   }
   return lowest;

@@ -53,7 +53,6 @@ void add_risks(Scrape& scrape, const pb::StatusReply& status) {
                  static_cast<double>(job.shards_size() - whole), labels);
   });
   for_jobs(status, [&](const pb::JobStatus& job, const Labels& labels) {
-    if (job.shards().empty()) return;
     scrape.gauge("job_whole_backups",
                  "Whole backups of the shard of a running job that has fewest: as many servers may "
                  "be lost at the same time.",

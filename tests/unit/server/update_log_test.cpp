@@ -264,6 +264,21 @@ TEST_CASE("what was logged counts up to where its member leaves, and is known un
   }
 }
 
+TEST_CASE("a lost member that leaves below its updates here is known until an image holds them",
+          "[replication]") {
+  Logged pair(2, Slack::unbounded());
+  const auto before = pair.values(pair.first);
+  (void)pair.push(pair.first, kAnn, 0);
+  pair.replicate();
+  CHECK(pair.values(pair.first) != before);
+  // Another slice has none of them.
+  pair.lose_member(kAnn, 0);
+  pair.publish();
+  CHECK(pair.first.report(JobId(7)).min_version < Clock(0));
+  pair.replicate();
+  CHECK(pair.first.report(JobId(7)).min_version == Clock(0));
+}
+
 TEST_CASE("what was logged before an epoch is prepared counts, and the coordinator knows of it",
           "[replication]") {
   Logged pair(1, Slack::unbounded());
