@@ -221,7 +221,8 @@ std::vector<LoggedUpdate> SliceImageStore::logged_of(std::size_t index) const {
   const auto add = [&](const std::map<std::size_t, Kept>& images) {
     const auto found = images.find(index);
     if (found == images.end()) return;
-    for (const auto& [number, one] : found->second.logged) {
+    for (const auto& entry : found->second.logged) {
+      const LoggedUpdate& one = entry.second;
       const bool is_here = std::ranges::any_of(logged, [&](const LoggedUpdate& other) {
         return other.worker == one.worker && other.update.clock == one.update.clock;
       });
