@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/catch.hpp"
+
 namespace taut {
 namespace {
 
@@ -190,6 +192,7 @@ TEST_CASE("a server that joins is one more backup of a shard before it serves it
   placement.report_whole();
   placement.join("s2", 2);
   std::vector<std::map<int, std::uint64_t>> before;
+  before.reserve(4);
   for (int shard = 0; shard < 4; ++shard) before.push_back(placement.backups_of(shard));
   CHECK(placement.replace().empty());
   placement.acknowledge();
