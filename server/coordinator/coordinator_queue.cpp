@@ -12,6 +12,16 @@
 namespace taut {
 namespace {
 
+/// How many servers have each shard of a job, as its primary or as a backup.
+std::uint64_t copies_of(const pb::StoredJob& stored) {
+  if (stored.replication_interval() == 0) return 1;
+  const auto& servers = stored.servers();
+  const auto here = std::count_if(servers.begin(), servers.end(),
+                                  [](const pb::StoredServer& server) { return !server.lost(); });
+  const std::uint64_t wanted = 1 + std::max(stored.replication_copies(), 1U);
+  return std::min(wanted, static_cast<std::uint64_t>(here));
+}
+
 constexpr std::uint64_t kUnlimited = WorkerList::kUnlimited;
 
 /// Until it ends: by its pace, or by what its definition expects.
@@ -151,9 +161,8 @@ std::optional<std::uint64_t> Coordinator::server_memory(bool all) const {
       double job_shards = 0;
       for (const pb::StoredServer& one : stored.servers()) job_shards += one.shard_addresses_size();
       if (job_shards == 0) continue;
-      free -=
-          reserved * stored.servers(index).shard_addresses_size() / job_shards *
-          (stored.replication_interval() > 0 ? 1 + std::max(stored.replication_copies(), 1U) : 1);
+      free -= reserved * stored.servers(index).shard_addresses_size() / job_shards *
+              static_cast<double>(copies_of(stored));
     }
     // A job's share of this server is that of its shards among all.
     const double of_all = std::max(free, 0.0) * static_cast<double>(shards) /

@@ -97,6 +97,14 @@ std::optional<std::uint32_t> choose_backup(const JobRecord& job, const Registry&
   return chosen->first;
 }
 
+/// Whether another server takes work, if it was given up as a backup of the shard or not.
+bool could_have_backup(const JobRecord& job, const Registry& registry, int number) {
+  const auto loads = loads_of(job, registry);
+  return std::ranges::any_of(loads, [&](const auto& entry) {
+    return !has_part_of(job, job.stored().shards(number), job.server_of(entry.first));
+  });
+}
+
 void add_backup(JobRecord& job, int number, std::uint32_t host) {
   pb::StoredShard& shard = *job.change().mutable_shards(number);
   shard.set_copy(shard.copy() + 1);
@@ -153,6 +161,8 @@ bool give_backups(JobRecord& job, const Registry& registry, int number) {
     add_backup(job, number, *backup);
     changed = true;
   }
+  // One that was given up is tried again later: until then the one that leaves is all there is.
+  if (staying() == 0 && could_have_backup(job, registry, number)) return changed;
   const auto& backups = job.stored().shards(number).backups();
   const bool is_complete = std::all_of(backups.begin(), backups.end(), [&](const auto& one) {
     return goes(one) || job.is_whole(number, one);
@@ -327,7 +337,7 @@ bool remove_extra_backups(JobRecord& job, const Registry& registry) {
     const auto loads = loads_of(job, registry);
     const auto load_of = [&](const pb::StoredBackup& one) {
       const auto load = loads.find(one.host());
-      return load == loads.end() ? 0 : load->second;
+      return load == loads.end() ? std::numeric_limits<int>::max() : load->second;
     };
     const std::uint64_t choice =
         std::max_element(backups.begin(), backups.end(), [&](const auto& a, const auto& b) {

@@ -171,9 +171,10 @@ void ImageSender::begin_log(Track& track, const SliceState& slice, const Targets
     return;
   }
   track.log.begin_anew(targets->list.size());
-  // The first image of new backups is made from now on; what others have may be from before a
-  // member left.
-  track.needs_image = std::ranges::any_of(targets->list, &Target::was_whole);
+  // The first image of new backups is made from now on. What others have, whole or not, may be from
+  // before a member left, or lack what was logged here alone.
+  track.needs_image = std::ranges::any_of(
+      targets->list, [&](const Target& target) { return target.choice != targets->copy; });
   track.needed = 0;
   std::vector<UpdateLog::Push> held;
   for (const LoggedUpdate& one : slice.held_updates()) {
@@ -411,7 +412,7 @@ TimePoint ImageSender::lacks_since(const Track& track, const Targets& targets, s
   const bool waits = track.under_way.empty() &&
                      (targets.list.size() == 1 || targets.list[backup].under_way >= kUnderWay);
   if (track.behind_since && (waits || track.lacking.has(backup))) since = *track.behind_since;
-  if (track.log.lacking().has(backup)) since = std::min(since, track.log.oldest());
+  since = std::min(since, track.log.lacks_since(backup));
   // A new backup may take longer, while it takes images.
   const bool is_new = !track.is_kept && since != TimePoint::never();
   return is_new ? std::max(since, targets.list[backup].last_heard.value_or(TimePoint())) : since;

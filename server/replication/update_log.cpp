@@ -87,6 +87,16 @@ void UpdateLog::note_kept(std::size_t backup, WorkerId worker, Clock clock) {
   under_way_ -= found->push.item.payload.size();
 }
 
+TimePoint UpdateLog::lacks_since(std::size_t backup) const {
+  TimePoint oldest = TimePoint::never();
+  for (const Entry& entry : entries_) {
+    if (entry.lacking.has(backup)) {
+      oldest = std::min(oldest, entry.since.value_or(TimePoint::never()));
+    }
+  }
+  return oldest;
+}
+
 bool UpdateLog::lacks_accepted() const {
   return std::ranges::any_of(entries_, [](const Entry& entry) {
     return entry.push.counts_already && !entry.lacking.empty();

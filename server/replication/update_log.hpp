@@ -61,15 +61,8 @@ class UpdateLog {
   [[nodiscard]] bool lacks_accepted() const;
   [[nodiscard]] bool empty() const { return entries_.empty(); }
   [[nodiscard]] bool is_full() const { return entries_.size() >= kMax; }
-  /// Since when the oldest one is on its way; never: none is.
-  [[nodiscard]] TimePoint oldest() const {
-    return entries_.empty() ? TimePoint::never()
-                            : entries_.front().since.value_or(TimePoint::never());
-  }
-  /// The backups that lack that one.
-  [[nodiscard]] BackupSet lacking() const {
-    return entries_.empty() ? BackupSet() : entries_.front().lacking;
-  }
+  /// Since when one is on its way that a backup lacks, the oldest; never: it lacks none.
+  [[nodiscard]] TimePoint lacks_since(std::size_t backup) const;
   /// They count as sent first now: this process did not run.
   void excuse(TimePoint now);
 

@@ -43,7 +43,7 @@ void add_former(const pb::StoredMember& member, pb::FormerMembers& former) {
 
 JobRecord JobRecord::recover(pb::StoredJob stored, TimePoint now) {
   JobRecord job(std::move(stored), now);
-  // States of releases before 0.2 name one backup.
+  // States of older releases name one backup.
   for (pb::StoredShard& shard : *job.stored_.mutable_shards()) {
     if (!shard.has_backup()) continue;
     pb::StoredBackup& backup = *shard.add_backups();

@@ -86,15 +86,15 @@ TEST_CASE("an update is sent again until the backup has it, and by another backu
   log.add(push_of(kAnn, 0));
   log.add(push_of(kAnn, 1));
   const auto sent = [&](TimePoint now) { return sent_of(log, now).logged.size(); };
-  CHECK(log.oldest() == TimePoint::never());
+  CHECK(log.lacks_since(0) == TimePoint::never());
   CHECK(sent(TimePoint()) == 2);
-  CHECK(log.oldest() == TimePoint());
+  CHECK(log.lacks_since(0) == TimePoint());
   CHECK(sent(TimePoint() + (UpdateLog::kAgain - Duration(1))) == 0);
   log.note_kept(0, kAnn, Clock(1));
   CHECK(sent(TimePoint() + UpdateLog::kAgain) == 1);
   log.begin_anew(1);
   CHECK(sent(kLater) == 2);
-  CHECK(log.oldest() == kLater);
+  CHECK(log.lacks_since(0) == kLater);
 }
 
 TEST_CASE("so many bytes of updates are on their way, and the rest waits", "[replication]") {
