@@ -15,5 +15,7 @@ namespace taut {
 /// Whole backups of the shard that has fewest: as many servers may be lost at the same time. 0
 /// where shards have no backups.
 [[nodiscard]] int fewest_whole_backups(const pb::JobStatus& job);
+/// How many backups each shard should have. 0 where shards have no backups.
+[[nodiscard]] int wanted_backups(const pb::JobStatus& job);
 
 }  // namespace taut

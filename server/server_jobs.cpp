@@ -93,7 +93,6 @@ void ServerJobs::fill(std::uint64_t job, const Progress& progress,
     for (const ShardReport::Copy& copy : report.copies) {
       pb::ShardCopy& one = *reply.add_copies();
       one.set_shard(copy.shard.value());
-      one.set_term(copy.term);
       one.set_choice(copy.choice);
       one.set_complete(copy.is_complete);
     }

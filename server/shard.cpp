@@ -591,7 +591,7 @@ ShardReport Shard::report(JobId id) const {
   report.error = job.error;
   report.bad_updates = job.bad_updates;
   for (const auto& [shard, copy] : job.copies) {
-    report.copies.push_back({shard, copy.term(), copy.choice(), copy.is_complete()});
+    report.copies.push_back({shard, copy.choice(), copy.is_complete()});
     if (copy.problem().empty()) continue;
     report.problems.push_back({shard, copy.term(), copy.choice(), copy.problem()});
   }

@@ -41,7 +41,6 @@ struct ShardReport {
   /// Of the shards whose images are kept here.
   struct Copy {
     ShardId shard;
-    std::uint64_t term = 0;
     std::uint64_t choice = 0;  // of this host as the shard's backup
     bool is_complete = false;
   };

@@ -238,17 +238,21 @@ std::string protection_line(const pb::JobStatus& job) {
   const auto& shards = job.shards();
   if (shards.empty()) return {};
   const auto whole = std::ranges::count_if(shards, &pb::ShardStatus::is_protected);
-  if (whole == shards.size()) {
-    const int backups = fewest_whole_backups(job);
-    return backups == 1
-               ? fmt::format("{}, each with a backup on another server", counted(whole, "shard"))
-               : fmt::format("{}, each with {} backups on other servers", counted(whole, "shard"),
-                             backups);
-  }
   const auto given_up = std::ranges::find_if(
       shards, [](const pb::ShardStatus& shard) { return !shard.problem().empty(); });
   const std::string problem =
       given_up == shards.end() ? std::string() : fmt::format(" ({})", given_up->problem());
+  if (whole == shards.size()) {
+    const int backups = fewest_whole_backups(job);
+    const int wanted = wanted_backups(job);
+    const std::string count = counted(whole, "shard");
+    if (backups < wanted) {
+      return fmt::format("{}, with {} of {} backups on other servers{}", count, backups, wanted,
+                         problem);
+    }
+    if (backups == 1) return fmt::format("{}, each with a backup on another server", count);
+    return fmt::format("{}, each with {} backups on other servers", count, backups);
+  }
   return fmt::format("{} of {} without a whole backup: a lost server ends the job{}",
                      shards.size() - whole, counted(shards.size(), "shard"), problem);
 }

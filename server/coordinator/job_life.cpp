@@ -262,6 +262,14 @@ void start_job(JobRecord& job, const Registry& registry,
                             ? fmt::format(", from clock {} of {}", stored.resume().clock(),
                                           stored.resume().folder())
                             : ""));
+  const auto others = static_cast<std::uint32_t>(stored.servers_size() - 1);
+  if (!stored.shards().empty() && others < replication.copies) {
+    notes.add(
+        JobId(stored.job()),
+        fmt::format("each shard has {} of {} backups, since there are {} servers; others that "
+                    "join get the rest",
+                    others, replication.copies, others + 1));
+  }
 }
 
 void note_losses(JobRecord& job, const Registry& registry, TimePoint now, CheckpointTasks& tasks,

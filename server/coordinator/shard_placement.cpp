@@ -350,8 +350,8 @@ bool remove_extra_backups(JobRecord& job, const Registry& registry) {
 }
 
 /// A server with fewer shards than another by two or more gets one of them: it is a backup first,
-/// in addition to those that there are, and once it is whole it serves the shard. Returns whether
-/// anything changed.
+/// in addition to those that there are, and once it is whole it serves the shard. So the shard has
+/// as many backups throughout as it should. Returns whether anything changed.
 bool balance(JobRecord& job, const Registry& registry, bool& moved, Notes& notes) {
   std::map<int, std::vector<int>> shards_of;  // of each server that takes work
   for (const auto& [host, load] : loads_of(job, registry)) {
@@ -370,11 +370,20 @@ bool balance(JobRecord& job, const Registry& registry, bool& moved, Notes& notes
     return remove_extra_backups(job, registry);
   }
   for (const int number : most->second) {
-    for (const pb::StoredBackup& one : job.stored().shards(number).backups()) {
-      if (job.server_of(one.host()) != least->first) continue;
-      move_to_backup(job, number, one.host(), "moves to", notes);
-      return moved = true;
+    const auto& backups = job.stored().shards(number).backups();
+    const auto backup = std::find_if(backups.begin(), backups.end(), [&](const auto& one) {
+      return job.server_of(one.host()) == least->first;
+    });
+    if (backup == backups.end()) continue;
+    // What it serves it does not keep images of: another one is to do so first, if there is any.
+    const bool has_extra = backups.size() > wanted(job.stored());
+    const auto other = has_extra ? std::nullopt : choose_backup(job, registry, number);
+    if (other) {
+      add_backup(job, number, *other);
+      return true;
     }
+    move_to_backup(job, number, backup->host(), "moves to", notes);
+    return moved = true;
   }
   const int number = most->second.back();
   for (const auto& [host, load] : loads_of(job, registry)) {
@@ -469,13 +478,16 @@ std::vector<pb::ShardStatus> shard_status(const JobRecord& job) {
     pb::ShardStatus& status = shards.emplace_back();
     status.set_server(name_of(job, shard.host()));
     status.set_term(shard.term());
+    int whole = 0;
     for (const pb::StoredBackup& one : shard.backups()) {
       pb::BackupStatus& backup = *status.add_backups();
       backup.set_server(name_of(job, one.host()));
       backup.set_is_whole(job.is_whole(number, one));
+      whole += backup.is_whole() ? 1 : 0;
     }
     status.set_is_protected(is_protected(job, number));
-    if (status.is_protected()) continue;
+    status.set_wanted_backups(static_cast<std::uint32_t>(wanted(job.stored())));
+    if (whole >= wanted(job.stored())) continue;
     for (const JobRecord::GivenUp& one : job.given_up) {
       if (one.shard != static_cast<std::uint32_t>(number)) continue;
       status.set_problem(fmt::format("server \"{}\": {}", name_of(job, one.host), one.reason));

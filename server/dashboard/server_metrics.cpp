@@ -59,6 +59,10 @@ void add_risks(Scrape& scrape, const pb::StatusReply& status) {
                  static_cast<double>(fewest_whole_backups(job)), labels);
   });
   for_jobs(status, [&](const pb::JobStatus& job, const Labels& labels) {
+    scrape.gauge("job_wanted_backups", "Backups that each shard of a running job should have.",
+                 static_cast<double>(wanted_backups(job)), labels);
+  });
+  for_jobs(status, [&](const pb::JobStatus& job, const Labels& labels) {
     for (const pb::WorkerStatus& worker : job.workers()) {
       Labels one = labels;
       one.emplace_back("worker", worker.name());

@@ -188,6 +188,7 @@ json shards_of(const pb::JobStatus& job) {
     shards.push_back({{"server", shard.server()},
                       {"term", shard.term()},
                       {"backups", std::move(backups)},
+                      {"wanted_backups", wanted_backups(job)},
                       {"is_protected", shard.is_protected()},
                       {"problem", shard.problem().empty() ? json() : json(shard.problem())}});
   }

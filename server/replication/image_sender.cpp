@@ -103,8 +103,26 @@ ImageSender::Targets ImageSender::make_targets(const ShardPlace& place, const Di
     target.choice = backup.choice;
     target.was_whole = backup.is_whole;
     target.peer = peer->second;
+    target.owes_since = owed_since(place.shard, backup.choice);
   }
   return targets;
+}
+
+/// Since when a backup of the shard has owed an answer; nothing: it owes none, or is a new one.
+std::optional<TimePoint> ImageSender::owed_since(ShardId shard, std::uint64_t choice) const {
+  const auto known = targets_.find(shard);
+  if (known == targets_.end()) return std::nullopt;
+  const Targets& targets = known->second;
+  const auto target = std::ranges::find(targets.list, choice, &Target::choice);
+  if (target == targets.list.end()) return std::nullopt;
+  const auto backup = static_cast<std::size_t>(target - targets.list.begin());
+  TimePoint since = target->owes_since.value_or(TimePoint::never());
+  for (const std::size_t index : pending_) {
+    const auto track = tracks_.find(index);
+    if (track == tracks_.end() || track->second.shard != shard) continue;
+    since = std::min(since, lacks_since(track->second, targets, backup));
+  }
+  return since == TimePoint::never() ? std::nullopt : std::optional(since);
 }
 
 void ImageSender::follow_slice(std::size_t index, const SliceState& slice,
@@ -131,6 +149,7 @@ void ImageSender::follow_slice(std::size_t index, const SliceState& slice,
   // Without a backup all that is not pending was reported to workers as safe. Images are taken
   // after this moment, so they hold all of it.
   if (!is_new && track.copy == 0) track.stable = slice.settled_members();
+  const bool is_first = is_new || track.copy == 0 || track.term != term;
   track.term = term;
   track.copy = copy;
   // Backups that have images of an earlier primary, or from when there were others, get the next
@@ -139,17 +158,20 @@ void ImageSender::follow_slice(std::size_t index, const SliceState& slice,
       targets != nullptr && std::ranges::all_of(targets->list, &Target::was_whole);
   const bool is_urgent = track.is_due || logs_updates_ || !track.waiting.empty();
   track.is_due = copy != 0 && (is_urgent || !continues);
-  if (is_new && continues) {
-    track.version = slice.version();
-    track.applications = slice.applications();
+  if (is_new) {
+    track.kept_version = slice.version();
+    track.kept_applications = slice.applications();
   }
+  // What was under way does not count: the next image is due as if it had never been made.
+  track.version = track.kept_version;
+  track.applications = track.kept_applications;
   track.newcomers = targets == nullptr || is_urgent ? BackupSet() : newcomers_of(*targets);
   track.under_way.clear();
   track.lacking = BackupSet();
   track.behind_since.reset();
   track.is_kept = false;
   track.is_whole_due = true;
-  begin_log(track, slice, targets);
+  begin_log(track, slice, targets, is_first);
   if (track.is_due) pending_.insert(index);
 }
 
@@ -165,16 +187,21 @@ BackupSet ImageSender::newcomers_of(const Targets& targets) {
 
 /// New backups get what the slice holds too, which is in no image; without any, updates count at
 /// once.
-void ImageSender::begin_log(Track& track, const SliceState& slice, const Targets* targets) {
+/// is_first  these are the first backups of this primary
+void ImageSender::begin_log(Track& track, const SliceState& slice, const Targets* targets,
+                            bool is_first) {
   if (targets == nullptr || !logs_updates_) {
     release(track.log.take_all());
     return;
   }
   track.log.begin_anew(targets->list.size());
-  // The first image of new backups is made from now on. What others have, whole or not, may be from
-  // before a member left, or lack what was logged here alone.
-  track.needs_image = std::ranges::any_of(
-      targets->list, [&](const Target& target) { return target.choice != targets->copy; });
+  // The first image of new backups is made from now on. What others have from an earlier primary,
+  // whole or not, may be from before a member left, or lack what was logged here alone; from this
+  // one, each has what has counted.
+  if (is_first) {
+    track.needs_image = std::ranges::any_of(
+        targets->list, [&](const Target& target) { return target.choice != targets->copy; });
+  }
   track.needed = 0;
   std::vector<UpdateLog::Push> held;
   for (const LoggedUpdate& one : slice.held_updates()) {
@@ -426,6 +453,9 @@ bool ImageSender::check(TimePoint now) {
       if (track.behind_since) track.behind_since = now;
       track.log.excuse(now);
     }
+    for (auto& [shard, targets] : targets_) {
+      for (Target& target : targets.list) target.owes_since.reset();
+    }
   }
   next_check_ = now + std::min(limit_ / 4, kCheck);
   // Of what a shard's backup does not have.
@@ -441,11 +471,13 @@ bool ImageSender::check(TimePoint now) {
     }
   }
   std::vector<Problem> problems;
-  for (const auto& [which, since] : oldest) {
+  for (const auto& [which, lacks] : oldest) {
     const auto& [shard, backup] = which;
     const Targets& targets = targets_.at(shard);
     const Target& target = targets.list[backup];
-    if (since == TimePoint::never() || now - since < limit_) continue;
+    if (lacks == TimePoint::never()) continue;
+    const TimePoint since = std::min(lacks, target.owes_since.value_or(lacks));
+    if (now - since < limit_) continue;
     problems.push_back({shard, targets.term, target.choice,
                         target.last_heard
                             ? fmt::format("it is more than {:g} s behind", seconds(limit_))
@@ -492,6 +524,8 @@ void ImageSender::note_kept(std::size_t index, Track& track, std::vector<Settled
     // The other backups' images are older. The next one is for all, and in its turn.
     track.newcomers = BackupSet();
     track.is_whole_due = true;
+    track.version = track.kept_version;
+    track.applications = track.kept_applications;
   }
   track.under_way.clear();
   track.is_kept = true;
@@ -506,6 +540,8 @@ void ImageSender::note_kept(std::size_t index, Track& track, std::vector<Settled
 /// Each backup has the image that was under way.
 void ImageSender::note_stable(std::size_t index, Track& track, std::vector<Settled>& settled) {
   const ImageItem& image = track.under_way.front();
+  track.kept_version = image.version;
+  track.kept_applications = image.applications;
   for (const auto& [worker, done] : image.done) {
     Clock& stable = track.stable[worker];
     stable = std::max(stable, done);
@@ -537,6 +573,7 @@ std::vector<ImageSender::Settled> ImageSender::take_reply(
   const auto backup = static_cast<std::size_t>(of_peer - targets.list.begin());
   target.knows_tables = true;
   target.last_heard = now;
+  target.owes_since.reset();
   for (const pb::SliceImagesReply::Kept& kept : reply.kept()) {
     const auto index = index_of(TableId(kept.table()), SliceId(kept.slice()));
     const auto entry = index ? tracks_.find(*index) : tracks_.end();

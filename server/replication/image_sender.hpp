@@ -112,8 +112,11 @@ class ImageSender {
     TimePoint begun;                        // when that one was sent first
     TimePoint sent;
     int attempts = 0;
-    Clock version;  // V in the newest image
+    // V in the newest image, and in the newest one that each backup has.
+    Clock version;
+    Clock kept_version;
     std::int64_t applications = 0;
+    std::int64_t kept_applications = 0;
     std::map<WorkerId, Clock> stable;  // what may be reported to the workers
     std::map<WorkerId, Waiting> waiting;
     UpdateLog log;
@@ -130,6 +133,8 @@ class ImageSender {
     bool knows_tables = false;
     std::optional<TimePoint> requested;  // of the tables, where the shard has no slice
     std::optional<TimePoint> last_heard;
+    // Since when it has owed an answer that it has not given since there were other backups.
+    std::optional<TimePoint> owes_since;
   };
   /// A shard's backups.
   struct Targets {
@@ -141,9 +146,10 @@ class ImageSender {
   /// The shards with backups, with a connection to each.
   void follow_targets(const JobView& view, ShardId host, const Dial& dial);
   [[nodiscard]] Targets make_targets(const ShardPlace& place, const Dial& dial);
+  [[nodiscard]] std::optional<TimePoint> owed_since(ShardId shard, std::uint64_t choice) const;
   void follow_slice(std::size_t index, const SliceState& slice, const Membership& membership);
   [[nodiscard]] static BackupSet newcomers_of(const Targets& targets);
-  void begin_log(Track& track, const SliceState& slice, const Targets* targets);
+  void begin_log(Track& track, const SliceState& slice, const Targets* targets, bool is_first);
   void follow_leaves(const Membership& membership);
   void release(std::vector<UpdateLog::Push> pushes);
   void take_kept(std::size_t index, Track& track, Targets& targets, std::size_t backup,

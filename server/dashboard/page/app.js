@@ -451,15 +451,20 @@
     const shards = (now.job && now.job.shards) || [];
     if (shards.length === 0) return "";
     const bare = shards.filter((shard) => !shard.is_protected);
-    if (bare.length === 0) {
-      const whole = shards.map((shard) => shard.backups.filter((backup) => backup.is_whole).length);
-      const fewest = Math.min(...whole);
-      return fewest === 1 ? "; each has a whole backup on another server"
-        : `; each has ${fewest} whole backups on other servers`;
+    const problem = shards.map((shard) => shard.problem).find(Boolean);
+    const why = problem ? ` (${problem})` : "";
+    if (bare.length > 0) {
+      return `; ${bare.length} of ${shards.length} without a whole backup, so a lost server ends ` +
+        `the job${why}`;
     }
-    const problem = bare.map((shard) => shard.problem).find(Boolean);
-    return `; ${bare.length} of ${shards.length} without a whole backup, so a lost server ends ` +
-      `the job${problem ? ` (${problem})` : ""}`;
+    const whole = shards.map((shard) => shard.backups.filter((backup) => backup.is_whole).length);
+    const fewest = Math.min(...whole);
+    const wanted = shards[0].wanted_backups || 1;
+    if (fewest < wanted) {
+      return `; each has ${fewest} of ${wanted} whole backups on other servers${why}`;
+    }
+    return fewest === 1 ? "; each has a whole backup on another server"
+      : `; each has ${fewest} whole backups on other servers`;
   }
 
   function showShards() {

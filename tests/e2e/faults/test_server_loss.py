@@ -62,6 +62,21 @@ class ServerLoss(ServersTest):
         for worker in self.workers:
             self.assertIsNone(worker.poll())
 
+    def test_status_says_how_many_of_the_backups_there_are(self):
+        self.start_cluster(durability="SYNC", copies=2)
+        job = self.submit("BSP", 1000000, clock_ms=10)
+        wait_until(lambda: self.clock(job) > 10, what="clocks")
+        self.wait_for_backups(job, 2)
+        self.kill_server(0)
+        wait_until(lambda: "with 1 of 2 backups on other servers" in self.ask("status").stdout,
+                   what="two servers with each other's backups")
+        shards = self.running(job)["shards"]
+        self.assertEqual([shard["wanted_backups"] for shard in shards], [2, 2, 2])
+        self.servers[0] = self.start_daemon("server", "server0")
+        self.wait_for_backups(job, 2)
+        before = self.clock(job)
+        wait_until(lambda: self.clock(job) > before + 10, what="clocks after the return")
+
     def test_with_two_backups_two_servers_are_lost_at_once_and_bits_are_the_same(self):
         self.lose_two_servers("ASYNC")
 

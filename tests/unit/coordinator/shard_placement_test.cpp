@@ -216,6 +216,29 @@ TEST_CASE("a server that joins is one more backup of a shard before it serves it
   CHECK(placement.backups_of(moving) == before[static_cast<std::size_t>(moving)]);
 }
 
+TEST_CASE("a shard moves to its only backup once another one has its images", "[coordinator]") {
+  // Shards 0 and 1 are on s0 with backups on s1, which has lost its own two.
+  Placement placement(2, 2, 1);
+  placement.report_whole();
+  placement.lose("s1");
+  CHECK(placement.replace().empty());
+  placement.join("s1", 2);
+  placement.join("s2", 2);
+  CHECK(placement.replace().empty());
+  for (int round = 0; round < 20; ++round) {
+    placement.report_whole();
+    CHECK(placement.replace().empty());
+    for (const pb::ShardStatus& status : shard_status(placement.job)) CHECK(status.is_protected());
+  }
+  std::map<int, int> shards;
+  for (int shard = 0; shard < 4; ++shard) ++shards[placement.server_of(shard)];
+  CHECK(shards.size() == 3);
+  for (const pb::ShardStatus& status : shard_status(placement.job)) {
+    CHECK(status.wanted_backups() == 1);
+    CHECK(status.backups_size() == 1);
+  }
+}
+
 TEST_CASE("a state that names one backup of each shard is read", "[coordinator][store]") {
   Placement placement(2, 1, 1);
   pb::StoredJob stored = placement.job.stored();

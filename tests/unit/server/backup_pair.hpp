@@ -25,33 +25,16 @@ inline void choose(pb::ShardInfo& shard, std::uint32_t host, std::uint64_t choic
   backup.set_choice(choice);
 }
 
-/// Two hosts: the first serves shard 0, the second keeps its images.
-class BackupPair {
+/// What the workers of a job say to the hosts of its one shard, which has one slice of four values.
+class ShardWorkers {
  public:
-  explicit BackupPair(int members, Slack slack = Slack(0)) : job(members, slack) {
+  ShardWorkers(int members, Slack slack) : job(members, slack) {
     job.state.set_replication_interval(1);
-    pb::ShardInfo& shard = *job.state.mutable_shards(0);
-    shard.set_host(0);
-    shard.set_term(1);
-    choose(shard, 1, 1);
-    first.set_dial({[](const std::string&) { return kBackup; }, [](PeerId) {}});
-    second.set_dial({[](const std::string&) { return kPrimary; }, [](PeerId) {}});
-    publish();
+    shard().set_host(0);
+    shard().set_term(1);
   }
 
-  void publish() {
-    const auto view = job.view();
-    send(first.set_job(view));
-    send(second.set_job(view));
-  }
-  void take_over() {
-    pb::ShardInfo& shard = *job.state.mutable_shards(0);
-    shard.set_host(1);
-    shard.set_term(2);
-    shard.clear_backups();
-    send(second.set_job(job.view()));
-  }
-
+  pb::ShardInfo& shard() { return *job.state.mutable_shards(0); }
   pb::DataHelloReply greet(server::Shard& host, WorkerId worker, std::uint64_t term) {
     pb::DataHello hello;
     hello.set_wire_version(kWireVersion);
@@ -61,11 +44,12 @@ class BackupPair {
     const auto answers = say(host, worker, hello);
     return std::get<pb::DataHelloReply>(answers.at(0).message.body);
   }
-  void open(server::Shard& host, WorkerId worker, const std::vector<std::int64_t>& sent = {}) {
+  std::vector<server::Outgoing> open_tables(server::Shard& host, WorkerId worker,
+                                            const std::vector<std::int64_t>& sent) {
     pb::OpenTables requested;
     *requested.add_tables() = to_wire(make_table(0, {4}));
     for (const std::int64_t clock : sent) requested.add_sent(clock);
-    send(say(host, worker, requested));
+    return say(host, worker, requested);
   }
   std::vector<server::Outgoing> push(server::Shard& host, WorkerId worker, std::int64_t clock) {
     DataItem item;
@@ -87,6 +71,39 @@ class BackupPair {
                        DataMessage{JobId(7), worker, job.incarnation(worker), std::move(body)},
                        TimePoint());
   }
+  static DataItem item_of(const std::vector<server::Outgoing>& messages) {
+    REQUIRE(messages.size() == 1);
+    return std::get<DataItems>(messages[0].message.body).items.at(0);
+  }
+
+  JobMaker job;
+};
+
+/// Two hosts: the first serves shard 0, the second keeps its images.
+class BackupPair : public ShardWorkers {
+ public:
+  explicit BackupPair(int members, Slack slack = Slack(0)) : ShardWorkers(members, slack) {
+    choose(shard(), 1, 1);
+    first.set_dial({[](const std::string&) { return kBackup; }, [](PeerId) {}});
+    second.set_dial({[](const std::string&) { return kPrimary; }, [](PeerId) {}});
+    publish();
+  }
+
+  void publish() {
+    const auto view = job.view();
+    send(first.set_job(view));
+    send(second.set_job(view));
+  }
+  void open(server::Shard& host, WorkerId worker, const std::vector<std::int64_t>& sent = {}) {
+    send(open_tables(host, worker, sent));
+  }
+  void take_over() {
+    shard().set_host(1);
+    shard().set_term(2);
+    shard().clear_backups();
+    send(second.set_job(job.view()));
+  }
+
   /// Images on their way and their acknowledgements; the rest is kept as what workers were told.
   void send(std::vector<server::Outgoing> messages) {
     for (server::Outgoing& out : messages) {
@@ -109,12 +126,7 @@ class BackupPair {
     }
   }
   void replicate() { send(first.take_images(TimePoint())); }
-  static DataItem item_of(const std::vector<server::Outgoing>& messages) {
-    REQUIRE(messages.size() == 1);
-    return std::get<DataItems>(messages[0].message.body).items.at(0);
-  }
 
-  JobMaker job;
   BufferPool pool;
   server::Shard first{ShardId(0), pool};
   server::Shard second{ShardId(1), pool};

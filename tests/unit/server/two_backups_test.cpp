@@ -11,22 +11,22 @@
 namespace taut::server {
 namespace {
 
-using test::BackupPair;
 using test::kAnn;
 using test::kBob;
 
 constexpr Duration kSecond{1'000'000};
 
+DataItem item_of(const std::vector<Outgoing>& messages) {
+  return test::ShardWorkers::item_of(messages);
+}
+
 /// Three hosts of one shard: the first serves it, the others keep its images. What goes from host a
 /// to host b comes from peer 100 + a.
-class Trio {
+class Trio : public test::ShardWorkers {
  public:
-  explicit Trio(int members, bool logs = false) : job(members, Slack(0)) {
-    job.state.set_replication_interval(1);
+  explicit Trio(int members, bool logs = false) : ShardWorkers(members, Slack(0)) {
     job.state.set_logs_updates(logs);
     job.state.set_backup_limit_s(10);
-    shard().set_host(0);
-    shard().set_term(1);
     test::choose(shard(), 1, 1);
     test::choose(shard(), 2, 2);
     for (Shard& host : hosts) {
@@ -40,7 +40,6 @@ class Trio {
     told.clear();
   }
 
-  pb::ShardInfo& shard() { return *job.state.mutable_shards(0); }
   void publish() {
     const auto view = job.view();
     for (std::size_t host = 0; host < hosts.size(); ++host) {
@@ -54,42 +53,26 @@ class Trio {
     auto& backups = *shard().mutable_backups();
     const auto is_it = [&](const pb::ShardBackup& one) { return one.host() == host; };
     backups.erase(std::remove_if(backups.begin(), backups.end(), is_it), backups.end());
+    shard().set_copy(shard().copy() + 1);
     publish();
   }
 
   void open(std::size_t host, WorkerId worker, std::uint64_t term, std::int64_t sent = 0) {
-    pb::DataHello hello;
-    hello.set_wire_version(kWireVersion);
-    hello.set_job_hash(job.hash());
-    hello.set_shard(0);
-    hello.set_term(term);
-    const auto greeted = say(host, worker, hello);
-    CHECK(std::get<pb::DataHelloReply>(greeted.at(0).message.body).accepted());
-    pb::OpenTables requested;
-    *requested.add_tables() = to_wire(test::make_table(0, {4}));
-    requested.add_sent(sent);
-    send(host, say(host, worker, requested));
+    REQUIRE(greet(hosts.at(host), worker, term).accepted());
+    send(host, open_tables(hosts.at(host), worker, {sent}));
   }
   std::vector<Outgoing> push(std::size_t host, WorkerId worker, std::int64_t clock) {
-    DataItem item;
-    item.kind = pb::DataItem::PUSH;
-    item.count = 4;
-    item.clock = Clock(clock);
-    item.payload = test::frame_of(test::gradient_of(worker.value(), clock, 4));
-    return say(host, worker, DataItems{{item}});
+    return ShardWorkers::push(hosts.at(host), worker, clock);
+  }
+  std::vector<Outgoing> read(std::size_t host, WorkerId worker, std::int64_t clock) {
+    return ShardWorkers::read(hosts.at(host), worker, clock);
   }
   std::vector<float> values(std::size_t host) {
     DataItem item;
     item.kind = pb::DataItem::SNAPSHOT;
-    const DataItem answer = BackupPair::item_of(say(host, kAnn, DataItems{{item}}));
+    const DataItem answer = item_of(say(hosts.at(host), kAnn, DataItems{{item}}));
     REQUIRE(answer.kind == pb::DataItem::SNAPSHOT_VALUE);
     return test::floats_of(answer.payload);
-  }
-  template <class Body>
-  std::vector<Outgoing> say(std::size_t host, WorkerId worker, Body body) {
-    return hosts.at(host).handle(
-        PeerId(1 + worker.value()),
-        DataMessage{JobId(7), worker, job.incarnation(worker), std::move(body)}, TimePoint());
   }
   /// What one host sends: the others take it unless they have ended or are cut off.
   void send(std::size_t from, std::vector<Outgoing> messages) {
@@ -109,12 +92,19 @@ class Trio {
   void replicate(std::size_t host, Duration at = Duration()) {
     send(host, hosts.at(host).take_images(TimePoint(at)));
   }
+  /// Logged updates arrive, and images do not.
+  void replicate_logs(std::size_t host) {
+    std::vector<Outgoing> messages = hosts.at(host).take_images(TimePoint());
+    for (Outgoing& out : messages) {
+      if (auto* batch = std::get_if<DataImages>(&out.message.body)) batch->images.clear();
+    }
+    send(host, std::move(messages));
+  }
   [[nodiscard]] bool is_whole(std::size_t host) const {
     const auto copies = hosts.at(host).report(JobId(7)).copies;
     return copies.size() == 1 && copies[0].is_complete;
   }
 
-  test::JobMaker job;
   BufferPool pool;
   std::array<Shard, 3> hosts{Shard(ShardId(0), pool), Shard(ShardId(1), pool),
                              Shard(ShardId(2), pool)};
@@ -134,12 +124,12 @@ TEST_CASE("an update is stable once both backups have its image", "[replication]
   (void)trio.push(0, kAnn, 0);
   trio.cut = {2};
   trio.replicate(0);
-  CHECK(BackupPair::item_of(trio.push(0, kAnn, 1)).stable == Clock(0));
+  CHECK(item_of(trio.push(0, kAnn, 1)).stable == Clock(0));
   trio.cut.clear();
   // The same image once more, for the one that lacks it.
   trio.replicate(0, kSecond);
   trio.replicate(0, kSecond);
-  CHECK(BackupPair::item_of(trio.push(0, kAnn, 2)).stable == Clock(2));
+  CHECK(item_of(trio.push(0, kAnn, 2)).stable == Clock(2));
 }
 
 TEST_CASE("of two backups only the one that does not answer is given up", "[replication]") {
@@ -166,7 +156,7 @@ TEST_CASE("a backup keeps its images when the other one takes over, until new on
   CHECK(trio.is_whole(2));
   SECTION("nothing newer was said to be safe in between") {
     trio.open(1, kAnn, 2, 2);
-    CHECK(BackupPair::item_of(trio.push(1, kAnn, 1)).stable == Clock(0));
+    CHECK(item_of(trio.push(1, kAnn, 1)).stable == Clock(0));
     CHECK(trio.values(1) == seen);
   }
   SECTION("it has sent one") {
@@ -174,7 +164,7 @@ TEST_CASE("a backup keeps its images when the other one takes over, until new on
     (void)trio.push(1, kAnn, 1);
     trio.replicate(1);
     CHECK(trio.is_whole(2));
-    CHECK(BackupPair::item_of(trio.push(1, kAnn, 1)).stable == Clock(2));
+    CHECK(item_of(trio.push(1, kAnn, 1)).stable == Clock(2));
   }
   trio.ended = {0, 1};
   trio.take_over(2);
@@ -215,10 +205,10 @@ TEST_CASE("a new backup gets an image at once, and the one that is whole the nex
   CHECK(trio.is_whole(1));
   CHECK(trio.is_whole(2));
   // What both have is what was stable before.
-  CHECK(BackupPair::item_of(trio.push(0, kAnn, 1)).stable == Clock(1));
+  CHECK(item_of(trio.push(0, kAnn, 1)).stable == Clock(1));
   trio.replicate(0);
   CHECK(trio.images == std::map<std::size_t, std::size_t>{{1, 1}, {2, 2}});
-  CHECK(BackupPair::item_of(trio.push(0, kAnn, 2)).stable == Clock(2));
+  CHECK(item_of(trio.push(0, kAnn, 2)).stable == Clock(2));
 }
 
 TEST_CASE("backups that are all whole get no image because of a change", "[replication]") {
@@ -234,9 +224,9 @@ TEST_CASE("backups that are all whole get no image because of a change", "[repli
     trio.publish();
     trio.replicate(0);
     CHECK(trio.images.empty());
-    CHECK(BackupPair::item_of(trio.push(0, kAnn, 1)).stable == Clock(1));
+    CHECK(item_of(trio.push(0, kAnn, 1)).stable == Clock(1));
     trio.replicate(0);
-    CHECK(BackupPair::item_of(trio.push(0, kAnn, 2)).stable == Clock(2));
+    CHECK(item_of(trio.push(0, kAnn, 2)).stable == Clock(2));
   }
   SECTION("the other backup takes over") {
     trio.ended = {0};
@@ -279,17 +269,105 @@ TEST_CASE("what one backup alone had logged of a lost member is not read before 
   bob.set_leave_clock(1);
   trio.take_over(1);
   trio.open(1, kAnn, 2, 1);
-  DataItem read;
-  read.kind = pb::DataItem::READ;
-  read.clock = Clock(1);
-  CHECK(BackupPair::item_of(trio.say(1, kAnn, DataItems{{read}})).kind == pb::DataItem::PARKED);
+  CHECK(item_of(trio.read(1, kAnn, 1)).kind == pb::DataItem::PARKED);
   CHECK(trio.hosts[1].report(JobId(7)).settling);
   trio.cut.clear();
   trio.told.clear();
   trio.replicate(1, kSecond);
   REQUIRE(trio.told.size() == 1);
-  CHECK(BackupPair::item_of(trio.told).kind == pb::DataItem::VALUE);
+  CHECK(item_of(trio.told).kind == pb::DataItem::VALUE);
   CHECK_FALSE(trio.hosts[1].report(JobId(7)).settling);
+}
+
+TEST_CASE("a lost backup of two delays no logged update until the next one has its images",
+          "[replication]") {
+  Trio trio(1, true);
+  trio.replicate(0);
+  (void)trio.push(0, kAnn, 0);
+  trio.replicate(0);
+  REQUIRE(trio.told.size() == 1);
+  // Host 2 is lost and comes back as a new backup.
+  for (pb::ShardBackup& one : *trio.shard().mutable_backups()) one.set_is_whole(true);
+  trio.shard().mutable_backups()->RemoveLast();
+  test::choose(trio.shard(), 2, 3);
+  trio.publish();
+  (void)trio.push(0, kAnn, 1);
+  // What was logged arrives, and the images do not.
+  trio.replicate_logs(0);
+  CHECK(trio.told.size() == 2);
+  const auto seen = trio.values(0);
+  trio.ended = {0};
+  trio.take_over(1);
+  trio.open(1, kAnn, 2, 2);
+  trio.replicate(1);
+  CHECK_FALSE(trio.hosts[1].report(JobId(7)).settling);
+  CHECK(trio.values(1) == seen);
+}
+
+TEST_CASE("a new backup that has some of the images is made whole by the next change of backups",
+          "[replication]") {
+  // Slices hold what others have pushed, so the first image waits until it is logged.
+  Trio trio(2, true);
+  trio.replicate(0);
+  trio.shard().mutable_backups()->RemoveLast();
+  test::choose(trio.shard(), 2, 3);
+  trio.publish();
+  (void)trio.push(0, kAnn, 0);
+  trio.replicate_logs(0);
+  CHECK_FALSE(trio.is_whole(2));
+  // Bob is lost before it has an image, and the other backup is replaced.
+  pb::Member& bob = *trio.job.state.mutable_members(1);
+  bob.set_fenced(true);
+  bob.set_leave_clock(0);
+  trio.shard().mutable_backups()->erase(trio.shard().mutable_backups()->begin());
+  test::choose(trio.shard(), 1, 4);
+  trio.publish();
+  trio.replicate(0, kSecond);
+  trio.replicate(0, 2 * kSecond);
+  CHECK(trio.is_whole(1));
+  CHECK(trio.is_whole(2));
+  const auto seen = trio.values(0);
+  trio.ended = {0};
+  trio.take_over(2);
+  trio.open(2, kAnn, 2, 1);
+  trio.replicate(2);
+  CHECK_FALSE(trio.hosts[2].report(JobId(7)).settling);
+  CHECK(trio.values(2) == seen);
+}
+
+TEST_CASE("a backup that has not answered is given up as early where another one has changed",
+          "[replication]") {
+  Trio trio(1);
+  trio.replicate(0);
+  (void)trio.push(0, kAnn, 0);
+  trio.cut = {1, 2};
+  for (int second = 1; second < 8; ++second) trio.replicate(0, second * kSecond);
+  CHECK(trio.hosts[0].report(JobId(7)).problems.empty());
+  trio.shard().mutable_backups()->RemoveLast();
+  test::choose(trio.shard(), 2, 3);
+  trio.publish();
+  for (int second = 8; second < 14; ++second) trio.replicate(0, second * kSecond);
+  const auto problems = trio.hosts[0].report(JobId(7)).problems;
+  REQUIRE(problems.size() == 1);
+  CHECK(problems[0].choice == 1);
+}
+
+TEST_CASE("an image on its way when backups change is due again at once", "[replication]") {
+  Trio trio(1);
+  trio.job.state.set_replication_interval(4);
+  trio.publish();
+  trio.replicate(0);
+  for (int clock = 0; clock < 4; ++clock) (void)trio.push(0, kAnn, clock);
+  trio.cut = {1, 2};
+  trio.replicate(0);
+  trio.cut = {};
+  for (pb::ShardBackup& one : *trio.shard().mutable_backups()) one.set_is_whole(true);
+  trio.shard().mutable_backups()->RemoveLast();
+  trio.shard().set_copy(3);
+  trio.publish();
+  (void)trio.push(0, kAnn, 4);
+  trio.replicate(0);
+  CHECK(item_of(trio.push(0, kAnn, 5)).stable == Clock(5));
 }
 
 TEST_CASE("what two primaries have logged continues a former image", "[replication]") {
@@ -303,13 +381,7 @@ TEST_CASE("what two primaries have logged continues a former image", "[replicati
   trio.open(1, kAnn, 2, 1);
   trio.open(1, kBob, 2, 1);
   (void)trio.push(1, kBob, 0);
-  // The updates arrive, and images do not.
-  for (Outgoing& out : trio.hosts[1].take_images(TimePoint())) {
-    if (auto* images = std::get_if<DataImages>(&out.message.body)) images->images.clear();
-    std::vector<Outgoing> one;
-    one.push_back(std::move(out));
-    trio.send(1, std::move(one));
-  }
+  trio.replicate_logs(1);
   trio.ended = {0, 1};
   trio.take_over(2);
   CHECK(trio.hosts[2].report(JobId(7)).error.empty());
