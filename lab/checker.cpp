@@ -184,6 +184,21 @@ std::optional<Broken> Checker::take_confirmation(ShardSide& shard, const Event& 
   return std::nullopt;
 }
 
+/// How many updates of a member that was lost with a primary are still there: where they are logged,
+/// those that some worker has read.
+std::int64_t Checker::kept_for_sure(TableId table, std::uint32_t slice,
+                                    std::uint32_t member) const {
+  std::int64_t most = 0;
+  if (!logs_updates_) return most;
+  for (const auto& [number, reader] : workers_) {
+    const auto seen = reader.seen.find(table.value());
+    if (seen == reader.seen.end() || seen->second.empty()) continue;
+    const float count = seen->second[std::size_t{slice} * kSliceElements + 2UL * member];
+    most = std::max(most, static_cast<std::int64_t>(-count));
+  }
+  return most;
+}
+
 /// Every slice of a follower's model holds each member's updates before its version; in BSP no
 /// others.
 std::optional<Broken> Checker::check_model(const Event& event, std::span<const float> values) {
@@ -197,14 +212,14 @@ std::optional<Broken> Checker::check_model(const Event& event, std::span<const f
   for (std::uint32_t slice = 0; slice < job_.slices; ++slice) {
     const auto part = values.subspan(std::size_t{slice} * kSliceElements, kSliceElements);
     for (const auto& [worker, member] : newest_.members) {
-      const bool may_lack =
-          !logs_updates_ && member.fenced && moved_to_.contains({event.table.value(), slice});
+      const bool may_lack = member.fenced && moved_to_.contains({event.table.value(), slice});
       const auto count = static_cast<std::int64_t>(-part[2UL * worker]);
-      const std::int64_t due = newest_.pushes(member.join, std::min(version, member.leave));
+      std::int64_t due = newest_.pushes(member.join, std::min(version, member.leave));
+      if (may_lack) due = std::min(due, kept_for_sure(event.table, slice, worker));
       // The next update may be of a later clock, at which the mode is another one.
       const bool is_exact = version > 0 && !member.fenced && newest_.aggregates_at(version - 1) &&
                             newest_.aggregates_at(newest_.next_push(version, event.table.value()));
-      if ((count < due && !may_lack) || (is_exact && count > due)) {
+      if (count < due || (is_exact && count > due)) {
         return Broken{"follow",
                       fmt::format("a model of version {} holds {} updates of worker {} in "
                                   "table {} slice {}; {} are due",
@@ -229,6 +244,11 @@ std::optional<Broken> Checker::take_view(ShardSide& shard, const pb::ServerJob& 
     newest_ = *shard.contract;
     newest_.members.merge(former);
     if (auto wrong = check_cut(newest_)) return wrong;
+    if (const auto both = newest_.find_shared_slot()) {
+      return Broken{"slots",
+                    fmt::format("workers {} and {} have slot {} at the same clock", both->first,
+                                both->second, newest_.members.at(both->first).slot)};
+    }
   }
   for (auto& [key, slice] : shard.slices) {
     if (auto wrong = slice->forgotten_early(*shard.contract)) return wrong;

@@ -110,6 +110,8 @@ class Checker {
   [[nodiscard]] std::optional<Broken> check_moved_at_end() const;
   [[nodiscard]] std::optional<Broken> take_confirmation(ShardSide& shard, const Event& event);
   static void limit_reads(ShardSide& shard);
+  [[nodiscard]] std::int64_t kept_for_sure(TableId table, std::uint32_t slice,
+                                           std::uint32_t member) const;
   [[nodiscard]] std::optional<Broken> check_model(const Event& event,
                                                   std::span<const float> values);
   SliceOracle& oracle(ShardSide& shard, TableId table, SliceId slice);

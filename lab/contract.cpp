@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <vector>
 
 namespace taut::sim {
 
@@ -49,6 +50,20 @@ std::int64_t Contract::next_push(std::int64_t clock, std::uint32_t table) const 
   const std::int64_t last = is_seeded ? std::numeric_limits<std::int64_t>::max() : end - 1;
   while ((clock + 1 - offset) % interval != 0 && clock != last) ++clock;
   return clock;
+}
+
+std::optional<std::pair<std::uint32_t, std::uint32_t>> Contract::find_shared_slot() const {
+  constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
+  std::map<std::uint32_t, std::vector<std::pair<std::uint32_t, Member>>> of_slot;
+  for (const auto& [worker, member] : members) {
+    if (member.fenced && member.leave == kNever) continue;
+    auto& others = of_slot[member.slot];
+    for (const auto& [other, its] : others) {
+      if (member.join < its.leave && its.join < member.leave) return std::pair(other, worker);
+    }
+    others.emplace_back(worker, member);
+  }
+  return std::nullopt;
 }
 
 std::size_t Contract::quorum_at(std::int64_t clock) const {

@@ -2,7 +2,9 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "lab/toy_compression.hpp"
 #include "lab/toy_policies.hpp"
@@ -57,6 +59,9 @@ struct Contract {
   /// The first clock whose updates are no initial values.
   [[nodiscard]] std::int64_t first_step() const { return is_seeded ? 1 : 0; }
   [[nodiscard]] bool aggregates_at(std::int64_t clock) const;
+  /// Two members that have one slot at the same clock, so that both train on its part of the data;
+  /// nothing: there are none. Of one that was lost and whose leave is not known it cannot be told.
+  [[nodiscard]] std::optional<std::pair<std::uint32_t, std::uint32_t>> find_shared_slot() const;
   /// The members at this clock.
   [[nodiscard]] std::size_t count_at(std::int64_t clock) const;
   /// How many of them make its aggregate.

@@ -150,9 +150,12 @@ void make_leave(JobRecord& job, const IdleWorkers& idle, Notes& notes) {
   // V has not passed the clock at which it left, so a worker that waits for a place takes its share
   // over at that very clock: not one batch is computed without it.
   const std::vector<const Participant*> waiting = candidates(job, idle);
-  const std::size_t count = std::min({drained.size(), waiting.size(), room(job)});
-  for (std::size_t i = 0; i < count; ++i) {
-    add_member(job, *waiting[i], drained[i].slot(), drained[i].leave_clock(), notes);
+  std::size_t given = 0;
+  for (const pb::Member& member : drained) {
+    if (given == waiting.size() || room(job) == 0) break;
+    // One that joined since then may have it: until now the leave was not known.
+    if (std::ranges::count(job.roster().free_slots(), member.slot()) == 0) continue;
+    add_member(job, *waiting[given++], member.slot(), member.leave_clock(), notes);
   }
 }
 

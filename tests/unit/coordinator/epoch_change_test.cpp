@@ -241,6 +241,42 @@ TEST_CASE("a job starts with min_workers, and those that come later join in one 
   CHECK(cluster.broken().empty());
 }
 
+TEST_CASE("the slot of a worker that left is given away once", "[coordinator][epoch]") {
+  FakeCluster cluster;
+  for (const char* name : {"s0", "s1"}) cluster.add_server(name);
+  for (const char* name : {"w0", "w1"}) cluster.add_worker(name);
+  cluster.run_for(1s);
+  pb::Job definition = make_job(4);
+  definition.set_min_workers(2);
+  const std::uint64_t job = cluster.submit(definition).job();
+  REQUIRE(cluster.run_until([&] { return cluster.at("w0").worker.clock() > 10; }));
+  const auto state = [&]() -> const pb::ServerJob& {
+    return *cluster.at("s1").server.state_of(job);
+  };
+  // While w2 joins, w0 leaves at the end of its clock: w2 gets its slot.
+  const auto set_busy = [&](bool busy) {
+    for (const char* name : {"s0", "s1"}) cluster.at(name).server.set_busy(busy);
+  };
+  set_busy(true);
+  cluster.add_worker("w2");
+  cluster.run_for(1s);
+  cluster.at("w0").worker.leaves = FakeWorker::Leaves::kForNow;
+  REQUIRE(cluster.run_until(
+      [&] { return cluster.status(job).workers(0).state() == pb::PROCESS_LOST; }));
+  set_busy(false);
+  REQUIRE(cluster.run_until([&] { return state().members_size() == 3; }));
+  CHECK(state().members(2).slot() == 0);
+  // Its leave is made only now, when w3 waits for a place.
+  set_busy(true);
+  cluster.add_worker("w3");
+  cluster.run_for(2s);
+  set_busy(false);
+  REQUIRE(cluster.run_until([&] { return state().members_size() == 4; }));
+  CHECK(state().members(0).leave_clock() != kNever);
+  CHECK(state().members(3).slot() == 2);
+  CHECK(cluster.broken().empty());
+}
+
 TEST_CASE("more min_workers than workers are refused", "[coordinator][epoch]") {
   FakeCluster cluster;
   pb::Job definition = make_job(2);
