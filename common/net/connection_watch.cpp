@@ -133,6 +133,23 @@ void ConnectionWatch::close_connection(int descriptor) {
   refused_.push_back(descriptor);
 }
 
+std::vector<int> ConnectionWatch::take_ended(const zmq::socket_t& socket) {
+  const std::scoped_lock lock(mutex_);
+  for (const auto& listener : listeners_) {
+    if (listener->socket != socket.handle() || listener->is_removed) continue;
+    const std::deque<int> ended = std::exchange(listener->ended, {});
+    return {ended.begin(), ended.end()};
+  }
+  return {};
+}
+
+void ConnectionWatch::note_ended(Listener& listener, int descriptor, const Connection& connection) {
+  const std::scoped_lock lock(mutex_);
+  if (!connection.has_spoken && !received_.contains(descriptor)) return;
+  listener.ended.push_back(descriptor);
+  if (listener.ended.size() > kMaxEnded) listener.ended.pop_front();
+}
+
 void ConnectionWatch::run() {
   TimePoint next_check = steady_now();
   while (!stopping_) {
@@ -190,6 +207,7 @@ void ConnectionWatch::note_events(Listener& listener) {
         connections_[descriptor] = {
             .listener = &listener, .cookie = *cookie, .last_heard = steady_now()};
       } else if (known != connections_.end() && known->second.listener == &listener) {
+        note_ended(listener, descriptor, known->second);
         connections_.erase(known);
       }
     }

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -32,6 +33,7 @@ namespace taut {
 class ConnectionWatch {
  public:
   static constexpr std::uint64_t kMaxUnspokenBytes = 16ULL << 20U;
+  static constexpr std::size_t kMaxEnded = 4096;
 
   /// context  outlives this
   explicit ConnectionWatch(zmq::context_t& context) : context_(context) {}
@@ -53,6 +55,9 @@ class ConnectionWatch {
   void note_received(int descriptor, std::size_t key);
   /// Closes a connection for what it has sent.
   void close_connection(int descriptor);
+  /// The socket's connections that have sent a message and have ended since the last call, by their
+  /// descriptors, which others may have by now; the newest kMaxEnded of them.
+  [[nodiscard]] std::vector<int> take_ended(const zmq::socket_t& socket);
 
  private:
   struct Listener {
@@ -60,6 +65,7 @@ class ConnectionWatch {
     zmq::socket_t events;  // the thread's
     std::uint64_t unreceived = 0;
     std::atomic<bool> is_removed = false;
+    std::deque<int> ended;  // guarded by mutex_
   };
   struct Connection {
     const Listener* listener = nullptr;
@@ -77,6 +83,7 @@ class ConnectionWatch {
   [[nodiscard]] std::vector<Listener*> take_listeners();
   void wait(const std::vector<Listener*>& listeners, Duration longest) const;
   void note_events(Listener& listener);
+  void note_ended(Listener& listener, int descriptor, const Connection& connection);
   void note_messages();
   [[nodiscard]] bool has_received(int descriptor);
   void check_bytes();

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "common/net/data_token.hpp"
 #include "common/net/message.hpp"
@@ -93,6 +94,11 @@ class Endpoint {
   [[nodiscard]] virtual std::optional<Refusal> refusal(PeerId /*peer*/) const {
     return std::nullopt;
   }
+
+  /// Peers that had connected to this side and sent something, and whose connections have closed
+  /// since the last call. What they sent before may still arrive; one that is alive connects again
+  /// as another peer. A hint: some are left out, and one may be named that has not closed.
+  [[nodiscard]] virtual std::vector<PeerId> take_closed() { return {}; }
 
   /// The next message, waiting up to `wait` for it. nullopt: no message, a
   /// refusal(), or wake() was called.

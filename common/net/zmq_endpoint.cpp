@@ -172,6 +172,7 @@ class ZmqEndpoint final : public WaitingEndpoint {
   std::string key_of(PeerId peer) const override;
   std::uint64_t unadmitted() const override { return unadmitted_; }
   std::optional<Refusal> refusal(PeerId peer) const override;
+  std::vector<PeerId> take_closed() override;
   std::optional<Incoming> receive(Duration wait) override;
   void wake() override {
     const std::uint64_t one = 1;
@@ -203,6 +204,7 @@ class ZmqEndpoint final : public WaitingEndpoint {
     std::list<PeerId>::iterator place;  // in callers_by_silence_
     Unread unread;
     std::optional<Proved> proved{};  // of a plain plane
+    int descriptor = -1;             // ZeroMQ's, of the connection of its last message
   };
 
   void set_limits(zmq::socket_t& socket) const;
@@ -214,6 +216,8 @@ class ZmqEndpoint final : public WaitingEndpoint {
                  std::optional<Proved> proved);
   [[nodiscard]] std::optional<Proved> check(const std::string& routing_id, const std::string& key,
                                             const Frame& request) const;
+  void note_descriptor(PeerId peer, int descriptor);
+  void forget_descriptor(PeerId peer, int descriptor);
   void forget(PeerId peer);
   void forget_one();
   std::optional<Incoming> try_receive();
@@ -241,6 +245,8 @@ class ZmqEndpoint final : public WaitingEndpoint {
   std::uint64_t next_peer_ = 1;
   std::unordered_map<std::string, PeerId> peers_by_routing_id_;
   std::unordered_map<PeerId, Caller> callers_;
+  std::unordered_map<int, PeerId> callers_by_descriptor_;
+  std::vector<PeerId> closed_;            // whose descriptor another connection has
   std::list<PeerId> callers_by_silence_;  // the one that has been silent for longest first
   struct KeyUse {
     std::size_t callers = 0;
@@ -448,6 +454,37 @@ PeerId ZmqEndpoint::peer_of(const std::string& routing_id, const std::string& ke
   return peer;
 }
 
+void ZmqEndpoint::note_descriptor(PeerId peer, int descriptor) {
+  Caller& caller = callers_.at(peer);
+  if (descriptor < 0 || caller.descriptor == descriptor) return;
+  forget_descriptor(peer, caller.descriptor);
+  caller.descriptor = descriptor;
+  const auto [known, is_new] = callers_by_descriptor_.try_emplace(descriptor, peer);
+  if (is_new) return;
+  // The connection that had it has closed, and its end is reported in a moment.
+  if (closed_.size() < ConnectionWatch::kMaxEnded) closed_.push_back(known->second);
+  callers_.at(known->second).descriptor = -1;
+  known->second = peer;
+}
+
+/// Unless another connection has it by now.
+void ZmqEndpoint::forget_descriptor(PeerId peer, int descriptor) {
+  const auto known = callers_by_descriptor_.find(descriptor);
+  if (known != callers_by_descriptor_.end() && known->second == peer) {
+    callers_by_descriptor_.erase(known);
+  }
+}
+
+std::vector<PeerId> ZmqEndpoint::take_closed() {
+  std::vector<PeerId> closed = std::exchange(closed_, {});
+  if (!router_) return closed;
+  for (const int descriptor : watch_.take_ended(router_)) {
+    const auto caller = callers_by_descriptor_.find(descriptor);
+    if (caller != callers_by_descriptor_.end()) closed.push_back(caller->second);
+  }
+  return closed;
+}
+
 /// Of the key that has most connections, the one that has been silent for longest: a peer that
 /// opens many evicts no other, and without keys none that speaks.
 void ZmqEndpoint::forget_one() {
@@ -464,6 +501,7 @@ void ZmqEndpoint::forget(PeerId peer) {
   callers_by_silence_.erase(found->second.place);
   const auto of_key = use_of_key_.find(found->second.key);
   if (--of_key->second.callers == 0) use_of_key_.erase(of_key);
+  forget_descriptor(peer, found->second.descriptor);
   callers_.erase(found);
 }
 
@@ -581,7 +619,10 @@ std::optional<Incoming> ZmqEndpoint::receive_from(zmq::socket_t& socket, const D
         if (proved) incoming.scope = proved->scope;
       }
     }
-    if (is_admitted) incoming.from = peer_of(routing_id, key, std::move(proved));
+    if (is_admitted) {
+      incoming.from = peer_of(routing_id, key, std::move(proved));
+      note_descriptor(incoming.from, descriptor);
+    }
   }
   bool is_kept = is_admitted;
   if (has_parts) {

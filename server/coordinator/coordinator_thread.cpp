@@ -171,6 +171,9 @@ void CoordinatorThread::serve(Coordinator& coordinator) {
   TimePoint next_tick = steady_now();
   while (!stopping_ && leads()) {
     if (steady_now() >= next_tick) {
+      for (const PeerId peer : endpoint_->take_closed()) {
+        coordinator.note_closed(peer, steady_now());
+      }
       carry_out(coordinator.tick(steady_now()));
       next_tick = steady_now() + config_.tick;
     }

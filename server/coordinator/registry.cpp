@@ -10,6 +10,9 @@ namespace {
 constexpr std::size_t kMaxNameBytes = 128;
 constexpr std::size_t kMaxRivals = 64;
 constexpr std::size_t kMaxRememberedLost = 1024;
+constexpr int kGaps = 2;
+// What is heard of a closed connection so soon was sent before.
+constexpr Duration kStillArriving = std::chrono::milliseconds(200);
 
 const char* role_name(pb::Role role) {
   return role == pb::ROLE_SERVER ? "server" : "worker";
@@ -112,12 +115,36 @@ Participant& Registry::enter(PeerId from, const pb::Hello& hello, TimePoint now)
 }
 
 void Registry::attach(Participant& participant, PeerId from, TimePoint now) {
+  if (participant.peer != from) participant.closed.reset();
   detach(participant);
   participant.peer = from;
   peers_[from] = {participant.role, participant.name};
-  participant.last_heard = now;
+  note_heard(participant, now);
   none_silent_until_ = std::min(none_silent_until_, now + heartbeat_limit_);
+}
+
+void Registry::note_heard(Participant& participant, TimePoint now) {
+  // A long one is forgotten after some messages.
+  if (participant.messages > 0) {
+    participant.gap = std::max(now - participant.last_heard, participant.gap * 3 / 4);
+  }
+  participant.last_heard = now;
+  if (participant.closed && now - *participant.closed > kStillArriving) participant.closed.reset();
   ++participant.messages;
+}
+
+void Registry::note_closed(PeerId peer, TimePoint now) {
+  const auto known = peers_.find(peer);
+  if (known == peers_.end()) return;
+  Participant& participant = participants_.at(known->second);
+  participant.closed = now;
+  none_silent_until_ = std::min(none_silent_until_, deadline_of(participant));
+}
+
+TimePoint Registry::deadline_of(const Participant& participant) const {
+  const TimePoint silent = participant.last_heard + heartbeat_limit_;
+  if (!participant.closed) return silent;
+  return std::min(silent, *participant.closed + std::max(kClosedLimit, kGaps * participant.gap));
 }
 
 void Registry::detach(Participant& participant) {
@@ -143,8 +170,7 @@ Participant* Registry::hear(PeerId from, TimePoint now) {
   const auto known = peers_.find(from);
   if (known == peers_.end()) return nullptr;
   Participant& participant = participants_.at(known->second);
-  participant.last_heard = now;
-  ++participant.messages;
+  note_heard(participant, now);
   return &participant;
 }
 
@@ -163,11 +189,13 @@ std::vector<const Participant*> Registry::lose_silent(TimePoint now) {
   for (auto& [key, participant] : participants_) {
     const Duration silence = now - participant.last_heard;
     if (participant.lost) continue;
-    if (silence <= heartbeat_limit_) {
-      none_silent_until_ = std::min(none_silent_until_, participant.last_heard + heartbeat_limit_);
+    if (const TimePoint deadline = deadline_of(participant); now <= deadline) {
+      none_silent_until_ = std::min(none_silent_until_, deadline);
       continue;
     }
-    const char* after = participant.peer ? "" : " after the coordinator's restart";
+    const char* after = participant.closed ? " after its connection closed"
+                        : participant.peer ? ""
+                                           : " after the coordinator's restart";
     lose(participant,
          fmt::format("{} was silent for {:.1f} s{}", participant.title(), seconds(silence), after));
     lost.push_back(&participant);
@@ -177,7 +205,10 @@ std::vector<const Participant*> Registry::lose_silent(TimePoint now) {
 
 void Registry::excuse_silence(Duration pause, TimePoint now) {
   for (auto& [key, participant] : participants_) {
-    participant.last_heard = std::min(participant.last_heard + pause, now);
+    if (pause > heartbeat_limit_ / 2) {
+      participant.last_heard = std::min(participant.last_heard + pause, now);
+    }
+    if (participant.closed) participant.closed = std::min(*participant.closed + pause, now);
   }
 }
 

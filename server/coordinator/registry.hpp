@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -32,7 +33,9 @@ struct Participant {
   std::optional<PeerId> peer;  // nullopt: lost, or recovered and not reconnected yet
   TimePoint joined;
   TimePoint last_heard;
-  std::uint64_t messages = 0;  // number of messages so far
+  Duration gap{};                   // the longest one between its last messages, for now
+  std::uint64_t messages = 0;       // number of messages so far
+  std::optional<TimePoint> closed;  // when its connection closed, and it was not heard since
   bool lost = false;
   std::string lost_reason;  // of its latest loss
   bool leaves = false;      // it takes no further work
@@ -56,6 +59,9 @@ struct Greeting {
 class Registry {
  public:
   static constexpr std::size_t kMaxParticipants = 4096;
+  /// A process whose connection has closed is lost when it is not heard for so long, or for twice
+  /// as long as it lets pass between two messages; or for the limit, if that is less.
+  static constexpr Duration kClosedLimit = std::chrono::seconds(1);
 
   /// next_incarnation  the first unused number of a life
   /// max_participants  that are here at once
@@ -70,12 +76,16 @@ class Registry {
   /// Adds a process that was known before the coordinator restarted.
   void recover(Participant participant, TimePoint now);
 
+  /// A peer's connection has closed, as when its process ends: if nothing is heard of it soon, on
+  /// whichever connection, it is lost before it has been silent for the whole limit.
+  void note_closed(PeerId peer, TimePoint now);
   /// Records a message of a peer. Returns its process, or nullptr if it must send a hello first.
   Participant* hear(PeerId from, TimePoint now);
   void lose(Participant& participant, const std::string& reason);
   /// Declares processes lost that were silent beyond the limit; returns them.
   std::vector<const Participant*> lose_silent(TimePoint now);
-  /// Excuses silence of this length, because the coordinator itself did not run.
+  /// Excuses silence of this length, because the coordinator itself did not run; of up to half a
+  /// limit only where a connection has closed.
   void excuse_silence(Duration pause, TimePoint now);
 
   /// The live process of this name and life, or nullptr.
@@ -115,6 +125,9 @@ class Registry {
   Participant& enter(PeerId from, const pb::Hello& hello, TimePoint now);
   /// Lost processes beyond those that are remembered, the longest silent first.
   void forget_lost();
+  static void note_heard(Participant& participant, TimePoint now);
+  /// When a process is lost that is not heard until then.
+  [[nodiscard]] TimePoint deadline_of(const Participant& participant) const;
   void detach(Participant& participant);
   void attach(Participant& participant, PeerId from, TimePoint now);
 

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "common/net/endpoint.hpp"
 #include "common/net/ucx/ucx_endpoint.hpp"
@@ -44,6 +45,7 @@ class TwoWires final : public Endpoint {
     return zmq_->unadmitted() + (ucx_ ? ucx_->unadmitted() : 0);
   }
   std::optional<Refusal> refusal(PeerId peer) const override { return wire_of(peer).refusal(peer); }
+  std::vector<PeerId> take_closed() override { return zmq_->take_closed(); }
   std::optional<Incoming> receive(Duration wait) override;
   void wake() override {
     is_woken_ = true;

@@ -9,15 +9,19 @@ from cluster import *
 
 
 class ServerLoss(ServersTest):
-    def start_cluster(self, workers=2, interval=2, servers=3, durability="ASYNC", copies=1):
+    def start_cluster(self, workers=2, interval=2, servers=3, durability="ASYNC", copies=1,
+                      limit_s=1):
         self.start_server("coordinator", shards=0, settings=(
-            "heartbeat_limit_s: 1 replication "
+            f"heartbeat_limit_s: {limit_s} replication "
             f"{{ interval: {interval} durability: {durability} copies: {copies} }}"))
         self.servers = {i: self.start_daemon("server", f"server{i}") for i in range(servers)}
         self.workers = [self.start_daemon("worker", f"worker{i}") for i in range(workers)]
 
     def clock(self, job):
         return min(int(w["progress"].get("clock", 0)) for w in self.running(job)["workers"])
+
+    def newest_clock(self, job):
+        return max(int(w["progress"].get("clock", 0)) for w in self.running(job)["workers"])
 
     def wait_for_backups(self, job, copies=1):
         def is_protected():
@@ -61,6 +65,19 @@ class ServerLoss(ServersTest):
         self.assertEqual(ended["parameters_sha256"], reference)
         for worker in self.workers:
             self.assertIsNone(worker.poll())
+
+    def test_a_killed_server_and_a_killed_worker_are_noticed_long_before_the_heartbeat_limit(self):
+        self.start_cluster(workers=3, limit_s=600)
+        job = self.submit("BSP", 1000000, clock_ms=10, workers=3)
+        for kill in (lambda: self.kill_server(1), self.workers[2].kill):
+            wait_until(lambda: self.newest_clock(job) > 10, what="clocks")
+            self.wait_for_backups(job)
+            kill()
+            before = self.newest_clock(job)
+            wait_until(lambda: self.newest_clock(job) > before + 10, 30, "clocks after the loss")
+        log = (self.folder / "coordinator.log").read_text()
+        for name in ("server1", "worker2"):
+            self.assertRegex(log, f'"{name}".* after its connection closed')
 
     def test_status_says_how_many_of_the_backups_there_are(self):
         self.start_cluster(durability="SYNC", copies=2)
@@ -122,10 +139,8 @@ class ServerLoss(ServersTest):
         self.kill_server(0)
         wait_until(lambda: len([w for w in self.running(job)["workers"]
                                 if w["state"] == "running"]) == 2, what="the loss of the worker")
-        before = max(int(w["progress"].get("clock", 0)) for w in self.running(job)["workers"])
-        wait_until(lambda: max(int(w["progress"].get("clock", 0))
-                               for w in self.running(job)["workers"]) > before + 50,
-                   what="clocks after the losses")
+        before = self.newest_clock(job)
+        wait_until(lambda: self.newest_clock(job) > before + 50, what="clocks after the losses")
         self.assertEqual(self.ask("stop", job).returncode, 0)
         self.wait_for_job(job, "STOPPED")
 

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <map>
 #include <optional>
 #include <set>
 #include <thread>
@@ -450,4 +451,54 @@ TEST_CASE("a partition is one way and heals", "[endpoint]") {
   const auto reconnected = server->receive(Duration(10'000));
   REQUIRE(reconnected);
   CHECK(reconnected->from != got->from);
+}
+
+TEST_CASE("a peer whose connection has closed is named, and not where it has said nothing",
+          "[net]") {
+  const Transport zmq = zmq_transport();
+  const auto listener = zmq.make({});
+  const auto address = listener->bind("127.0.0.1:0");
+  REQUIRE(address);
+  const auto speaker = zmq.make({});
+  const auto staying = zmq.make({});
+  const auto silent = zmq.make({});
+  std::vector<PeerId> connections;
+  for (const auto& one : {speaker.get(), staying.get(), silent.get()}) {
+    connections.push_back(one->connect(address.value()).value());
+  }
+  REQUIRE(speaker->send(connections[0], message({"speaker"})));
+  REQUIRE(staying->send(connections[1], message({"staying"})));
+  std::map<std::string, PeerId> peers;
+  while (peers.size() < 2) {
+    const auto incoming = listener->receive(kWait);
+    REQUIRE(incoming);
+    peers[std::string(incoming->message.frames[0].text())] = incoming->from;
+  }
+  CHECK(listener->take_closed().empty());
+  speaker->disconnect(connections[0]);
+  silent->disconnect(connections[2]);
+  std::vector<PeerId> closed;
+  for (int i = 0; i < 500 && closed.empty(); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    closed = listener->take_closed();
+  }
+  CHECK(closed == std::vector<PeerId>{peers.at("speaker")});
+  CHECK(listener->take_closed().empty());
+  // Its descriptor is another connection's at once.
+  for (int i = 0; i < 20; ++i) {
+    const PeerId again = speaker->connect(address.value()).value();
+    REQUIRE(speaker->send(again, message({"again"})));
+    const auto incoming = listener->receive(kWait);
+    REQUIRE(incoming);
+    speaker->disconnect(again);
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  std::set<PeerId> named;
+  for (int i = 0; i < 500 && named.size() < 20; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    for (const PeerId peer : listener->take_closed()) named.insert(peer);
+  }
+  CHECK(named.size() == 20);
+  CHECK_FALSE(named.contains(peers.at("staying")));
+  CHECK(listener->send(peers.at("staying"), message({"answer"})));
 }

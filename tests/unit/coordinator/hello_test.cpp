@@ -1,3 +1,5 @@
+#include <functional>
+
 #include "proto/wire_version.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/unit/coordinator/fake_cluster.hpp"
@@ -159,6 +161,66 @@ TEST_CASE("a silent worker is declared lost, and its name is free for a new life
     CHECK(reply.incarnation() > life);
     CHECK(reply.lost_reason().empty());
   }
+}
+
+TEST_CASE("a worker whose connection has closed is lost unless it is heard soon", "[coordinator]") {
+  Coordinator coordinator({}, {}, kStart);
+  const auto message = hello(pb::ROLE_WORKER, "w0", 1);
+  (void)reply_to(coordinator, PeerId(1), message, kStart);
+  TimePoint now = kStart;
+  Notes notes;
+  const auto run_for = [&](Duration time, const std::function<void()>& meanwhile = {}) {
+    for (const TimePoint end = now + time; now < end && notes.size() == 0; now = now + 100ms) {
+      notes = coordinator.tick(now).notes;
+      if (meanwhile) meanwhile();
+    }
+  };
+  const auto beat_from = [&](PeerId peer, Duration interval) {
+    return [&, peer, interval] {
+      if ((now - kStart) % interval == Duration::zero()) {
+        (void)reply_to(coordinator, peer, heartbeat(), now);
+      }
+    };
+  };
+  run_for(3s, beat_from(PeerId(1), 500ms));
+  coordinator.note_closed(PeerId(1), now);
+
+  SECTION("it is not") {
+    // This one was sent before.
+    (void)reply_to(coordinator, PeerId(1), heartbeat(), now + 100ms);
+    run_for(1200ms);
+    CHECK(notes.size() == 0);
+    run_for(200ms);
+    REQUIRE(notes.size() == 1);
+    CHECK_THAT(notes.begin()->text, Catch::Matchers::StartsWith(
+                                        "worker \"w0\" was silent for 1.2 s after its connection "
+                                        "closed and was declared lost"));
+  }
+  SECTION("it connects again") {
+    now = now + 500ms;
+    (void)reply_to(coordinator, PeerId(2), message, now);
+    run_for(14s);
+    CHECK(notes.size() == 0);
+  }
+  SECTION("the connection is another one's") {
+    run_for(20s, beat_from(PeerId(1), 500ms));
+    CHECK(notes.size() == 0);
+  }
+  SECTION("this process did not run meanwhile") {
+    now = now + 4s;
+    run_for(900ms);
+    CHECK(notes.size() == 0);
+  }
+}
+
+TEST_CASE("a worker that is rarely heard has more time after its connection has closed",
+          "[coordinator]") {
+  Registry registry(15s, 1);
+  (void)registry.greet(PeerId(1), hello(pb::ROLE_WORKER, "w0", 1).hello(), kStart);
+  CHECK(registry.hear(PeerId(1), kStart + 2s) != nullptr);
+  registry.note_closed(PeerId(1), kStart + 2s);
+  CHECK(registry.lose_silent(kStart + 6s).empty());
+  CHECK(registry.lose_silent(kStart + 6s + 1ms).size() == 1);
 }
 
 TEST_CASE("a worker that leaves frees its name at once", "[coordinator]") {
