@@ -12,7 +12,7 @@
 namespace taut::cli {
 namespace {
 
-// A dead process is noticed after so long.
+// A process that hangs is noticed after so long.
 constexpr double kHeartbeatLimit_s = 5;
 
 /// What every process of a local cluster has in common. Heartbeats are as frequent as the progress

@@ -184,8 +184,8 @@ std::optional<Broken> Checker::take_confirmation(ShardSide& shard, const Event& 
   return std::nullopt;
 }
 
-/// How many updates of a member that was lost with a primary are still there: where they are logged,
-/// those that some worker has read.
+/// How many updates of a member that was lost with a primary are still there: where they are
+/// logged, those that some worker has read.
 std::int64_t Checker::kept_for_sure(TableId table, std::uint32_t slice,
                                     std::uint32_t member) const {
   std::int64_t most = 0;

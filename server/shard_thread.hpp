@@ -11,7 +11,7 @@
 
 #include "common/bounded_queue.hpp"
 #include "common/net/buffer_pool.hpp"
-#include "common/net/zmq_endpoint.hpp"
+#include "common/net/zmq/zmq_endpoint.hpp"
 #include "common/result.hpp"
 #include "server/image_links.hpp"
 #include "server/job_view.hpp"

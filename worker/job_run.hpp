@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-#include "common/net/zmq_endpoint.hpp"
+#include "common/net/zmq/zmq_endpoint.hpp"
 #include "common/result.hpp"
 #include "proto/cluster.pb.h"
 #include "proto/control.pb.h"

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "common/http/server.hpp"
-#include "common/net/zmq_endpoint.hpp"
+#include "common/net/zmq/zmq_endpoint.hpp"
 #include "common/recent_rate.hpp"
 #include "common/result.hpp"
 #include "proto/cluster.pb.h"

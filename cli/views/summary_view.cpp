@@ -10,6 +10,7 @@
 #include "cli/views/draw.hpp"
 #include "cli/views/job_text.hpp"
 #include "proto/formats/run_json.hpp"
+#include "proto/formats/summary_json.hpp"
 #include "proto/state_word.hpp"
 
 namespace taut::cli {
@@ -25,12 +26,7 @@ double waiting_share(const pb::Progress& progress) {
 
 using Json = nlohmann::ordered_json;
 
-/// null: the worker keeps no separate parameters.
-Json consensus_error_of(const pb::Progress& progress) {
-  return progress.has_consensus_error() ? Json(progress.consensus_error()) : Json();
-}
-
-/// The mean of the workers that have met.
+/// The mean of the workers that have met; null: none keeps separate parameters.
 Json consensus_error_of(const pb::JobStatus& job) {
   double sum = 0;
   int workers = 0;
@@ -108,52 +104,10 @@ std::vector<std::string> tests(const RunSummary& run) {
 Json workers_json(const pb::JobStatus& job) {
   Json workers = Json::array();
   for (const pb::WorkerStatus& worker : job.workers()) {
-    const pb::Progress& own = worker.progress();
-    workers.push_back({{"name", worker.name()},
-                       {"state", state_word(worker)},
-                       {"device", worker.device()},
-                       {"clock", own.clock()},
-                       {"loss", own.loss()},
-                       {"images", own.images()},
-                       {"share", own.share()},
-                       {"compute_s", own.compute_s()},
-                       {"wait_s", own.wait_s()},
-                       {"waiting_share", waiting_share(own)},
-                       {"pushed_bytes", own.pushed_bytes()},
-                       {"read_bytes", own.read_bytes()},
-                       {"saved_bytes", own.saved_bytes()},
-                       {"read_saved_bytes", own.read_saved_bytes()},
-                       {"seconds_to_first_iteration", own.seconds_to_first_iteration()},
-                       {"consensus_error", consensus_error_of(own)}});
+    workers.push_back(
+        worker_json(worker.name(), state_word(worker), worker.device(), worker.progress()));
   }
   return workers;
-}
-
-Json staleness_json(const pb::JobStatus& job) {
-  Json staleness = Json::array();
-  for (const auto& [value, reads] : staleness_of(job)) {
-    staleness.push_back({{"staleness", value}, {"reads", reads}});
-  }
-  return staleness;
-}
-
-Json evaluations_json(const RunSummary& run) {
-  Json evaluations = Json::array();
-  for (const pb::Evaluation& test : run.job.evaluations()) {
-    evaluations.push_back(
-        // JSON has no NaN: null where the net has no Accuracy.
-        {{"iteration", test.clock()}, {"accuracy", test.accuracy()}, {"loss", test.loss()}});
-    if (run.words.has_perplexity) evaluations.back()["perplexity"] = std::exp(test.loss());
-  }
-  return evaluations;
-}
-
-Json checkpoints_json(const pb::JobStatus& job) {
-  Json checkpoints = Json::array();
-  for (const pb::KeptCheckpoint& kept : job.checkpoints()) {
-    checkpoints.push_back({{"iteration", kept.clock()}, {"folder", kept.folder()}});
-  }
-  return checkpoints;
 }
 
 }  // namespace
@@ -220,9 +174,9 @@ std::string summary_json(const RunSummary& run, JsonLayout layout) {
       {"rate_unit", rate_unit(job)},
       {"workers", workers_json(job)},
       {"consensus_error", consensus_error_of(job)},
-      {"staleness", staleness_json(job)},
-      {"evaluations", evaluations_json(run)},
-      {"checkpoints", checkpoints_json(job)},
+      {"staleness", staleness_json(staleness_of(job))},
+      {"evaluations", evaluations_json(job.evaluations(), run.words.has_perplexity)},
+      {"checkpoints", checkpoints_json(job.checkpoints())},
       {"parameters_sha256", job.parameters_sha256()}};
   return layout == JsonLayout::kOneLine ? whole.dump() : whole.dump(2) + "\n";
 }

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "common/net/data_token.hpp"
-#include "common/net/zmq_endpoint.hpp"
+#include "common/net/zmq/zmq_endpoint.hpp"
 #include "common/time.hpp"
 #include "common/types.hpp"
 #include "proto/node_check.pb.h"

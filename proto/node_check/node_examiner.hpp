@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "common/net/data_token.hpp"
-#include "common/net/zmq_endpoint.hpp"
+#include "common/net/zmq/zmq_endpoint.hpp"
 #include "proto/control.pb.h"
 #include "proto/node_check.pb.h"
 

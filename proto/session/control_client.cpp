@@ -10,7 +10,7 @@
 #include <thread>
 #include <utility>
 
-#include "common/net/zmq_endpoint.hpp"
+#include "common/net/zmq/zmq_endpoint.hpp"
 #include "common/system/user_name.hpp"
 #include "proto/control_message.hpp"
 #include "proto/wire_version.hpp"

@@ -32,6 +32,7 @@ pb::ControlMessage ControlSession::hello() {
   hello.set_role(identity_.role);
   hello.set_name(identity_.name);
   hello.set_session(identity_.session);
+  hello.set_heartbeat_interval_s(seconds(timings_.heartbeat_interval));
   for (const std::string& address : identity_.shard_addresses) hello.add_shard_addresses(address);
   hello.set_device(identity_.device);
   hello.set_host(identity_.host);

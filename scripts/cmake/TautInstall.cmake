@@ -32,7 +32,7 @@ foreach(header
     common/math/philox.hpp
     common/net/buffer_pool.hpp common/net/data_token.hpp common/net/endpoint.hpp
     common/net/memory_pinning.hpp common/net/message.hpp
-    common/net/security.hpp common/net/shared_arena.hpp common/net/zmq_endpoint.hpp
+    common/net/security.hpp common/net/shared_arena.hpp common/net/zmq/zmq_endpoint.hpp
     common/result.hpp common/ssp/compression.hpp common/ssp/table.hpp common/strong_type.hpp
     common/time.hpp common/types.hpp
     worker/client/client_load.hpp worker/client/resend_timer.hpp worker/client/send_policy.hpp

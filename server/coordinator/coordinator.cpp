@@ -158,10 +158,8 @@ CoordinatorOutput Coordinator::tick(TimePoint now) {
   now_ = now;
   // Processes that were silent while this one did not run (stopped, a hanging disk) may be alive.
   const Duration pause = now - last_tick_;
-  if (pause > std::min(options_.heartbeat_limit, Registry::kClosedLimit) / 2) {
-    registry_.excuse_silence(pause, now);
-  }
   if (pause > options_.heartbeat_limit / 2) {
+    registry_.excuse_silence(pause, now);
     for (auto& [id, job] : jobs_) job.followers.excuse_silence(pause, now);
   }
   last_tick_ = now;

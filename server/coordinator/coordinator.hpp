@@ -84,6 +84,8 @@ class Coordinator {
   [[nodiscard]] CoordinatorOutput tick(TimePoint now);
   /// A peer's connection has closed; it may connect anew as another peer.
   void note_closed(PeerId peer, TimePoint now) { registry_.note_closed(peer, now); }
+  /// All messages that have arrived were handled.
+  void note_idle(TimePoint now) { registry_.note_idle(now); }
   /// The result of a task; an empty error means success.
   [[nodiscard]] CoordinatorOutput handle_done(const CheckpointTask& task, const std::string& error,
                                               TimePoint now);

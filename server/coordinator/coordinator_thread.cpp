@@ -184,7 +184,10 @@ void CoordinatorThread::serve(Coordinator& coordinator) {
     }
     const Duration wait = std::max(next_tick - steady_now(), Duration::zero());
     std::optional<Incoming> incoming = endpoint_->receive(wait);
-    if (!incoming) continue;
+    if (!incoming) {
+      coordinator.note_idle(steady_now());
+      continue;
+    }
     Result<pb::ControlMessage> message = decode_control(incoming->message);
     if (message) {
       if (refuse_sender(*incoming, message.value())) continue;

@@ -10,9 +10,9 @@ namespace {
 constexpr std::size_t kMaxNameBytes = 128;
 constexpr std::size_t kMaxRivals = 64;
 constexpr std::size_t kMaxRememberedLost = 1024;
-constexpr int kGaps = 2;
-// What is heard of a closed connection so soon was sent before.
-constexpr Duration kStillArriving = std::chrono::milliseconds(200);
+constexpr double kMaxInterval_s = 86400;
+// What is heard so soon after a connection has closed was sent before.
+constexpr Duration kLateMessages = std::chrono::milliseconds(200);
 
 const char* role_name(pb::Role role) {
   return role == pb::ROLE_SERVER ? "server" : "worker";
@@ -36,6 +36,9 @@ void take_facts(const pb::Hello& hello, Participant& participant) {
   participant.memory_is_own = hello.memory_is_own();
   participant.devices = hello.devices();
   participant.table_limit_bytes = hello.table_limit_bytes();
+  const double interval = hello.heartbeat_interval_s();
+  const bool is_sound = interval > 0 && interval <= kMaxInterval_s;
+  participant.heartbeat_interval = is_sound ? from_seconds(interval) : Duration::zero();
 }
 
 std::string taken(const Participant& holder, TimePoint now) {
@@ -124,27 +127,39 @@ void Registry::attach(Participant& participant, PeerId from, TimePoint now) {
 }
 
 void Registry::note_heard(Participant& participant, TimePoint now) {
-  // A long one is forgotten after some messages.
   if (participant.messages > 0) {
-    participant.gap = std::max(now - participant.last_heard, participant.gap * 3 / 4);
+    const Duration silence = now - participant.last_heard;
+    participant.gap = std::max(silence, participant.gap - silence / 8);
   }
   participant.last_heard = now;
-  if (participant.closed && now - *participant.closed > kStillArriving) participant.closed.reset();
+  if (participant.closed && now - *participant.closed > kLateMessages) participant.closed.reset();
   ++participant.messages;
 }
 
 void Registry::note_closed(PeerId peer, TimePoint now) {
   const auto known = peers_.find(peer);
-  if (known == peers_.end()) return;
-  Participant& participant = participants_.at(known->second);
-  participant.closed = now;
-  none_silent_until_ = std::min(none_silent_until_, deadline_of(participant));
+  if (known == peers_.end() || now < closes_ignored_until_) return;
+  participants_.at(known->second).closed = now;
+  std::size_t live = 0;
+  std::size_t closed = 0;
+  for (const auto& [key, participant] : participants_) {
+    if (participant.lost) continue;
+    ++live;
+    if (participant.closed) ++closed;
+  }
+  if (closed < 2 || 2 * closed <= live) {
+    none_silent_until_ = std::min(none_silent_until_, now);
+    return;
+  }
+  for (auto& [key, participant] : participants_) participant.closed.reset();
+  closes_ignored_until_ = now + heartbeat_limit_;
 }
 
-TimePoint Registry::deadline_of(const Participant& participant) const {
-  const TimePoint silent = participant.last_heard + heartbeat_limit_;
-  if (!participant.closed) return silent;
-  return std::min(silent, *participant.closed + std::max(kClosedLimit, kGaps * participant.gap));
+TimePoint Registry::closed_deadline_of(const Participant& participant) {
+  const bool is_known = participant.heartbeat_interval > Duration::zero();
+  if (!participant.closed || !is_known) return TimePoint::never();
+  return *participant.closed +
+         std::max(kClosedLimit, 2 * std::max(participant.heartbeat_interval, participant.gap));
 }
 
 void Registry::detach(Participant& participant) {
@@ -189,15 +204,21 @@ std::vector<const Participant*> Registry::lose_silent(TimePoint now) {
   for (auto& [key, participant] : participants_) {
     const Duration silence = now - participant.last_heard;
     if (participant.lost) continue;
-    if (const TimePoint deadline = deadline_of(participant); now <= deadline) {
-      none_silent_until_ = std::min(none_silent_until_, deadline);
+    const TimePoint deadline = participant.last_heard + heartbeat_limit_;
+    const TimePoint closed_deadline = closed_deadline_of(participant);
+    // What has arrived since then may be of this process, and wait to be heard.
+    const bool is_closed = idle_ > closed_deadline;
+    if (now <= deadline && !is_closed) {
+      none_silent_until_ = std::min({none_silent_until_, deadline, closed_deadline});
       continue;
     }
-    const char* after = participant.closed ? " after its connection closed"
-                        : participant.peer ? ""
-                                           : " after the coordinator's restart";
-    lose(participant,
-         fmt::format("{} was silent for {:.1f} s{}", participant.title(), seconds(silence), after));
+    std::string detail = participant.peer ? "" : " after the coordinator's restart";
+    if (is_closed) {
+      detail =
+          fmt::format(" (its connection closed {:.1f} s ago)", seconds(now - *participant.closed));
+    }
+    lose(participant, fmt::format("{} was silent for {:.1f} s{}", participant.title(),
+                                  seconds(silence), detail));
     lost.push_back(&participant);
   }
   return lost;
@@ -205,10 +226,7 @@ std::vector<const Participant*> Registry::lose_silent(TimePoint now) {
 
 void Registry::excuse_silence(Duration pause, TimePoint now) {
   for (auto& [key, participant] : participants_) {
-    if (pause > heartbeat_limit_ / 2) {
-      participant.last_heard = std::min(participant.last_heard + pause, now);
-    }
-    if (participant.closed) participant.closed = std::min(*participant.closed + pause, now);
+    participant.last_heard = std::min(participant.last_heard + pause, now);
   }
 }
 

@@ -33,7 +33,8 @@ struct Participant {
   std::optional<PeerId> peer;  // nullopt: lost, or recovered and not reconnected yet
   TimePoint joined;
   TimePoint last_heard;
-  Duration gap{};                   // the longest one between its last messages, for now
+  Duration heartbeat_interval{};    // 0: not known
+  Duration gap{};                   // its longest silence lately
   std::uint64_t messages = 0;       // number of messages so far
   std::optional<TimePoint> closed;  // when its connection closed, and it was not heard since
   bool lost = false;
@@ -59,8 +60,8 @@ struct Greeting {
 class Registry {
  public:
   static constexpr std::size_t kMaxParticipants = 4096;
-  /// A process whose connection has closed is lost when it is not heard for so long, or for twice
-  /// as long as it lets pass between two messages; or for the limit, if that is less.
+  /// A process whose connection has closed is lost if it is not heard for so long, or for twice its
+  /// heartbeats' interval or its longest recent silence, whichever is longest.
   static constexpr Duration kClosedLimit = std::chrono::seconds(1);
 
   /// next_incarnation  the first unused number of a life
@@ -77,15 +78,18 @@ class Registry {
   void recover(Participant participant, TimePoint now);
 
   /// A peer's connection has closed, as when its process ends: if nothing is heard of it soon, on
-  /// whichever connection, it is lost before it has been silent for the whole limit.
+  /// whichever connection, it is lost before it has been silent for the whole limit. Where more
+  /// than half of the processes lose their connections together, a network is at fault, and the
+  /// limit holds.
   void note_closed(PeerId peer, TimePoint now);
+  /// All messages that have arrived were heard.
+  void note_idle(TimePoint now) { idle_ = now; }
   /// Records a message of a peer. Returns its process, or nullptr if it must send a hello first.
   Participant* hear(PeerId from, TimePoint now);
   void lose(Participant& participant, const std::string& reason);
   /// Declares processes lost that were silent beyond the limit; returns them.
   std::vector<const Participant*> lose_silent(TimePoint now);
-  /// Excuses silence of this length, because the coordinator itself did not run; of up to half a
-  /// limit only where a connection has closed.
+  /// Excuses silence of this length, because the coordinator itself did not run.
   void excuse_silence(Duration pause, TimePoint now);
 
   /// The live process of this name and life, or nullptr.
@@ -126,8 +130,8 @@ class Registry {
   /// Lost processes beyond those that are remembered, the longest silent first.
   void forget_lost();
   static void note_heard(Participant& participant, TimePoint now);
-  /// When a process is lost that is not heard until then.
-  [[nodiscard]] TimePoint deadline_of(const Participant& participant) const;
+  /// Until when a process whose connection has closed may be heard; never(): for the limit.
+  [[nodiscard]] static TimePoint closed_deadline_of(const Participant& participant);
   void detach(Participant& participant);
   void attach(Participant& participant, PeerId from, TimePoint now);
 
@@ -135,7 +139,9 @@ class Registry {
   const std::size_t max_participants_;
   std::uint64_t next_incarnation_;
   std::uint64_t changes_ = 0;
-  TimePoint none_silent_until_ = TimePoint::never();  // beyond the limit
+  TimePoint none_silent_until_ = TimePoint::never();  // beyond its limit
+  TimePoint idle_;                                    // when no message was left to be heard
+  TimePoint closes_ignored_until_;
   std::map<Key, Participant, KeyOrder> participants_;
   std::map<PeerId, Key> peers_;
 };

@@ -350,8 +350,9 @@ bool remove_extra_backups(JobRecord& job, const Registry& registry) {
 }
 
 /// A server with fewer shards than another by two or more gets one of them: it is a backup first,
-/// in addition to those that there are, and once it is whole it serves the shard. So the shard has
-/// as many backups throughout as it should. Returns whether anything changed.
+/// in addition to those that there are, and once it is whole it serves the shard. Where a further
+/// server can keep its images, the shard has as many backups throughout as it should. Returns
+/// whether anything changed.
 bool balance(JobRecord& job, const Registry& registry, bool& moved, Notes& notes) {
   std::map<int, std::vector<int>> shards_of;  // of each server that takes work
   for (const auto& [host, load] : loads_of(job, registry)) {

@@ -17,6 +17,7 @@ namespace {
 constexpr Duration kCheck = std::chrono::seconds(1);  // between two looks for backups far behind
 // Clocks between two images where the backup keeps each update until an image holds it.
 constexpr std::uint32_t kMaxInterval = 4;
+constexpr std::uint32_t kMaxLoggedIntervals = 4;
 
 std::uint64_t bytes_of(const ImageItem& image) {
   return image.keys.size() + image.values.size() * (1 + image.states.size());
@@ -259,6 +260,21 @@ void ImageSender::note_push(std::size_t index, const SliceState& slice) {
     track.is_due = true;
     pending_.insert(index);
   }
+  if (!logs_updates_ || track.needs_image || !is_log_long(track, slice)) return;
+  track.needs_image = true;
+  // The image that is under way will do.
+  track.needed = track.under_way.empty() ? 0 : track.sequence;
+  track.is_due |= track.under_way.empty();
+  pending_.insert(index);
+}
+
+/// Backups keep what is logged until they have an image. While those of a new backup are on their
+/// way that may take long: beyond some intervals nothing more counts before.
+bool ImageSender::is_log_long(const Track& track, const SliceState& slice) const {
+  const auto most = static_cast<std::int64_t>(kMaxLoggedIntervals) * interval_;
+  const auto members = static_cast<std::int64_t>(members_);
+  return slice.version() - track.kept_version > most ||
+         slice.applications() - track.kept_applications > 2 * most * members;
 }
 
 void ImageSender::settle(std::size_t index, PeerId peer, WorkerId worker, Clock clock) {
@@ -471,17 +487,22 @@ bool ImageSender::check(TimePoint now) {
     }
   }
   std::vector<Problem> problems;
-  for (const auto& [which, lacks] : oldest) {
-    const auto& [shard, backup] = which;
-    const Targets& targets = targets_.at(shard);
-    const Target& target = targets.list[backup];
-    if (lacks == TimePoint::never()) continue;
-    const TimePoint since = std::min(lacks, target.owes_since.value_or(lacks));
-    if (now - since < limit_) continue;
-    problems.push_back({shard, targets.term, target.choice,
-                        target.last_heard
-                            ? fmt::format("it is more than {:g} s behind", seconds(limit_))
-                            : fmt::format("it has not answered for {:g} s", seconds(limit_))});
+  for (auto& [shard, targets] : targets_) {
+    for (std::size_t backup = 0; backup < targets.list.size(); ++backup) {
+      Target& target = targets.list[backup];
+      const auto found = oldest.find({shard, backup});
+      const TimePoint lacks = found == oldest.end() ? TimePoint::never() : found->second;
+      if (lacks == TimePoint::never()) {
+        // Nothing is asked of it now: what was before counts no longer.
+        target.owes_since.reset();
+        continue;
+      }
+      if (now - std::min(lacks, target.owes_since.value_or(lacks)) < limit_) continue;
+      problems.push_back({shard, targets.term, target.choice,
+                          target.last_heard
+                              ? fmt::format("it is more than {:g} s behind", seconds(limit_))
+                              : fmt::format("it has not answered for {:g} s", seconds(limit_))});
+    }
   }
   const auto same = [](const Problem& a, const Problem& b) {
     return a.shard == b.shard && a.choice == b.choice && a.term == b.term;
@@ -565,15 +586,14 @@ std::vector<ImageSender::Settled> ImageSender::take_reply(
   if (found == targets_.end()) return settled;
   Targets& targets = found->second;
   const auto of_peer = std::ranges::find(targets.list, from, &Target::peer);
-  if (of_peer == targets.list.end() || reply.term() != targets.term ||
-      reply.copy() != targets.copy) {
-    return settled;
-  }
+  if (of_peer == targets.list.end() || reply.term() != targets.term) return settled;
   Target& target = *of_peer;
+  // Whatever it says, it answers.
+  target.owes_since.reset();
+  if (reply.copy() != targets.copy) return settled;
   const auto backup = static_cast<std::size_t>(of_peer - targets.list.begin());
   target.knows_tables = true;
   target.last_heard = now;
-  target.owes_since.reset();
   for (const pb::SliceImagesReply::Kept& kept : reply.kept()) {
     const auto index = index_of(TableId(kept.table()), SliceId(kept.slice()));
     const auto entry = index ? tracks_.find(*index) : tracks_.end();

@@ -120,8 +120,9 @@ class ImageSender {
     std::map<WorkerId, Clock> stable;  // what may be reported to the workers
     std::map<WorkerId, Waiting> waiting;
     UpdateLog log;
-    // Nothing that waits counts before the backups have an image that was made since a member left:
-    // how far aggregates hold its updates does not follow from the log alone.
+    // Nothing that waits counts before the backups have an image that was made since a member left,
+    // as how far aggregates hold its updates does not follow from the log alone; since a take-over;
+    // or since the log has become too long.
     bool needs_image = false;
     std::uint64_t needed = 0;  // the image that it is; 0: it is still to be made
   };
@@ -133,7 +134,7 @@ class ImageSender {
     bool knows_tables = false;
     std::optional<TimePoint> requested;  // of the tables, where the shard has no slice
     std::optional<TimePoint> last_heard;
-    // Since when it has owed an answer that it has not given since there were other backups.
+    // Since when it has owed an answer to what it was sent before there were other backups.
     std::optional<TimePoint> owes_since;
   };
   /// A shard's backups.
@@ -149,6 +150,7 @@ class ImageSender {
   [[nodiscard]] std::optional<TimePoint> owed_since(ShardId shard, std::uint64_t choice) const;
   void follow_slice(std::size_t index, const SliceState& slice, const Membership& membership);
   [[nodiscard]] static BackupSet newcomers_of(const Targets& targets);
+  [[nodiscard]] bool is_log_long(const Track& track, const SliceState& slice) const;
   void begin_log(Track& track, const SliceState& slice, const Targets* targets, bool is_first);
   void follow_leaves(const Membership& membership);
   void release(std::vector<UpdateLog::Push> pushes);

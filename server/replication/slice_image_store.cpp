@@ -214,8 +214,9 @@ const SliceImageStore::Kept* SliceImageStore::find_image(std::size_t index) cons
   return nullptr;
 }
 
-/// What a slice's image does not hold. A former image is continued by what the former primary's log
-/// has, and by what the newest one's has: each update once, those of a worker by clock.
+/// What a slice's image does not hold. A former image is continued by what was logged before the
+/// change of the primary or of the backups, and by what was logged since: each update once, those
+/// of a worker by clock.
 std::vector<LoggedUpdate> SliceImageStore::logged_of(std::size_t index) const {
   std::vector<LoggedUpdate> logged;
   const auto add = [&](const std::map<std::size_t, Kept>& images) {

@@ -16,7 +16,7 @@
 
 #include "common/log.hpp"
 #include "common/math/update_rules.hpp"
-#include "common/net/zmq_endpoint.hpp"
+#include "common/net/zmq/zmq_endpoint.hpp"
 #include "common/system/memory.hpp"
 #include "common/time.hpp"
 #include "proto/config/job_state.hpp"

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "cli/doctor/cluster_doctor.hpp"
-#include "common/net/zmq_endpoint.hpp"
+#include "common/net/zmq/zmq_endpoint.hpp"
 #include "proto/wire_version.hpp"
 #include "tests/e2e/fake_coordinator.hpp"
 #include "tests/support/catch.hpp"

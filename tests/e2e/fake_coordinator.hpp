@@ -7,7 +7,7 @@
 #include <string>
 #include <thread>
 
-#include "common/net/zmq_endpoint.hpp"
+#include "common/net/zmq/zmq_endpoint.hpp"
 #include "proto/control_message.hpp"
 
 namespace taut::test {

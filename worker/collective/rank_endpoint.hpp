@@ -3,7 +3,7 @@
 #include <memory>
 #include <string>
 
-#include "common/net/zmq_endpoint.hpp"
+#include "common/net/zmq/zmq_endpoint.hpp"
 #include "common/result.hpp"
 #include "proto/control.pb.h"
 #include "worker/collective/rank_board.hpp"

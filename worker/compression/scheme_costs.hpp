@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-#include "common/net/zmq_endpoint.hpp"
+#include "common/net/zmq/zmq_endpoint.hpp"
 #include "common/result.hpp"
 #include "common/ssp/table.hpp"
 #include "proto/control.pb.h"

@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "common/net/security.hpp"
-#include "common/net/zmq_endpoint.hpp"
+#include "common/net/zmq/zmq_endpoint.hpp"
 #include "common/result.hpp"
 #include "common/time.hpp"
 #include "common/types.hpp"

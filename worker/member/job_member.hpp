@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "common/net/security.hpp"
-#include "common/net/zmq_endpoint.hpp"
+#include "common/net/zmq/zmq_endpoint.hpp"
 #include "common/result.hpp"
 #include "common/ssp/push_schedule.hpp"
 #include "common/ssp/table.hpp"

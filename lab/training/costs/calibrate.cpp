@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/net/zmq_endpoint.hpp"
+#include "common/net/zmq/zmq_endpoint.hpp"
 #include "lab/training/costs/codec_costs.hpp"
 #include "lab/training/meter.hpp"
 #include "lab/training/training_run.hpp"

@@ -7,7 +7,7 @@
 #include <thread>
 #include <utility>
 
-#include "common/net/zmq_endpoint.hpp"
+#include "common/net/zmq/zmq_endpoint.hpp"
 #include "tests/bench/allreduce/way.hpp"
 #include "worker/collective/all_reduce_group.hpp"
 

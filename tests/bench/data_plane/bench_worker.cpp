@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "common/keys/key_folder.hpp"
-#include "common/net/zmq_endpoint.hpp"
+#include "common/net/zmq/zmq_endpoint.hpp"
 #include "proto/config/job_state.hpp"
 #include "proto/session/control_link.hpp"
 #include "proto/session/data_secret.hpp"

@@ -4,7 +4,7 @@
 #include <chrono>
 #include <set>
 
-#include "common/net/zmq_endpoint.hpp"
+#include "common/net/zmq/zmq_endpoint.hpp"
 #include "proto/control_message.hpp"
 #include "tests/unit/server/guarded_cluster.hpp"
 

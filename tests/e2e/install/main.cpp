@@ -1,7 +1,7 @@
 // Uses the installed client as another program would. No shard listens: opening must say so in
 // time.
 #include <tautline/client.hpp>
-#include <tautline/common/net/zmq_endpoint.hpp>
+#include <tautline/common/net/zmq/zmq_endpoint.hpp>
 
 #include <iostream>
 

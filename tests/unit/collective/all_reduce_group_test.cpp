@@ -5,7 +5,7 @@
 #include <thread>
 
 #include "common/net/faulty_endpoint.hpp"
-#include "common/net/zmq_endpoint.hpp"
+#include "common/net/zmq/zmq_endpoint.hpp"
 #include "proto/wire_version.hpp"
 #include "tests/support/listed_keys.hpp"
 #include "tests/unit/collective/toy_group.hpp"

@@ -1,5 +1,5 @@
 // Which connections are closed where a process may have no more.
-#include "common/net/connection_eviction.hpp"
+#include "common/net/zmq/connection_eviction.hpp"
 
 #include <algorithm>
 #include <vector>

@@ -1,5 +1,5 @@
 // Connections that cost more than they may are closed; those of others continue.
-#include "common/net/connection_watch.hpp"
+#include "common/net/zmq/connection_watch.hpp"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "common/net/zmq_endpoint.hpp"
+#include "common/net/zmq/zmq_endpoint.hpp"
 #include "tests/support/catch.hpp"
 
 namespace taut::watching {

@@ -15,7 +15,7 @@
 
 #include "common/net/memory_network.hpp"
 #include "common/net/ucx/ucx_endpoint.hpp"
-#include "common/net/zmq_endpoint.hpp"
+#include "common/net/zmq/zmq_endpoint.hpp"
 #include "tests/support/catch.hpp"
 
 using namespace taut;

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "common/net/memory_network.hpp"
-#include "common/net/zmq_endpoint.hpp"
+#include "common/net/zmq/zmq_endpoint.hpp"
 #include "tests/support/catch.hpp"
 
 using namespace taut;

@@ -2,7 +2,7 @@
 
 #include <atomic>
 
-#include "common/net/zmq_endpoint.hpp"
+#include "common/net/zmq/zmq_endpoint.hpp"
 #include "proto/control_message.hpp"
 #include "proto/wire_version.hpp"
 #include "tests/support/catch.hpp"

@@ -1,4 +1,5 @@
-#include <functional>
+#include <map>
+#include <string>
 
 #include "proto/wire_version.hpp"
 #include "tests/support/catch.hpp"
@@ -163,64 +164,112 @@ TEST_CASE("a silent worker is declared lost, and its name is free for a new life
   }
 }
 
-TEST_CASE("a worker whose connection has closed is lost unless it is heard soon", "[coordinator]") {
-  Coordinator coordinator({}, {}, kStart);
-  const auto message = hello(pb::ROLE_WORKER, "w0", 1);
-  (void)reply_to(coordinator, PeerId(1), message, kStart);
-  TimePoint now = kStart;
-  Notes notes;
-  const auto run_for = [&](Duration time, const std::function<void()>& meanwhile = {}) {
+/// A coordinator of workers that send a heartbeat every half second, in steps of 100 ms.
+class ClosedConnections {
+ public:
+  explicit ClosedConnections(std::uint64_t workers) {
+    for (std::uint64_t i = 1; i <= workers; ++i) connect(i, PeerId(i));
+    run_for(3s);
+  }
+
+  /// Worker number i is at this peer from now on.
+  void connect(std::uint64_t i, PeerId peer) {
+    pb::ControlMessage message = hello(pb::ROLE_WORKER, "w" + std::to_string(i), i);
+    message.mutable_hello()->set_heartbeat_interval_s(0.5);
+    (void)reply_to(coordinator, peer, message, now);
+    peers[i] = peer;
+  }
+  /// Until something is noted, at most for so long.
+  void run_for(Duration time) {
     for (const TimePoint end = now + time; now < end && notes.size() == 0; now = now + 100ms) {
       notes = coordinator.tick(now).notes;
-      if (meanwhile) meanwhile();
-    }
-  };
-  const auto beat_from = [&](PeerId peer, Duration interval) {
-    return [&, peer, interval] {
-      if ((now - kStart) % interval == Duration::zero()) {
-        (void)reply_to(coordinator, peer, heartbeat(), now);
+      if ((now - kStart) % Duration(500ms) == Duration::zero()) {
+        for (const auto& [worker, peer] : peers)
+          (void)reply_to(coordinator, peer, heartbeat(), now);
       }
-    };
-  };
-  run_for(3s, beat_from(PeerId(1), 500ms));
-  coordinator.note_closed(PeerId(1), now);
+      if (is_idle) coordinator.note_idle(now);
+    }
+  }
 
+  Coordinator coordinator{{}, {}, kStart};
+  TimePoint now = kStart;
+  Notes notes;
+  std::map<std::uint64_t, PeerId> peers;  // of the workers that live
+  bool is_idle = true;                    // no message waits to be heard
+};
+
+TEST_CASE("a worker whose connection has closed is lost unless it is heard soon", "[coordinator]") {
+  ClosedConnections cluster(3);
+  cluster.coordinator.note_closed(PeerId(1), cluster.now);
   SECTION("it is not") {
+    cluster.peers.erase(1);
     // This one was sent before.
-    (void)reply_to(coordinator, PeerId(1), heartbeat(), now + 100ms);
-    run_for(1200ms);
-    CHECK(notes.size() == 0);
-    run_for(200ms);
-    REQUIRE(notes.size() == 1);
-    CHECK_THAT(notes.begin()->text, Catch::Matchers::StartsWith(
-                                        "worker \"w0\" was silent for 1.2 s after its connection "
-                                        "closed and was declared lost"));
+    (void)reply_to(cluster.coordinator, PeerId(1), heartbeat(), cluster.now + 100ms);
+    cluster.run_for(1200ms);
+    CHECK(cluster.notes.size() == 0);
+    cluster.run_for(300ms);
+    REQUIRE(cluster.notes.size() == 1);
+    CHECK(cluster.notes.begin()->text ==
+          "worker \"w1\" was silent for 1.3 s (its connection closed 1.4 s ago) and was declared "
+          "lost");
   }
   SECTION("it connects again") {
-    now = now + 500ms;
-    (void)reply_to(coordinator, PeerId(2), message, now);
-    run_for(14s);
-    CHECK(notes.size() == 0);
+    cluster.peers.erase(1);
+    cluster.run_for(500ms);
+    cluster.connect(1, PeerId(11));
+    cluster.run_for(20s);
+    CHECK(cluster.notes.size() == 0);
   }
   SECTION("the connection is another one's") {
-    run_for(20s, beat_from(PeerId(1), 500ms));
-    CHECK(notes.size() == 0);
+    cluster.run_for(20s);
+    CHECK(cluster.notes.size() == 0);
   }
-  SECTION("this process did not run meanwhile") {
-    now = now + 4s;
-    run_for(900ms);
-    CHECK(notes.size() == 0);
+  SECTION("what it has sent may still wait to be heard") {
+    cluster.is_idle = false;
+    cluster.peers.erase(1);
+    cluster.run_for(4s);
+    CHECK(cluster.notes.size() == 0);
+    cluster.connect(1, PeerId(11));
+    cluster.is_idle = true;
+    cluster.run_for(20s);
+    CHECK(cluster.notes.size() == 0);
   }
+}
+
+TEST_CASE("processes that lose their connections together have the whole limit", "[coordinator]") {
+  ClosedConnections cluster(4);
+  cluster.peers.clear();
+  for (std::uint64_t peer = 1; peer <= 4; ++peer) {
+    cluster.coordinator.note_closed(PeerId(peer), cluster.now);
+    cluster.run_for(100ms);
+  }
+  cluster.run_for(10s);
+  CHECK(cluster.notes.size() == 0);
+  cluster.run_for(6s);
+  CHECK(cluster.notes.size() > 0);
 }
 
 TEST_CASE("a worker that is rarely heard has more time after its connection has closed",
           "[coordinator]") {
   Registry registry(15s, 1);
-  (void)registry.greet(PeerId(1), hello(pb::ROLE_WORKER, "w0", 1).hello(), kStart);
+  pb::Hello greeting = hello(pb::ROLE_WORKER, "w0", 1).hello();
+  Duration allowed = 15s;
+  SECTION("it says so") {
+    greeting.set_heartbeat_interval_s(3);
+    allowed = 6s;
+  }
+  SECTION("it has just been silent for longer than it says") {
+    greeting.set_heartbeat_interval_s(0.5);
+    allowed = 4s;
+  }
+  SECTION("it does not say how often it is heard"){}(void)registry.greet(PeerId(1), greeting,
+                                                                         kStart);
   CHECK(registry.hear(PeerId(1), kStart + 2s) != nullptr);
   registry.note_closed(PeerId(1), kStart + 2s);
-  CHECK(registry.lose_silent(kStart + 6s).empty());
-  CHECK(registry.lose_silent(kStart + 6s + 1ms).size() == 1);
+  registry.note_idle(kStart + 2s + allowed);
+  CHECK(registry.lose_silent(kStart + 2s + allowed).empty());
+  registry.note_idle(kStart + 2s + allowed + 1ms);
+  CHECK(registry.lose_silent(kStart + 2s + allowed + 1ms).size() == 1);
 }
 
 TEST_CASE("a worker that leaves frees its name at once", "[coordinator]") {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "common/net/zmq_endpoint.hpp"
+#include "common/net/zmq/zmq_endpoint.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/unit/keys/speaking.hpp"
 

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "common/net/zmq_endpoint.hpp"
+#include "common/net/zmq/zmq_endpoint.hpp"
 #include "tests/support/listed_keys.hpp"
 
 namespace taut::test {

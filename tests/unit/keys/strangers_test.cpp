@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "common/net/zmq_endpoint.hpp"
+#include "common/net/zmq/zmq_endpoint.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/unit/keys/speaking.hpp"
 

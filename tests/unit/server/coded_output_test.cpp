@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "common/net/zmq_endpoint.hpp"
+#include "common/net/zmq/zmq_endpoint.hpp"
 #include "proto/config/job_state.hpp"
 #include "server/coordinator/checkpoint_keeper.hpp"
 #include "server/parts/part_thread.hpp"

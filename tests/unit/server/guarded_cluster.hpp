@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "common/bounded_queue.hpp"
-#include "common/net/zmq_endpoint.hpp"
+#include "common/net/zmq/zmq_endpoint.hpp"
 #include "proto/config/job_state.hpp"
 #include "proto/control_message.hpp"
 #include "proto/wire_version.hpp"

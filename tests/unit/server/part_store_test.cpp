@@ -5,7 +5,7 @@
 #include <thread>
 
 #include "common/files/sha256.hpp"
-#include "common/net/zmq_endpoint.hpp"
+#include "common/net/zmq/zmq_endpoint.hpp"
 #include "server/parts/part_client.hpp"
 #include "server/parts/part_thread.hpp"
 #include "server/shard_thread.hpp"

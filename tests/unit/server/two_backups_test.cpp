@@ -352,6 +352,46 @@ TEST_CASE("a backup that has not answered is given up as early where another one
   CHECK(problems[0].choice == 1);
 }
 
+TEST_CASE("a backup that owes nothing since the others changed is not given up", "[replication]") {
+  Trio trio(1);
+  trio.replicate(0);
+  (void)trio.push(0, kAnn, 0);
+  trio.cut = {1};
+  trio.replicate(0, kSecond);
+  trio.cut = {};
+  // The image on its way is of no use any more, and the next one is far.
+  trio.job.state.set_replication_interval(100);
+  for (pb::ShardBackup& one : *trio.shard().mutable_backups()) one.set_is_whole(true);
+  trio.shard().mutable_backups()->RemoveLast();
+  trio.shard().set_copy(3);
+  trio.publish();
+  for (int second = 2; second < 40; ++second) trio.replicate(0, second * kSecond);
+  for (int clock = 1; clock < 101; ++clock) (void)trio.push(0, kAnn, clock);
+  // It is asked again, and has not answered yet.
+  trio.cut = {1};
+  trio.replicate(0, 40 * kSecond);
+  trio.replicate(0, 42 * kSecond);
+  CHECK(trio.hosts[0].report(JobId(7)).problems.empty());
+}
+
+TEST_CASE("where images take long, logged updates wait once there are too many", "[replication]") {
+  Trio trio(1, true);
+  trio.replicate(0);
+  trio.told.clear();
+  std::size_t clock = 0;
+  while (clock < 50) {
+    (void)trio.push(0, kAnn, static_cast<std::int64_t>(clock));
+    trio.replicate_logs(0);
+    if (trio.told.size() == clock) break;
+    ++clock;
+  }
+  // An interval is one clock here.
+  CHECK(clock == 5);
+  trio.replicate(0, kSecond);
+  trio.replicate(0, 2 * kSecond);
+  CHECK(trio.told.size() == clock + 1);
+}
+
 TEST_CASE("an image on its way when backups change is due again at once", "[replication]") {
   Trio trio(1);
   trio.job.state.set_replication_interval(4);

@@ -1,4 +1,4 @@
-#include "common/net/handshake_watch.hpp"
+#include "common/net/zmq/handshake_watch.hpp"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "common/net/connection_eviction.hpp"
+#include "common/net/zmq/connection_eviction.hpp"
 
 #include <algorithm>
 #include <functional>

@@ -1,4 +1,4 @@
-#include "common/net/zmq_endpoint.hpp"
+#include "common/net/zmq/zmq_endpoint.hpp"
 
 #include <fmt/format.h>
 #include <sys/eventfd.h>
@@ -11,18 +11,17 @@
 #include <cerrno>
 #include <charconv>
 #include <limits>
-#include <list>
 #include <stdexcept>
 #include <string>
-#include <unordered_map>
 #include <zmq.hpp>
 
 #include "common/check.hpp"
 #include "common/log.hpp"
-#include "common/net/connection_watch.hpp"
-#include "common/net/handshake_watch.hpp"
 #include "common/net/ucx/two_wires.hpp"
-#include "common/net/zap_handler.hpp"
+#include "common/net/zmq/connection_watch.hpp"
+#include "common/net/zmq/handshake_watch.hpp"
+#include "common/net/zmq/zap_handler.hpp"
+#include "common/net/zmq/zmq_callers.hpp"
 #include "common/thread_sanitizer.hpp"
 
 namespace taut {
@@ -39,34 +38,9 @@ constexpr Duration kHandshakeLimit = std::chrono::seconds(5);
 // A loopback handshake takes milliseconds; a machine may be busy.
 constexpr Duration kProbeWait = std::chrono::seconds(10);
 
-// What the connections of one key leave unread together counts as if so many of them shared it.
-constexpr std::uint64_t kSharers = 4;
-
-// Bytes that are queued.
-using Count = std::shared_ptr<std::atomic<std::uint64_t>>;
-
-/// Bytes that are queued for a peer, and for all peers with its key.
-struct Unread {
-  Count own = std::make_shared<std::atomic<std::uint64_t>>(0);
-  Count of_key;  // nullptr: no keys here
-
-  void add(std::uint64_t bytes) const {
-    own->fetch_add(bytes, std::memory_order_relaxed);
-    if (of_key) of_key->fetch_add(bytes, std::memory_order_relaxed);
-  }
-  void remove(std::uint64_t bytes) const {
-    own->fetch_sub(bytes, std::memory_order_relaxed);
-    if (of_key) of_key->fetch_sub(bytes, std::memory_order_relaxed);
-  }
-  [[nodiscard]] std::uint64_t bytes() const {
-    const std::uint64_t one = own->load(std::memory_order_relaxed);
-    return of_key ? std::max(one, of_key->load(std::memory_order_relaxed) / kSharers) : one;
-  }
-};
-
 /// What a frame that ZeroMQ has not sent yet keeps.
 struct Queued {
-  Queued(std::shared_ptr<const void> what, const Unread* whose, std::uint64_t how_many)
+  Queued(std::shared_ptr<const void> what, const UnreadBytes* whose, std::uint64_t how_many)
       : owner(std::move(what)), bytes(how_many) {
     if (whose != nullptr) unread = *whose;
     if (unread) unread->add(bytes);
@@ -78,7 +52,7 @@ struct Queued {
   Queued& operator=(const Queued&) = delete;
 
   const std::shared_ptr<const void> owner;
-  std::optional<Unread> unread;
+  std::optional<UnreadBytes> unread;
   const std::uint64_t bytes;
 };
 
@@ -89,7 +63,8 @@ void release_owner(void* /*bytes*/, void* queued) noexcept {
 }
 
 /// unread  to be counted in, with `bytes`; nullptr: nothing is counted, and small frames are copied
-zmq::message_t to_zmq(const Frame& frame, const Unread* unread = nullptr, std::uint64_t bytes = 0) {
+zmq::message_t to_zmq(const Frame& frame, const UnreadBytes* unread = nullptr,
+                      std::uint64_t bytes = 0) {
   if (unread == nullptr && frame.size() < kCopyBelow) {
     return {frame.bytes().data(), frame.size()};
   }
@@ -151,7 +126,8 @@ class ZmqEndpoint final : public WaitingEndpoint {
         security_(security),
         tokens_(tokens),
         limits_(limits),
-        wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+        wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+        callers_(limits.peers) {
     if (wake_ < 0) throw std::runtime_error("eventfd: no file descriptors left");
   }
   ~ZmqEndpoint() override {
@@ -191,35 +167,14 @@ class ZmqEndpoint final : public WaitingEndpoint {
     HandshakeWatch handshakes;             // ends before the socket
     const std::optional<DataToken> token;  // nullopt: this connection is none of a plain plane
   };
-  /// What the secret of a caller's messages is, and what it was found to prove.
-  struct Proved {
-    Frame request;
-    std::shared_ptr<const TokenScope> scope;
-    Frame answer;
-  };
-  /// A connection to the ROUTER.
-  struct Caller {
-    std::string routing_id;
-    std::string key;                    // that its handshake proved; empty: no keys here
-    std::list<PeerId>::iterator place;  // in callers_by_silence_
-    Unread unread;
-    std::optional<Proved> proved{};  // of a plain plane
-    int descriptor = -1;             // ZeroMQ's, of the connection of its last message
-  };
-
   void set_limits(zmq::socket_t& socket) const;
   [[nodiscard]] Result<void> open_router();
   void close_router();
   [[nodiscard]] bool has_byte_limit() const;
   [[nodiscard]] Result<void> probe(const std::string& place) const;
-  PeerId peer_of(const std::string& routing_id, const std::string& key,
-                 std::optional<Proved> proved);
-  [[nodiscard]] std::optional<Proved> check(const std::string& routing_id, const std::string& key,
-                                            const Frame& request) const;
-  void note_descriptor(PeerId peer, int descriptor);
-  void forget_descriptor(PeerId peer, int descriptor);
-  void forget(PeerId peer);
-  void forget_one();
+  [[nodiscard]] std::optional<ProvedSecret> check(const std::string& routing_id,
+                                                  const std::string& key,
+                                                  const Frame& request) const;
   std::optional<Incoming> try_receive();
   std::optional<Incoming> receive_from(zmq::socket_t& socket, const Dealer* dealer);
   bool take_frames(zmq::socket_t& socket, zmq::message_t part, std::optional<int> accepted,
@@ -243,16 +198,7 @@ class ZmqEndpoint final : public WaitingEndpoint {
   zmq::socket_t router_;
   std::vector<std::unique_ptr<Dealer>> dealers_;
   std::uint64_t next_peer_ = 1;
-  std::unordered_map<std::string, PeerId> peers_by_routing_id_;
-  std::unordered_map<PeerId, Caller> callers_;
-  std::unordered_map<int, PeerId> callers_by_descriptor_;
-  std::vector<PeerId> closed_;            // whose descriptor another connection has
-  std::list<PeerId> callers_by_silence_;  // the one that has been silent for longest first
-  struct KeyUse {
-    std::size_t callers = 0;
-    Count unread = std::make_shared<std::atomic<std::uint64_t>>(0);
-  };
-  std::unordered_map<std::string, KeyUse> use_of_key_;
+  ZmqCallers callers_;
   std::uint64_t unadmitted_ = 0;  // messages
   std::size_t turn_ = 0;          // the socket that is polled first, so that none starves
 };
@@ -383,13 +329,13 @@ Result<PeerId> ZmqEndpoint::connect(const std::string& address) {
 }
 
 std::uint64_t ZmqEndpoint::unread(PeerId peer) const {
-  const auto caller = callers_.find(peer);
-  return caller == callers_.end() ? 0 : caller->second.unread.bytes();
+  const ZmqCaller* caller = callers_.find(peer);
+  return caller == nullptr ? 0 : caller->unread.bytes();
 }
 
 std::string ZmqEndpoint::key_of(PeerId peer) const {
-  const auto caller = callers_.find(peer);
-  return caller == callers_.end() ? std::string() : caller->second.key;
+  const ZmqCaller* caller = callers_.find(peer);
+  return caller == nullptr ? std::string() : caller->key;
 }
 
 std::optional<Refusal> ZmqEndpoint::refusal(PeerId peer) const {
@@ -405,104 +351,22 @@ void ZmqEndpoint::disconnect(PeerId peer) {
 
 /// What the first frame of a message proves; nullopt: nothing. Whose key the handshake proved has
 /// each of the connection's messages.
-std::optional<ZmqEndpoint::Proved> ZmqEndpoint::check(const std::string& routing_id,
-                                                      const std::string& key,
-                                                      const Frame& request) const {
+std::optional<ProvedSecret> ZmqEndpoint::check(const std::string& routing_id,
+                                               const std::string& key, const Frame& request) const {
   // Most messages have the secret of the one before.
-  if (const auto known = peers_by_routing_id_.find(routing_id);
-      known != peers_by_routing_id_.end()) {
-    const Caller& caller = callers_.at(known->second);
-    if (caller.key == key && caller.proved && same_secret(caller.proved->request, request)) {
-      return caller.proved;
-    }
+  const ZmqCaller* known = callers_.find(routing_id);
+  if (known != nullptr && known->key == key && known->proved &&
+      same_secret(known->proved->request, request)) {
+    return known->proved;
   }
   const auto scope = tokens_->check(request.bytes());
   if (!scope || scope->public_key != key) return std::nullopt;
-  return Proved{Frame::copy_of(request.bytes()), std::make_shared<const TokenScope>(*scope),
-                tokens_->make(*scope).answer()};
-}
-
-/// A routing id belongs to the key and the secret that it was first seen with: what takes it over
-/// is another peer, and gets no answers that are meant for the one before.
-PeerId ZmqEndpoint::peer_of(const std::string& routing_id, const std::string& key,
-                            std::optional<Proved> proved) {
-  const auto known = peers_by_routing_id_.find(routing_id);
-  if (known != peers_by_routing_id_.end()) {
-    const PeerId peer = known->second;
-    const Caller& caller = callers_.at(peer);
-    const bool has_same_scope =
-        !proved || (caller.proved && *caller.proved->scope == *proved->scope);
-    if (caller.key == key && has_same_scope) {
-      callers_by_silence_.splice(callers_by_silence_.end(), callers_by_silence_, caller.place);
-      return peer;
-    }
-    forget(peer);
-  }
-  if (callers_.size() >= limits_.peers) forget_one();
-  const PeerId peer(next_peer_++);
-  peers_by_routing_id_.emplace(routing_id, peer);
-  const auto place = callers_by_silence_.insert(callers_by_silence_.end(), peer);
-  KeyUse& use = use_of_key_[key];
-  ++use.callers;
-  Unread unread;
-  if (!key.empty()) unread.of_key = use.unread;
-  callers_.emplace(peer, Caller{.routing_id = routing_id,
-                                .key = key,
-                                .place = place,
-                                .unread = std::move(unread),
-                                .proved = std::move(proved)});
-  return peer;
-}
-
-void ZmqEndpoint::note_descriptor(PeerId peer, int descriptor) {
-  Caller& caller = callers_.at(peer);
-  if (descriptor < 0 || caller.descriptor == descriptor) return;
-  forget_descriptor(peer, caller.descriptor);
-  caller.descriptor = descriptor;
-  const auto [known, is_new] = callers_by_descriptor_.try_emplace(descriptor, peer);
-  if (is_new) return;
-  // The connection that had it has closed, and its end is reported in a moment.
-  if (closed_.size() < ConnectionWatch::kMaxEnded) closed_.push_back(known->second);
-  callers_.at(known->second).descriptor = -1;
-  known->second = peer;
-}
-
-/// Unless another connection has it by now.
-void ZmqEndpoint::forget_descriptor(PeerId peer, int descriptor) {
-  const auto known = callers_by_descriptor_.find(descriptor);
-  if (known != callers_by_descriptor_.end() && known->second == peer) {
-    callers_by_descriptor_.erase(known);
-  }
+  return ProvedSecret{Frame::copy_of(request.bytes()), std::make_shared<const TokenScope>(*scope),
+                      tokens_->make(*scope).answer()};
 }
 
 std::vector<PeerId> ZmqEndpoint::take_closed() {
-  std::vector<PeerId> closed = std::exchange(closed_, {});
-  if (!router_) return closed;
-  for (const int descriptor : watch_.take_ended(router_)) {
-    const auto caller = callers_by_descriptor_.find(descriptor);
-    if (caller != callers_by_descriptor_.end()) closed.push_back(caller->second);
-  }
-  return closed;
-}
-
-/// Of the key that has most connections, the one that has been silent for longest: a peer that
-/// opens many evicts no other, and without keys none that speaks.
-void ZmqEndpoint::forget_one() {
-  const auto crowded =
-      std::ranges::max_element(use_of_key_, {}, [](const auto& one) { return one.second.callers; });
-  const auto has_key = [&](PeerId peer) { return callers_.at(peer).key == crowded->first; };
-  forget(*std::ranges::find_if(callers_by_silence_, has_key));
-}
-
-void ZmqEndpoint::forget(PeerId peer) {
-  const auto found = callers_.find(peer);
-  if (found == callers_.end()) return;
-  peers_by_routing_id_.erase(found->second.routing_id);
-  callers_by_silence_.erase(found->second.place);
-  const auto of_key = use_of_key_.find(found->second.key);
-  if (--of_key->second.callers == 0) use_of_key_.erase(of_key);
-  forget_descriptor(peer, found->second.descriptor);
-  callers_.erase(found);
+  return router_ ? callers_.take_closed(watch_.take_ended(router_)) : std::vector<PeerId>();
 }
 
 std::shared_ptr<const Identity> ZmqEndpoint::holder_of(const std::string& key) const {
@@ -522,7 +386,7 @@ Result<void> ZmqEndpoint::send(PeerId to, Message message) {
   TAUT_CHECK(!message.frames.empty(), "a message has at least one frame");
   const auto refused = [&](int reason) -> Error {
     if (reason == EHOSTUNREACH) {
-      forget(to);
+      callers_.note_closed(to);
       return make_error(ErrorCode::kNotFound, fmt::format("peer {} has disconnected", to.value()));
     }
     return make_error(ErrorCode::kUnavailable,
@@ -530,19 +394,18 @@ Result<void> ZmqEndpoint::send(PeerId to, Message message) {
   };
   const auto dealer_to =
       std::ranges::find_if(dealers_, [to](const auto& dealer) { return dealer->peer == to; });
-  const auto caller_to = callers_.find(to);
+  const ZmqCaller* const caller_to = callers_.find(to);
   if (dealer_to != dealers_.end() && (*dealer_to)->token) {
     message.frames.insert(message.frames.begin(), (*dealer_to)->token->request());
-  } else if (dealer_to == dealers_.end() && caller_to != callers_.end() &&
-             caller_to->second.proved) {
-    message.frames.insert(message.frames.begin(), caller_to->second.proved->answer);
+  } else if (dealer_to == dealers_.end() && caller_to != nullptr && caller_to->proved) {
+    message.frames.insert(message.frames.begin(), caller_to->proved->answer);
   }
   // A message is counted with its largest frame; a small one is bounded by the queue's length.
   std::uint64_t bytes = 0;
   for (const Frame& frame : message.frames) bytes += frame.size();
   const auto largest = static_cast<std::size_t>(
       std::ranges::max_element(message.frames, {}, &Frame::size) - message.frames.begin());
-  const auto send_frames = [&](zmq::socket_t& socket, const Unread* unread) -> Result<void> {
+  const auto send_frames = [&](zmq::socket_t& socket, const UnreadBytes* unread) -> Result<void> {
     bool begun = unread != nullptr;  // the routing id has been sent
     const bool counts = unread != nullptr && bytes >= kCopyBelow;
     for (std::size_t i = 0; i < message.frames.size(); ++i) {
@@ -562,10 +425,13 @@ Result<void> ZmqEndpoint::send(PeerId to, Message message) {
 
   try {
     if (dealer_to != dealers_.end()) return send_frames((*dealer_to)->socket, nullptr);
-    if (caller_to == callers_.end()) return refused(EHOSTUNREACH);
-    const Caller& caller = caller_to->second;
+    if (caller_to == nullptr) return refused(EHOSTUNREACH);
+    const ZmqCaller& caller = *caller_to;
     // Nothing is sent to a key that was revoked meanwhile.
-    if (!security_.is_insecure() && !holder_of(caller.key)) return refused(EHOSTUNREACH);
+    if (!security_.is_insecure() && !holder_of(caller.key)) {
+      callers_.forget(to);
+      return refused(EHOSTUNREACH);
+    }
     const std::uint64_t waiting = caller.unread.bytes();
     if (waiting > 0 && waiting + bytes > limits_.unread.value()) return refused(EAGAIN);
     zmq::message_t routing_id(caller.routing_id.data(), caller.routing_id.size());
@@ -604,7 +470,7 @@ std::optional<Incoming> ZmqEndpoint::receive_from(zmq::socket_t& socket, const D
     if (!part.more()) return std::nullopt;
     if (!socket.recv(part, zmq::recv_flags::none)) return std::nullopt;
     descriptor = descriptor_of(part);
-    std::optional<Proved> proved;
+    std::optional<ProvedSecret> proved;
     if (!security_.is_insecure()) {
       // The key that the handshake proved and the handler confirmed, a property of each frame but
       // the routing id. It is looked up for each message, since a connection that is open never
@@ -620,8 +486,8 @@ std::optional<Incoming> ZmqEndpoint::receive_from(zmq::socket_t& socket, const D
       }
     }
     if (is_admitted) {
-      incoming.from = peer_of(routing_id, key, std::move(proved));
-      note_descriptor(incoming.from, descriptor);
+      const auto make_peer = [this] { return PeerId(next_peer_++); };
+      incoming.from = callers_.hear({routing_id, key, std::move(proved), descriptor}, make_peer);
     }
   }
   bool is_kept = is_admitted;

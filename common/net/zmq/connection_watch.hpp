@@ -16,7 +16,8 @@
 
 namespace taut {
 
-/// Closes connections to this process's listening sockets that cost more than they may. ZeroMQ
+/// Knows the connections to this process's listening sockets: tells which have ended, and closes
+/// those that cost more than they may. ZeroMQ
 /// limits how many messages of a connection wait, but not what has arrived of a message that never
 /// ends; it never drops a peer; and its thread takes a whole processor while no file descriptor is
 /// left to accept with. Three limits:
@@ -55,8 +56,9 @@ class ConnectionWatch {
   void note_received(int descriptor, std::size_t key);
   /// Closes a connection for what it has sent.
   void close_connection(int descriptor);
-  /// The socket's connections that have sent a message and have ended since the last call, by their
-  /// descriptors, which others may have by now; the newest kMaxEnded of them.
+  /// The socket's connections that have ended since the last call, by their descriptors, which
+  /// others may have by now; the newest kMaxEnded of them. Those that are known to have sent no
+  /// message are left out.
   [[nodiscard]] std::vector<int> take_ended(const zmq::socket_t& socket);
 
  private:
@@ -83,7 +85,8 @@ class ConnectionWatch {
   [[nodiscard]] std::vector<Listener*> take_listeners();
   void wait(const std::vector<Listener*>& listeners, Duration longest) const;
   void note_events(Listener& listener);
-  void note_ended(Listener& listener, int descriptor, const Connection& connection);
+  void note_ended(Listener& listener, int descriptor);
+  [[nodiscard]] bool has_spoken(int descriptor, const Connection& connection);
   void note_messages();
   [[nodiscard]] bool has_received(int descriptor);
   void check_bytes();
@@ -91,14 +94,15 @@ class ConnectionWatch {
   void close(int descriptor, Connection& connection, const std::string& reason);
 
   zmq::context_t& context_;
-  std::mutex mutex_;  // guards the next three
+  std::mutex mutex_;  // guards the next three, and Listener::ended
   std::vector<std::unique_ptr<Listener>> listeners_;
   std::unordered_map<int, std::size_t> received_;  // connections with a message, and their keys
   std::vector<int> refused_;                       // connections to be closed
   int wake_ = -1;                                  // an eventfd
   int spare_ = -1;  // a descriptor that stands for another one while that is looked at
   std::atomic<bool> stopping_ = false;
-  std::unordered_map<int, Connection> connections_;  // by descriptor; the thread's, as the next
+  std::unordered_map<int, Connection> connections_;      // by descriptor; the thread's, as the next
+  std::unordered_map<int, std::size_t> early_messages_;  // of connections that are not known yet
   std::uint64_t closed_ = 0;
   std::thread thread_;
 };

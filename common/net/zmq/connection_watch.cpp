@@ -1,4 +1,4 @@
-#include "common/net/connection_watch.hpp"
+#include "common/net/zmq/connection_watch.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -15,13 +15,14 @@
 #include <chrono>
 #include <cstddef>
 #include <functional>
+#include <iterator>
 #include <optional>
 #include <stdexcept>
 #include <utility>
 
 #include "common/log.hpp"
-#include "common/net/connection_eviction.hpp"
-#include "common/net/handshake_watch.hpp"
+#include "common/net/zmq/connection_eviction.hpp"
+#include "common/net/zmq/handshake_watch.hpp"
 
 namespace taut {
 namespace {
@@ -143,11 +144,14 @@ std::vector<int> ConnectionWatch::take_ended(const zmq::socket_t& socket) {
   return {};
 }
 
-void ConnectionWatch::note_ended(Listener& listener, int descriptor, const Connection& connection) {
+void ConnectionWatch::note_ended(Listener& listener, int descriptor) {
   const std::scoped_lock lock(mutex_);
-  if (!connection.has_spoken && !received_.contains(descriptor)) return;
   listener.ended.push_back(descriptor);
   if (listener.ended.size() > kMaxEnded) listener.ended.pop_front();
+}
+
+bool ConnectionWatch::has_spoken(int descriptor, const Connection& connection) {
+  return connection.has_spoken || early_messages_.contains(descriptor) || has_received(descriptor);
 }
 
 void ConnectionWatch::run() {
@@ -206,8 +210,11 @@ void ConnectionWatch::note_events(Listener& listener) {
         if (!cookie || (known != connections_.end() && known->second.cookie == *cookie)) continue;
         connections_[descriptor] = {
             .listener = &listener, .cookie = *cookie, .last_heard = steady_now()};
-      } else if (known != connections_.end() && known->second.listener == &listener) {
-        note_ended(listener, descriptor, known->second);
+      } else if (known == connections_.end()) {
+        // It ended before its accepting was looked at: what it has sent is not known.
+        note_ended(listener, descriptor);
+      } else if (known->second.listener == &listener) {
+        if (has_spoken(descriptor, known->second)) note_ended(listener, descriptor);
         connections_.erase(known);
       }
     }
@@ -224,6 +231,13 @@ void ConnectionWatch::note_messages() {
     received.swap(received_);
     refused.swap(refused_);
   }
+  // A message may be received before the event of its connection's accepting is taken: then it is
+  // looked at once more.
+  std::unordered_map<int, std::size_t> early;
+  const auto is_known = [&](const auto& one) { return connections_.contains(one.first); };
+  std::ranges::copy_if(received, std::inserter(early, early.end()), std::not_fn(is_known));
+  received.merge(early_messages_);
+  early_messages_ = std::move(early);
   for (const auto& [descriptor, key] : received) {
     const auto found = connections_.find(descriptor);
     if (found == connections_.end()) continue;

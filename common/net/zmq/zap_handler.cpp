@@ -1,4 +1,4 @@
-#include "common/net/zap_handler.hpp"
+#include "common/net/zmq/zap_handler.hpp"
 
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "common/log.hpp"
-#include "common/net/handshake_watch.hpp"
+#include "common/net/zmq/handshake_watch.hpp"
 
 namespace taut {
 namespace {
