@@ -75,6 +75,7 @@ PeerId Network::connect(SocketId socket, const std::string& address) {
 
 void Network::break_link(Link& link) {
   ++link.generation;
+  if (link.at_listening) closed_.push_back(*link.at_listening);
   link.at_listening.reset();
 }
 

@@ -87,6 +87,9 @@ class Network {
   void end(NodeId node);
   void send(SocketId from, PeerId to, Body body);
 
+  /// Peers whose connections have closed since the last call, as their listeners know them.
+  [[nodiscard]] std::vector<PeerId> take_closed() { return std::exchange(closed_, {}); }
+
   /// Closes every connection of a node; each is made again by the next message.
   void break_connections(NodeId node);
   /// Drops everything from `a` towards `b`, until it is allowed again.
@@ -160,6 +163,7 @@ class Network {
   TimePoint now_;
   std::uint64_t order_ = 0;
   std::uint64_t delivered_ = 0;
+  std::vector<PeerId> closed_;
   std::vector<Socket> sockets_;
   std::vector<Link> links_;
   std::vector<Peer> peers_ = {Peer{}};  // PeerId 0 is no process

@@ -46,12 +46,14 @@ void ControlNode::act(ControlOutput output, TimePoint now) {
 }
 
 CoordinatorNode::CoordinatorNode(Network& network, std::shared_ptr<CoordinatorRecords> disk,
-                                 NodeId node, CoordinatorOptions options, DoTask do_task)
+                                 NodeId node, CoordinatorOptions options, DoTask do_task,
+                                 bool learns_of_closed)
     : network_(network),
       socket_(network.open(node)),
       store_(make_memory_store(std::move(disk))),
       coordinator_(std::move(options), store_->load().value(), network.now()),
       do_task_(std::move(do_task)),
+      learns_of_closed_(learns_of_closed),
       next_(network.now()) {
   network.listen(socket_, kCoordinatorAddress);
 }
@@ -63,6 +65,10 @@ void CoordinatorNode::receive(SocketId /*socket*/, PeerId from, Body body, TimeP
 
 void CoordinatorNode::step(TimePoint now) {
   if (now < next_) return;
+  for (const PeerId peer : network_.take_closed()) {
+    if (learns_of_closed_) coordinator_.note_closed(peer, now);
+  }
+  coordinator_.note_idle(now);
   carry_out(coordinator_.tick(now));
   next_ = now + kCoordinatorTick;
 }

@@ -67,8 +67,9 @@ using DoTask = std::function<DoneCheckpointTask(CheckpointTask task)>;
 /// The coordinator with its disk, which outlives it.
 class CoordinatorNode final : public Node {
  public:
+  /// learns_of_closed  as daemons do, of connections that close when a process ends
   CoordinatorNode(Network& network, std::shared_ptr<CoordinatorRecords> disk, NodeId node,
-                  CoordinatorOptions options, DoTask do_task = {});
+                  CoordinatorOptions options, DoTask do_task = {}, bool learns_of_closed = false);
   ~CoordinatorNode() override { network_.close(socket_); }
   void receive(SocketId socket, PeerId from, Body body, TimePoint now) override;
   void step(TimePoint now) override;
@@ -82,6 +83,7 @@ class CoordinatorNode final : public Node {
   std::unique_ptr<CoordinatorStore> store_;
   Coordinator coordinator_;
   const DoTask do_task_;  // empty: what is required of files never fails
+  const bool learns_of_closed_;
   TimePoint next_;
 };
 

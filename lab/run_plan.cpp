@@ -494,6 +494,9 @@ Plan draw_plan(std::uint64_t seed, const PlanLimits& limits) {
   if (allowed.follow && !by_rows) draw_followers(plan, span);
   if (allowed.shrink) draw_rivals(plan, span);
   if (allowed.stop) draw_stop(plan, span);
+  // Drawn apart, as the servers that are killed. A process that lives may be lost by it.
+  Random apart(Random::mix(plan.seed ^ 0xc105edULL));
+  plan.tells_closed = members_change && apart.chance(0.5);
   plan.may_fail = members_change || allowed.restart || allowed.stop;
   std::ranges::stable_sort(plan.events, {}, &Plan::Event::at);
   return plan;

@@ -90,6 +90,7 @@ struct Plan {
   std::int64_t slowness = 1;  // it computes so many times as long
   Duration heartbeat_interval{50'000};
   Duration heartbeat_limit{2'000'000};
+  bool tells_closed = false;    // the coordinator learns of connections that close
   Duration limit{600'000'000};  // of virtual time
   ResendPolicy resend{Duration(10'000), Duration(1000), Duration(200'000)};
   bool may_fail = false;  // something happens that may end the job early, as it should

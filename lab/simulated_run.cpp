@@ -109,7 +109,8 @@ class Cluster {
   }
   [[nodiscard]] std::unique_ptr<Node> make_coordinator() {
     return std::make_unique<CoordinatorNode>(network_, disk_, Plan::kCoordinatorNode,
-                                             coordinator_options(plan_, next_session_++));
+                                             coordinator_options(plan_, next_session_++), DoTask(),
+                                             plan_.tells_closed);
   }
   void start_server(std::uint32_t number) {
     const NodeId node = plan_.server_node(number);

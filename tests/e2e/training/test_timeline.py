@@ -11,6 +11,15 @@ class Timeline(ClusterTest):
         """A timeline's events; it must be whole JSON."""
         return json.loads(file.read_text())
 
+    def wait_for_events(self, file, count=200):
+        """What is being written at this moment may be read in part."""
+        def are_there():
+            try:
+                return file.exists() and len(self.events(file)) > count
+            except json.JSONDecodeError:
+                return False
+        wait_until(are_there, what=file.name)
+
     def rows(self, file):
         """{row name: number of events} of one process."""
         names, counts = {}, {}
@@ -45,7 +54,7 @@ class Timeline(ClusterTest):
         self.assertFalse(any(file.exists() for file in files))
         self.assertIn("2 processes start", self.trace("start"))
         for file in files:
-            wait_until(lambda: file.exists() and len(self.events(file)) > 200, what=file.name)
+            self.wait_for_events(file)
         self.trace("stop")
         for name in ("server0", "worker0"):
             log = self.folder / f"{name}.log"
