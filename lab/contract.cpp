@@ -57,6 +57,7 @@ std::optional<std::pair<std::uint32_t, std::uint32_t>> Contract::find_shared_slo
   std::map<std::uint32_t, std::vector<std::pair<std::uint32_t, Member>>> of_slot;
   for (const auto& [worker, member] : members) {
     if (member.fenced && member.leave == kNever) continue;
+    if (member.join >= member.leave) continue;  // it has trained nothing
     auto& others = of_slot[member.slot];
     for (const auto& [other, its] : others) {
       if (member.join < its.leave && its.join < member.leave) return std::pair(other, worker);

@@ -118,6 +118,16 @@ void add_member(JobRecord& job, const Participant& worker, std::uint32_t slot, s
                         member.worker(), clock));
 }
 
+/// Whether a slot has, or has had, an owner later than this clock: one that joined while it was not
+/// known where the one before leaves.
+bool is_taken_from(const JobRecord& job, std::uint32_t slot, std::int64_t clock) {
+  const auto& members = job.stored().members();
+  return std::ranges::count(job.roster().free_slots(), slot) == 0 ||
+         std::any_of(members.begin(), members.end(), [&](const pb::StoredMember& one) {
+           return one.member().slot() == slot && one.member().leave_clock() > clock;
+         });
+}
+
 void make_leave(JobRecord& job, const IdleWorkers& idle, Notes& notes) {
   const pb::EpochChange change = job.stored().preparing();
   std::vector<pb::Member> drained;
@@ -153,8 +163,7 @@ void make_leave(JobRecord& job, const IdleWorkers& idle, Notes& notes) {
   std::size_t given = 0;
   for (const pb::Member& member : drained) {
     if (given == waiting.size() || room(job) == 0) break;
-    // One that joined since then may have it: until now the leave was not known.
-    if (std::ranges::count(job.roster().free_slots(), member.slot()) == 0) continue;
+    if (is_taken_from(job, member.slot(), member.leave_clock())) continue;
     add_member(job, *waiting[given++], member.slot(), member.leave_clock(), notes);
   }
 }

@@ -264,11 +264,11 @@ void start_job(JobRecord& job, const Registry& registry,
                             : ""));
   const auto others = static_cast<std::uint32_t>(stored.servers_size() - 1);
   if (!stored.shards().empty() && others < replication.copies) {
-    notes.add(
-        JobId(stored.job()),
-        fmt::format("each shard has {} of {} backups, since there are {} servers; others that "
-                    "join get the rest",
-                    others, replication.copies, others + 1));
+    notes.add(JobId(stored.job()),
+              fmt::format(
+                  "each shard has {} of {} backups, since there are {} servers; it gets more when "
+                  "others join",
+                  others, replication.copies, others + 1));
   }
 }
 

@@ -365,8 +365,9 @@ bool balance(JobRecord& job, const Registry& registry, bool& moved, Notes& notes
     if (server == shards_of.end()) return false;
     server->second.push_back(number);
   }
-  const auto [least, most] = std::ranges::minmax_element(
-      shards_of, {}, [](const auto& entry) { return entry.second.size(); });
+  const auto shards = [](const auto& entry) { return entry.second.size(); };
+  const auto least = std::ranges::min_element(shards_of, {}, shards);
+  const auto most = std::ranges::max_element(shards_of, {}, shards);
   if (shards_of.empty() || most->second.size() < least->second.size() + 2) {
     return remove_extra_backups(job, registry);
   }
