@@ -1,3 +1,4 @@
+#include "server/coordinator/epoch_change.hpp"
 #include "server/coordinator/store/job_record.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/unit/coordinator/fake_cluster.hpp"
@@ -275,6 +276,46 @@ TEST_CASE("the slot of a worker that left is given away once", "[coordinator][ep
   CHECK(state().members(0).leave_clock() != kNever);
   CHECK(state().members(3).slot() == 2);
   CHECK(cluster.broken().empty());
+}
+
+TEST_CASE("a slot that has had a later owner is not given from an earlier clock",
+          "[coordinator][epoch]") {
+  pb::StoredJob stored;
+  stored.set_job(7);
+  stored.set_state(pb::RUNNING);
+  stored.set_slots(2);
+  stored.set_revision(1);
+  stored.mutable_definition()->mutable_solver_param()->set_max_iter(1000);
+  stored.mutable_preparing()->set_kind(pb::EpochChange::LEAVE);
+  stored.mutable_preparing()->add_leaving(0);
+  // Worker 0 has left at clock 7; worker 1 joined at 9 in its slot, and was lost.
+  for (std::uint32_t worker = 0; worker < 2; ++worker) {
+    pb::StoredMember& member = *stored.add_members();
+    member.set_lost(true);
+    member.mutable_member()->set_worker(worker);
+    member.mutable_member()->set_incarnation(worker + 1);
+    member.mutable_member()->set_fenced(worker == 0);
+    member.mutable_member()->set_join_clock(worker == 0 ? 0 : 9);
+    member.mutable_member()->set_leave_clock(kNever);
+  }
+  stored.mutable_members(0)->mutable_progress()->set_left(true);
+  stored.mutable_members(0)->mutable_progress()->set_clock(7);
+  stored.add_servers()->set_name("s0");
+  JobRecord job(stored, TimePoint());
+  job.servers.resize(1);
+  pb::FencedProgress& fenced = *job.servers[0].reply.add_fenced();
+  fenced.set_worker(0);
+  fenced.set_min_done(7);
+  job.servers[0].delivery.acknowledge(job.stored().revision());
+  Participant waiting;
+  waiting.name = "w2";
+  waiting.incarnation = Incarnation(3);
+  waiting.peer = PeerId(3);
+  Notes notes;
+  advance_epoch(
+      job, [&] { return std::vector<const Participant*>{&waiting}; }, notes);
+  CHECK(job.stored().members(0).member().leave_clock() == 7);
+  CHECK(job.stored().members_size() == 2);
 }
 
 TEST_CASE("more min_workers than workers are refused", "[coordinator][epoch]") {
