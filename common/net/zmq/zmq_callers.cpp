@@ -55,8 +55,8 @@ PeerId ZmqCallers::peer_of(Origin origin, const std::function<PeerId()>& make_pe
   ++use.callers;
   UnreadBytes unread;
   if (!origin.key.empty()) unread.of_key = use.unread;
-  callers_.emplace(peer, ZmqCaller{.routing_id = std::move(origin.routing_id),
-                                   .key = std::move(origin.key),
+  callers_.emplace(peer, ZmqCaller{.routing_id = origin.routing_id,
+                                   .key = origin.key,
                                    .place = place,
                                    .unread = std::move(unread),
                                    .proved = std::move(origin.proved)});

@@ -57,10 +57,10 @@ class ZmqCallers {
   /// max  that are remembered
   explicit ZmqCallers(std::size_t max) : max_(max) {}
 
-  /// Where a message came from.
+  /// Where a message came from; of a call alone, so nothing is copied for each message.
   struct Origin {
-    std::string routing_id;
-    std::string key;
+    const std::string& routing_id;
+    const std::string& key;
     std::optional<ProvedSecret> proved;
     int descriptor = -1;  // -1: unknown
   };
