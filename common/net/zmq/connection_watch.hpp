@@ -17,10 +17,9 @@
 namespace taut {
 
 /// Knows the connections to this process's listening sockets: tells which have ended, and closes
-/// those that cost more than they may. ZeroMQ
-/// limits how many messages of a connection wait, but not what has arrived of a message that never
-/// ends; it never drops a peer; and its thread takes a whole processor while no file descriptor is
-/// left to accept with. Three limits:
+/// those that cost more than they may. ZeroMQ limits how many messages of a connection wait, but
+/// not what has arrived of a message that never ends; it never drops a peer; and its thread takes a
+/// whole processor while no file descriptor is left to accept with. Three limits:
 ///
 ///   a connection       bytes that were taken from it since a message of it was received last
 ///   all that have said nothing  bytes that were taken from them together, kMaxUnspokenBytes
