@@ -40,6 +40,8 @@ class Checker {
   /// its worker. When a push is answered depends on the backup, so answers of shards are not
   /// modelled; what workers read is checked as ever.
   void expect_logged_updates() { logs_updates_ = true; }
+  /// Answers may wait for backups, so that they do not follow from what a shard has received.
+  void expect_late_answers() { answers_late_ = true; }
 
   /// Takes the next stretch.
   void take(const History& history);
@@ -97,7 +99,7 @@ class Checker {
                                                     std::span<const float> values,
                                                     std::uint32_t slice);
   /// Updates that the aggregates of the clocks up to `version` are made of, at least.
-  [[nodiscard]] double required_until(std::int64_t version) const;
+  [[nodiscard]] double required_until(std::int64_t version, const SliceKey& slice) const;
   [[nodiscard]] std::optional<Broken> check_counted_at_end() const;
   [[nodiscard]] std::optional<Broken> check_end(const Event& event);
   /// An update counts as much as its worker's part of the batch.
@@ -150,6 +152,7 @@ class Checker {
   std::map<std::int64_t, std::map<std::uint32_t, Part>> parts_;  // by clock and worker
   bool servers_are_lost_ = false;
   bool logs_updates_ = false;
+  bool answers_late_ = false;
   Contract newest_;
   std::uint64_t newest_revision_ = 0;
   std::optional<Broken> broken_;

@@ -67,10 +67,21 @@ std::optional<std::pair<std::uint32_t, std::uint32_t>> Contract::find_shared_slo
   return std::nullopt;
 }
 
-std::size_t Contract::quorum_at(std::int64_t clock) const {
-  const std::size_t members = count_at(clock);
+std::size_t Contract::quorum_of(std::size_t members) const {
   if (members <= backup_workers) return members == 0 ? 0 : 1;
   return members - backup_workers;
+}
+
+std::size_t Contract::quorum_at(std::int64_t clock) const {
+  return quorum_of(count_at(clock));
+}
+
+std::size_t Contract::staying_quorum_at(std::int64_t clock) const {
+  const auto stays = [&](const auto& entry) {
+    const Member& member = entry.second;
+    return !member.fenced && member.join <= clock && clock < member.leave;
+  };
+  return quorum_of(static_cast<std::size_t>(std::ranges::count_if(members, stays)));
 }
 
 std::int64_t Contract::pushes(std::int64_t from, std::int64_t until) const {

@@ -64,8 +64,12 @@ struct Contract {
   [[nodiscard]] std::optional<std::pair<std::uint32_t, std::uint32_t>> find_shared_slot() const;
   /// The members at this clock.
   [[nodiscard]] std::size_t count_at(std::int64_t clock) const;
-  /// How many of them make its aggregate.
+  /// How many of so many make an aggregate.
+  [[nodiscard]] std::size_t quorum_of(std::size_t members) const;
+  /// How many of a clock's members make its aggregate.
   [[nodiscard]] std::size_t quorum_at(std::int64_t clock) const;
+  /// As quorum_at(), without members that were lost.
+  [[nodiscard]] std::size_t staying_quorum_at(std::int64_t clock) const;
   [[nodiscard]] bool keeps_reads() const { return weighs(policies); }
   /// Whether a slice's values say how many updates of which worker they hold.
   [[nodiscard]] bool counts() const {

@@ -206,6 +206,17 @@ void draw_second_kills(Plan& plan) {
   plan.events.insert(plan.events.end(), kills.begin(), kills.end());
 }
 
+/// Whether updates are applied together that do not follow from their clocks.
+bool applies_some(const ToyJob& job) {
+  return job.policies.backup_workers() > 0 || buffer_of(job.policies) > 0;
+}
+
+/// Where the shards of such a job have backups, its answers wait for them, and less can be checked:
+/// in half of the seeds. Drawn apart, as the servers that are killed.
+bool chance_of_backups(std::uint64_t seed) {
+  return Random(Random::mix(seed ^ 0x50e7ULL)).chance(0.5);
+}
+
 /// Two or three servers with backups, of which one after the other is killed and started again.
 /// Drawn apart, so that a seed's other faults are the same without.
 void draw_servers(Plan& plan, Duration span) {
@@ -484,9 +495,7 @@ Plan draw_plan(std::uint64_t seed, const PlanLimits& limits) {
   if (allowed.join) draw_late_workers(plan, span);
   if (allowed.checkpoint) draw_checkpoints(plan, span);
   const bool by_rows = draw_tables_by_rows(plan, limits);
-  // Jobs with backup workers or a buffer have no backups of their shards.
-  const bool replicates =
-      plan.job.policies.backup_workers() == 0 && buffer_of(plan.job.policies) == 0;
+  const bool replicates = !applies_some(plan.job) || chance_of_backups(plan.seed);
   if (allowed.server && replicates) draw_servers(plan, span);
   draw_second_kills(plan);
   if (allowed.drain && replicates) draw_drains(plan, span);
@@ -500,6 +509,10 @@ Plan draw_plan(std::uint64_t seed, const PlanLimits& limits) {
   plan.may_fail = members_change || allowed.restart || allowed.stop;
   std::ranges::stable_sort(plan.events, {}, &Plan::Event::at);
   return plan;
+}
+
+bool Plan::answers_wait() const {
+  return replication_interval > 0 && (logs_updates || applies_some(job));
 }
 
 }  // namespace taut::sim

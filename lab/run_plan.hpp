@@ -98,6 +98,9 @@ struct Plan {
   // A process that was drained, and has ended, starts again after so long; nothing: never.
   std::optional<Duration> drained_return{};
 
+  /// Whether a reader gets what the backups have, and not before.
+  [[nodiscard]] bool answers_wait() const;
+
   // Processes: the coordinator, the user, the servers, the workers by number, and one more than the
   // job has, then the followers.
   static constexpr NodeId kCoordinatorNode = 0;

@@ -154,7 +154,7 @@ void ServerNode::on_data(SocketId socket, PeerId from, DataMessage message, Time
                            postponed_rows(message, from, answers));
   say(*found, std::move(answers), now);
   // A worker waits for what the backup is to have first.
-  if (world_.plan.logs_updates) images_due_ = std::min(images_due_, now);
+  if (world_.plan.answers_wait()) images_due_ = std::min(images_due_, now);
   record_captures(static_cast<std::size_t>(found - shards_.begin()), now);
 }
 

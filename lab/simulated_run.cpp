@@ -31,6 +31,7 @@ class Cluster {
     places_.resize(plan.follower_node(plan.followers) + 1U);
     if (plan.replication_interval > 0) checker_.expect_lost_servers();
     if (plan.logs_updates) checker_.expect_logged_updates();
+    if (plan.answers_wait()) checker_.expect_late_answers();
     enter(Plan::kCoordinatorNode, make_coordinator());
     enter(Plan::kUserNode, std::make_unique<UserNode>(world_));
     for (std::uint32_t i = 0; i < plan.servers; ++i) {

@@ -44,6 +44,15 @@ void add_checkpoint(const pb::ServerJob& job, JobView& view) {
 
 }  // namespace
 
+bool JobView::has_buffer() const {
+  const auto* averaging = policies.find<Averaging>();
+  return averaging != nullptr && averaging->buffer() > 0;
+}
+
+bool JobView::shows_kept() const {
+  return replication_interval > 0 && (policies.backup_workers() > 0 || has_buffer());
+}
+
 const ShardBackup* ShardPlace::backup_at(ShardId host) const {
   const auto found = std::ranges::find(backups, host, &ShardBackup::host);
   return found == backups.end() ? nullptr : &*found;

@@ -84,6 +84,12 @@ struct JobView {
   [[nodiscard]] std::uint64_t max_members() const {
     return std::max<std::uint64_t>(workers, membership.members().size());
   }
+  /// Whether readers get only values of which each backup of the shard has an image. With backup
+  /// workers or a buffer, which updates they hold follows from nothing else: a shard that is taken
+  /// over may apply others together.
+  [[nodiscard]] bool shows_kept() const;
+  /// Updates of several clocks are applied together.
+  [[nodiscard]] bool has_buffer() const;
   /// Whether updates of this clock are initial values and no gradients.
   [[nodiscard]] bool is_seed(Clock clock) const { return is_seeded && clock == Clock(0); }
 

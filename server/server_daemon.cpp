@@ -14,6 +14,7 @@
 #include "common/metrics/metrics.hpp"
 #include "common/metrics/serve_metrics.hpp"
 #include "common/net/ucx/ucx_endpoint.hpp"
+#include "common/system/host_name.hpp"
 #include "common/system/memory.hpp"
 #include "common/system/stop_signal.hpp"
 #include "common/timeline.hpp"
@@ -71,6 +72,7 @@ Result<void> ServerDaemon::join_coordinator() {
   identity.role = pb::ROLE_SERVER;
   identity.name = config_.server().name();
   identity.session = new_session();
+  identity.host = host_name();
   identity.shard_addresses = shard_addresses();
   identity.data_security = data_security(config_);
   if (table_memory_) identity.table_limit_bytes = table_memory_->limit().value();

@@ -338,7 +338,7 @@ std::optional<DataItem> Shard::beyond_clock_rows(WorkerId worker, const DataItem
 void Shard::snapshot(PeerId from, WorkerId worker, const DataItem& item, SliceState& slice,
                      Outbox& out) {
   // A worker that asks again later gets it, when the slice is whole.
-  if (slice.is_settling()) {
+  if (slice.is_settling() || slice.is_hidden()) {
     out.add(from, reply_to(item, pb::DataItem::PARKED));
     return;
   }
@@ -550,6 +550,7 @@ std::vector<Outgoing> Shard::set_job(const std::shared_ptr<const JobView>& view,
   serve_logged(job, out);
   note_settling(job);
   note_backed(job, out);
+  show_kept(job, out);
   failpoint("revision adopted");
   return out.take();
 }

@@ -129,6 +129,7 @@ void Shard::open(PeerId from, const DataMessage& message, std::vector<Outgoing>&
   Outbox released(message.job);
   take_sent(job->second, greeting->second, message.worker, message.incarnation, requested,
             released);
+  show_kept(job->second, released);
   for (Outgoing& out : released.take()) answers.push_back(std::move(out));
 }
 

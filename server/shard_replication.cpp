@@ -142,6 +142,19 @@ void Shard::note_backed(JobState& job, Outbox& out) {
   note_settling(job);
 }
 
+/// Where readers get only what the backups have, those that wait for it do.
+void Shard::show_kept(JobState& job, Outbox& out) {
+  if (!job.view->shows_kept()) return;
+  std::vector<Answer> released;
+  for (auto& [index, slice] : job.slices) {
+    job.images.note_push(index, *slice);
+    released.clear();
+    const QueueCount count(queues_, *slice);
+    slice->note_kept(job.images.kept(index), released);
+    add(released, job, *slice, out);
+  }
+}
+
 void Shard::note_settling(JobState& job) {
   const bool settling = std::ranges::any_of(
       job.slices, [](const auto& entry) { return entry.second->is_settling(); });
@@ -157,10 +170,17 @@ Clock Shard::stable(const JobState& job, const SliceState& slice, WorkerId worke
 void Shard::settle(PeerId from, WorkerId worker, const DataItem& item, JobState& job,
                    SliceState& slice, Outbox& out) {
   failpoint("settle asked");
-  // What is held becomes safe when others have pushed: the worker asks again.
-  const bool is_applied = slice.settled(worker) >= item.clock;
-  if (is_applied && stable(job, slice, worker) < item.clock) {
-    job.images.settle(job.layout.index_of(item.table, item.slice), from, worker, item.clock);
+  // In a buffer it may wait for updates that no worker makes before this one is safe.
+  if (job.view->has_buffer() && slice.done(worker) >= item.clock &&
+      slice.settled(worker) < item.clock) {
+    std::vector<Answer> released;
+    slice.end_wait(*job.view, released);
+    add(released, job, slice, out);
+    job.images.note_push(job.layout.index_of(item.table, item.slice), slice);
+  }
+  if (stable(job, slice, worker) < item.clock) {
+    const std::size_t index = job.layout.index_of(item.table, item.slice);
+    job.images.settle(index, slice, from, worker, item.clock);
   }
   DataItem reply;
   reply.kind = pb::DataItem::SETTLED;
@@ -291,6 +311,7 @@ std::vector<Outgoing> Shard::note_kept(PeerId from, JobId id, const pb::SliceIma
   }
   if (lowest_unsafe(job) != unsafe) changed_.push_back(id);
   note_backed(job, out);
+  show_kept(job, out);
   serve_logged(job, out);
   return out.take();
 }

@@ -37,6 +37,7 @@ SliceState::SliceState(const TableSpec& table, const Slice& slice, const JobView
       decay_mult_(table.decay_mult),
       policy_(job.policies.aggregation()),
       keeps_(kept_for(table, job)),
+      counts_some_(job.policies.backup_workers() > 0),
       rule_states_(rule_states(table, job)),
       pool_(pool),
       memory_(table.rows ? 0 : slice.count, table.rows ? 0 : rule_states_ + keeps_.states, pool,
@@ -304,7 +305,7 @@ math::GradientView SliceState::weigh(const HeldUpdate& of, const JobView& job, s
 
 std::optional<Answer> SliceState::read(const Reader& reader, const JobView& job, Slack under) {
   const Slack slack = job.slack_at(reader.clock, under);
-  if (gate_.is_open() &&
+  if (may_answer() &&
       may_read(clock_.complete_until(), clock_.done(reader.worker), reader.clock, slack) &&
       reader.clock <= last_read_) {
     parked_.note_answered(reader);
@@ -375,7 +376,7 @@ Answer SliceState::answer_follower(PeerId peer, Clock version) const {
 
 std::optional<Answer> SliceState::follow(PeerId peer, Clock version) {
   const bool is_reached = !is_written() || version <= clock_.complete_until();
-  if (gate_.is_open() && is_reached) {
+  if (may_answer() && is_reached) {
     follows_.forget(peer);
     return answer_follower(peer, version);
   }
@@ -385,7 +386,7 @@ std::optional<Answer> SliceState::follow(PeerId peer, Clock version) {
 
 void SliceState::release(std::vector<Answer>& released, std::optional<WorkerId> pushed) {
   gate_.pass(clock_);
-  if (!gate_.is_open()) return;
+  if (!may_answer()) return;
   for (const Reader& reader : parked_.take_true(clock_, last_read_, pushed)) {
     released.push_back(answer(reader));
   }
@@ -404,6 +405,19 @@ void SliceState::hear_replays(WorkerId worker, Clock until, std::vector<Answer>&
 
 void SliceState::note_backed(std::vector<Answer>& released) {
   gate_.note_backed();
+  release(released);
+}
+
+void SliceState::note_kept(const KeptImage& kept, std::vector<Answer>& released) {
+  if (kept_ == kept) return;
+  kept_ = kept;
+  release(released);
+}
+
+void SliceState::end_wait(const JobView& job, std::vector<Answer>& released) {
+  while (const auto application = policy_->next(waiting_, members_of(job), Patience::kEnds)) {
+    apply(*application, job);
+  }
   release(released);
 }
 

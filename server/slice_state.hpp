@@ -125,6 +125,17 @@ class SliceState {
   void hear_replays(WorkerId worker, Clock until, std::vector<Answer>& released);
   /// The shard's backups have an image of it, or there are none; releases reads.
   void note_backed(std::vector<Answer>& released);
+  /// No reader gets from now on what is newer than the image that each backup of the shard has;
+  /// releases reads.
+  void note_kept(const KeptImage& kept, std::vector<Answer>& released);
+  /// What it holds is newer than that. In a buffer V rises without a change of the values, and is
+  /// the same again once members have repeated what they had pushed.
+  [[nodiscard]] bool is_hidden() const {
+    const bool is_newer = counts_some_ && clock_.version() > kept_.version;
+    return is_newer || applications_ > kept_.applications;
+  }
+  /// What is held in a buffer is applied, however little it is; releases reads.
+  void end_wait(const JobView& job, std::vector<Answer>& released);
   /// It answers no read until it has what its last primary had.
   [[nodiscard]] bool is_settling() const { return !gate_.is_open(); }
   [[nodiscard]] const ReplayGate& gate() const { return gate_; }
@@ -214,6 +225,7 @@ class SliceState {
   [[nodiscard]] Clock job_clock(Clock newest) const;
   void seed(const math::GradientView& values);
   [[nodiscard]] bool is_refused(WorkerId worker, const Update& update, const JobView& job);
+  [[nodiscard]] bool may_answer() const { return gate_.is_open() && !is_hidden(); }
   /// pushed  as ParkedReads::take_true()
   void release(std::vector<Answer>& released, std::optional<WorkerId> pushed = std::nullopt);
   [[nodiscard]] Answer answer_follower(PeerId peer, Clock version) const;
@@ -229,6 +241,7 @@ class SliceState {
   const float decay_mult_;
   const std::unique_ptr<const AggregationPolicy> policy_;
   const Policies::Keeps keeps_;
+  const bool counts_some_;         // of a clock's updates: backup workers
   const std::size_t rule_states_;  // of the states, the first so many are the rule's
   BufferPool& pool_;
   SliceMemory memory_;                    // of a slice
@@ -244,6 +257,7 @@ class SliceState {
   ParkedReads parked_;
   ParkedFollows follows_;
   Clock last_read_ = Clock::never();  // at which reads are answered, as followers allow
+  KeptImage kept_;
   std::map<WorkerId, ReadBase> bases_;
   std::uint64_t dropped_ = 0;
   std::map<WorkerId, std::uint64_t> bad_updates_;

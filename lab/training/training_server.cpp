@@ -18,11 +18,14 @@ std::string shard_address(std::uint32_t server, std::uint32_t shard) {
   return fmt::format("server{}:{}", server, 1 + shard);
 }
 
-ControlIdentity identity_of(std::uint32_t number, std::uint64_t start, std::uint32_t shards) {
+ControlIdentity identity_of(const World& world, std::uint32_t number, std::uint64_t start,
+                            std::uint32_t shards) {
   ControlIdentity identity;
   identity.role = pb::ROLE_SERVER;
   identity.name = fmt::format("server{}", number);
   identity.session = start << 40U | (1 + number);
+  const Topology& topology = *world.topology;
+  identity.host = topology.hosts()[topology.host_of(topology.server_node(number))].name;
   for (std::uint32_t i = 0; i < shards; ++i) {
     identity.shard_addresses.push_back(shard_address(number, i));
   }
@@ -34,7 +37,7 @@ ControlIdentity identity_of(std::uint32_t number, std::uint64_t start, std::uint
 TrainingServer::TrainingServer(World& world, std::uint32_t number, std::uint64_t start,
                                std::uint32_t shards, ControlTimings timings)
     : ControlNode(*world.network, world.topology->server_node(number),
-                  identity_of(number, start, shards), timings),
+                  identity_of(world, number, start, shards), timings),
       world_(world),
       server_(number),
       jobs_(shards) {

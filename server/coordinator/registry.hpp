@@ -24,7 +24,7 @@ struct Participant {
   Incarnation incarnation;
   std::vector<std::string> shard_addresses;
   std::string device;
-  std::string host;                     // of a worker
+  std::string host;                     // its machine; empty: not known
   std::uint64_t memory_bytes = 0;       // of a worker, for jobs; 0: not known
   bool memory_is_own = false;           // otherwise it is shared with other workers of the host
   std::uint32_t devices = 0;            // of a worker: GPUs

@@ -9,6 +9,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "server/coordinator/epoch_change.hpp"
@@ -32,13 +33,37 @@ std::uint32_t host_count(const pb::StoredJob& stored) {
   return hosts;
 }
 
+/// The process of a host's server; nullptr: it is not here.
+const Participant* process_of(const JobRecord& job, const Registry& registry, std::uint32_t host) {
+  const int index = job.server_of(host);
+  if (index < 0) return nullptr;
+  const pb::StoredServer& server = job.stored().servers(index);
+  return registry.find_live(pb::ROLE_SERVER, server.name(), Incarnation(server.incarnation()));
+}
+
+/// Whether two hosts are lost with one machine, as far as is known.
+bool share_machine(const JobRecord& job, const Registry& registry, std::uint32_t one,
+                   std::uint32_t other) {
+  const Participant* first = process_of(job, registry, one);
+  const Participant* second = process_of(job, registry, other);
+  return first != nullptr && second != nullptr && !first->host.empty() &&
+         first->host == second->host;
+}
+
+/// Whether another host than this one that has a shard is on its machine.
+bool is_near(const JobRecord& job, const Registry& registry, const pb::StoredShard& shard,
+             std::uint32_t host) {
+  const auto is_other = [&](std::uint32_t other) {
+    return other != host && share_machine(job, registry, other, host);
+  };
+  return is_other(shard.host()) ||
+         std::any_of(shard.backups().begin(), shard.backups().end(),
+                     [&](const pb::StoredBackup& backup) { return is_other(backup.host()); });
+}
+
 /// Whether the server of a host leaves: it takes nothing over, and what it has moves away.
 bool leaves(const JobRecord& job, const Registry& registry, std::uint32_t host) {
-  const int index = job.server_of(host);
-  if (index < 0) return false;
-  const pb::StoredServer& server = job.stored().servers(index);
-  const Participant* process =
-      registry.find_live(pb::ROLE_SERVER, server.name(), Incarnation(server.incarnation()));
+  const Participant* process = process_of(job, registry, host);
   return process != nullptr && process->leaves;
 }
 
@@ -77,8 +102,9 @@ bool has_part_of(const JobRecord& job, const pb::StoredShard& shard, int server)
       [&](const pb::StoredBackup& one) { return job.server_of(one.host()) == server; });
 }
 
-/// The host on another server than those that have the shard that has the least to do; nothing:
-/// there is no other server that can keep the shard's images.
+/// The host on another server than those that have the shard, on a machine that has none of it if
+/// there is one, that has the least to do; nothing: there is no other server that can keep the
+/// shard's images.
 std::optional<std::uint32_t> choose_backup(const JobRecord& job, const Registry& registry,
                                            int number) {
   const pb::StoredShard& shard = job.stored().shards(number);
@@ -92,8 +118,10 @@ std::optional<std::uint32_t> choose_backup(const JobRecord& job, const Registry&
   // are spread.
   const std::uint32_t hosts = host_count(job.stored());
   const auto turn = [&](std::uint32_t host) { return (host + hosts - shard.host() - 1) % hosts; };
-  const auto chosen = std::ranges::min_element(
-      loads, {}, [&](const auto& entry) { return std::pair(entry.second, turn(entry.first)); });
+  const auto chosen = std::ranges::min_element(loads, {}, [&](const auto& entry) {
+    const auto& [host, load] = entry;
+    return std::tuple(is_near(job, registry, shard, host), load, turn(host));
+  });
   return chosen->first;
 }
 
@@ -327,26 +355,46 @@ bool move_from_leaving(JobRecord& job, const Registry& registry, Notes& notes) {
   return moved;
 }
 
-/// Where shards were to move elsewhere: of a shard that has more backups than it should, the one
-/// that has the most to do keeps no more images. Returns whether anything changed.
+/// Where shards were to move elsewhere: of a shard that has more backups than it should, one that
+/// shares a machine with another one, or else the one that has the most to do, keeps no more
+/// images. Returns whether anything changed.
 bool remove_extra_backups(JobRecord& job, const Registry& registry) {
   bool changed = false;
   for (int number = 0; number < job.stored().shards_size(); ++number) {
     const auto& backups = job.stored().shards(number).backups();
     if (backups.size() <= wanted(job.stored())) continue;
     const auto loads = loads_of(job, registry);
-    const auto load_of = [&](const pb::StoredBackup& one) {
+    const auto cost_of = [&](const pb::StoredBackup& one) {
       const auto load = loads.find(one.host());
-      return load == loads.end() ? std::numeric_limits<int>::max() : load->second;
+      return std::pair(is_near(job, registry, job.stored().shards(number), one.host()),
+                       load == loads.end() ? std::numeric_limits<int>::max() : load->second);
     };
     const std::uint64_t choice =
         std::max_element(backups.begin(), backups.end(), [&](const auto& a, const auto& b) {
-          return load_of(a) < load_of(b);
+          return cost_of(a) < cost_of(b);
         })->choice();
     changed |= remove_backups(job, number,
                               [&](const pb::StoredBackup& one) { return one.choice() == choice; });
   }
   return changed;
+}
+
+/// A backup that shares a machine with another host of its shard is replaced by one on another
+/// machine, once there is one: that is added first. Returns whether one is.
+bool spread_backups(JobRecord& job, const Registry& registry) {
+  for (int number = 0; number < job.stored().shards_size(); ++number) {
+    const pb::StoredShard& shard = job.stored().shards(number);
+    const bool is_any_near = std::any_of(shard.backups().begin(), shard.backups().end(),
+                                         [&](const pb::StoredBackup& backup) {
+                                           return is_near(job, registry, shard, backup.host());
+                                         });
+    if (!is_any_near || shard.backups_size() > wanted(job.stored())) continue;
+    const auto other = choose_backup(job, registry, number);
+    if (!other || is_near(job, registry, shard, *other)) continue;
+    add_backup(job, number, *other);
+    return true;
+  }
+  return false;
 }
 
 /// A server with fewer shards than another by two or more gets one of them: it is a backup first,
@@ -369,7 +417,7 @@ bool balance(JobRecord& job, const Registry& registry, bool& moved, Notes& notes
   const auto least = std::ranges::min_element(shards_of, {}, shards);
   const auto most = std::ranges::max_element(shards_of, {}, shards);
   if (shards_of.empty() || most->second.size() < least->second.size() + 2) {
-    return remove_extra_backups(job, registry);
+    return remove_extra_backups(job, registry) || spread_backups(job, registry);
   }
   for (const int number : most->second) {
     const auto& backups = job.stored().shards(number).backups();
@@ -402,12 +450,7 @@ bool balance(JobRecord& job, const Registry& registry, bool& moved, Notes& notes
 
 void place_shards(JobRecord& job, const Registry& registry, const Replication& replication) {
   pb::StoredJob& stored = job.change();
-  const pb::Consistency& consistency = stored.definition().consistency();
-  // Which of a clock's updates counted under backup workers is not in an image that is older; and
-  // of what waits in a buffer a worker would wait for the backup in vain.
-  const bool cannot =
-      consistency.backup_workers() > 0 || consistency.periodic_averaging().outer().buffer() > 0;
-  if (replication.interval == 0 || stored.servers_size() < 2 || cannot) return;
+  if (replication.interval == 0 || stored.servers_size() < 2) return;
   stored.set_replication_interval(replication.interval);
   stored.set_replication_copies(replication.copies);
   for (std::uint32_t host = 0; host < host_count(stored); ++host) {

@@ -35,6 +35,7 @@ void ImageSender::follow(const JobView& view, ShardId host, const JobSlices& sli
                          const Dial& dial) {
   job_ = view.job;
   logs_updates_ = view.logs_updates;
+  shows_kept_ = view.shows_kept();
   interval_ =
       logs_updates_ ? std::min(view.replication_interval, kMaxInterval) : view.replication_interval;
   limit_ = view.backup_limit;
@@ -157,7 +158,7 @@ void ImageSender::follow_slice(std::size_t index, const SliceState& slice,
   // one in its turn: no worker is told before that anything newer were safe.
   const bool continues =
       targets != nullptr && std::ranges::all_of(targets->list, &Target::was_whole);
-  const bool is_urgent = track.is_due || logs_updates_ || !track.waiting.empty();
+  const bool is_urgent = track.is_due || logs_updates_ || shows_kept_ || !track.waiting.empty();
   track.is_due = copy != 0 && (is_urgent || !continues);
   if (is_new) {
     track.kept_version = slice.version();
@@ -256,7 +257,11 @@ void ImageSender::note_push(std::size_t index, const SliceState& slice) {
   const std::int64_t turn = (slice.version().value() + static_cast<std::int64_t>(index)) %
                             static_cast<std::int64_t>(interval_);
   const std::int64_t risen = slice.version() - track.version;
-  if ((risen > 0 && turn == 0) || risen >= interval_ || applied >= 2 * interval_ * members_) {
+  // Readers wait for it, and the one that is under way may be older.
+  const bool is_awaited =
+      shows_kept_ && slice.is_hidden() && (risen > 0 || slice.applications() > track.applications);
+  if (note_applied(track, slice) || is_awaited || (risen > 0 && turn == 0) || risen >= interval_ ||
+      applied >= 2 * interval_ * members_) {
     track.is_due = true;
     pending_.insert(index);
   }
@@ -277,12 +282,24 @@ bool ImageSender::is_log_long(const Track& track, const SliceState& slice) const
          slice.applications() - track.kept_applications > 2 * most * members;
 }
 
-void ImageSender::settle(std::size_t index, PeerId peer, WorkerId worker, Clock clock) {
+void ImageSender::settle(std::size_t index, const SliceState& slice, PeerId peer, WorkerId worker,
+                         Clock clock) {
   const auto found = tracks_.find(index);
   if (found == tracks_.end()) return;
   found->second.waiting[worker] = {peer, clock};
-  found->second.is_due = found->second.copy != 0;
-  if (found->second.is_due) pending_.insert(index);
+  if (!note_applied(found->second, slice)) return;
+  found->second.is_due = true;
+  pending_.insert(index);
+}
+
+/// Whether updates that workers wait for are in the values now and were not before.
+bool ImageSender::note_applied(Track& track, const SliceState& slice) {
+  bool is_news = false;
+  for (auto& [worker, waiting] : track.waiting) {
+    if (waiting.is_applied || slice.settled(worker) < waiting.clock) continue;
+    is_news = waiting.is_applied = true;
+  }
+  return is_news && track.copy != 0;
 }
 
 bool ImageSender::is_sendable(const Track& track, const Targets& targets, TimePoint now) const {
@@ -554,7 +571,8 @@ void ImageSender::note_kept(std::size_t index, Track& track, std::vector<Settled
   track.behind_since.reset();
   if (track.is_due) track.behind_since = track.begun;
   // A worker that still waits needs another image.
-  track.is_due |= !track.waiting.empty();
+  track.is_due |= std::ranges::any_of(
+      track.waiting, [](const auto& waiting) { return waiting.second.is_applied; });
   rest_if_done(index, track);
 }
 
@@ -563,6 +581,7 @@ void ImageSender::note_stable(std::size_t index, Track& track, std::vector<Settl
   const ImageItem& image = track.under_way.front();
   track.kept_version = image.version;
   track.kept_applications = image.applications;
+  track.shown = {image.version, image.applications};
   for (const auto& [worker, done] : image.done) {
     Clock& stable = track.stable[worker];
     stable = std::max(stable, done);
@@ -610,6 +629,12 @@ std::vector<ImageSender::Settled> ImageSender::take_reply(
     rest_if_done(*index, track);
   }
   return settled;
+}
+
+KeptImage ImageSender::kept(std::size_t index) const {
+  const auto found = tracks_.find(index);
+  if (found == tracks_.end() || found->second.copy == 0) return {};
+  return found->second.shown;
 }
 
 Clock ImageSender::stable(std::size_t index, WorkerId worker, const SliceState& slice) const {

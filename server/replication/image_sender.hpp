@@ -57,11 +57,12 @@ class ImageSender {
   [[nodiscard]] std::vector<UpdateLog::Push> take_released() {
     return std::exchange(released_, {});
   }
-  /// After a push to a slice.
+  /// After a push to a slice, or where its V may have risen for another reason.
   void note_push(std::size_t index, const SliceState& slice);
-  /// A worker waits until each backup has its updates of this slice before `clock`, all of which
-  /// are in the values; it is notified then.
-  void settle(std::size_t index, PeerId peer, WorkerId worker, Clock clock);
+  /// A worker waits until each backup has its updates of this slice before `clock`; it is notified
+  /// then. Their image is made once all of them are in the values.
+  void settle(std::size_t index, const SliceState& slice, PeerId peer, WorkerId worker,
+              Clock clock);
 
   /// Whether other backups than before are further behind than the job allows; see problems().
   [[nodiscard]] bool check(TimePoint now);
@@ -89,6 +90,10 @@ class ImageSender {
       PeerId from, const pb::SliceImagesReply& reply,
       const std::function<std::optional<std::size_t>(TableId, SliceId)>& index_of, TimePoint now);
 
+  /// Of a slice, the newest image that each backup has from this primary; the default: there are no
+  /// backups.
+  [[nodiscard]] KeptImage kept(std::size_t index) const;
+
   /// The first clock of a member whose update would be lost with this primary.
   [[nodiscard]] Clock stable(std::size_t index, WorkerId worker, const SliceState& slice) const;
 
@@ -96,7 +101,9 @@ class ImageSender {
   struct Waiting {
     PeerId peer;
     Clock clock;
+    bool is_applied = false;  // its image is due, or has been made
   };
+  static constexpr KeptImage kNone{Clock(-1), -1};
   struct Track {
     ShardId shard;
     std::uint64_t term = 0;  // of the backups that the rest is about
@@ -115,6 +122,7 @@ class ImageSender {
     // V in the newest image, and in the newest one that each backup has.
     Clock version;
     Clock kept_version;
+    KeptImage shown = kNone;  // the latter, of this primary's images alone
     std::int64_t applications = 0;
     std::int64_t kept_applications = 0;
     std::map<WorkerId, Clock> stable;  // what may be reported to the workers
@@ -158,6 +166,7 @@ class ImageSender {
                  std::uint64_t sequence, std::vector<Settled>& settled);
   void note_kept(std::size_t index, Track& track, std::vector<Settled>& settled);
   void note_stable(std::size_t index, Track& track, std::vector<Settled>& settled);
+  [[nodiscard]] static bool note_applied(Track& track, const SliceState& slice);
   void rest_if_done(std::size_t index, const Track& track);
   [[nodiscard]] bool is_sendable(const Track& track, const Targets& targets, TimePoint now) const;
   std::vector<ImageItem> make_image(SliceState& slice, Track& track) const;
@@ -174,6 +183,7 @@ class ImageSender {
   JobId job_;
   std::uint32_t interval_ = 0;
   bool logs_updates_ = false;
+  bool shows_kept_ = false;           // JobView::shows_kept()
   std::map<WorkerId, Clock> leaves_;  // of the members that were lost
   std::size_t members_ = 1;           // that are not fenced
   Duration limit_ = Duration::max();  // that a backup may be behind

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <memory>
 #include <string>
@@ -34,6 +35,13 @@ struct CaptureOrder {
   std::uint64_t block_bytes = 0;
   std::vector<PartPlace> holders;
   std::uint64_t token = 0;  // of the job's submission
+};
+
+/// Of a slice, how far the newest image that each backup of its shard has reaches.
+struct KeptImage {
+  Clock version = Clock::never();  // V
+  std::int64_t applications = std::numeric_limits<std::int64_t>::max();
+  friend bool operator==(const KeptImage&, const KeptImage&) = default;
 };
 
 /// A slice's state at one moment. The slice shares the memory and does not write to

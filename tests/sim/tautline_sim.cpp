@@ -57,6 +57,32 @@ Result<PlanLimits> limits_of(const Options& options) {
   return limits;
 }
 
+/// What fixes a run, its seed apart, as arguments.
+std::string arguments_of(const Options& options) {
+  std::string all;
+  const auto add_number = [&](const char* name, std::int64_t value) {
+    if (value > 0) all += fmt::format(" --{} {}", name, value);
+  };
+  const auto add_word = [&](const char* name, const std::string& value) {
+    if (!value.empty()) all += fmt::format(" --{} {}", name, value);
+  };
+  const auto add_flag = [&](const char* name, bool is_set) {
+    if (is_set) all += fmt::format(" --{}", name);
+  };
+  add_number("steps", options.steps);
+  add_number("workers", options.workers);
+  add_number("servers", options.servers);
+  add_number("copies", options.copies);
+  add_word("slack", options.slack);
+  add_word("faults", options.faults);
+  add_word("policy", options.policy);
+  add_word("compression", options.compression);
+  add_flag("seeded", options.seeded);
+  add_flag("sync", options.sync);
+  add_flag("rows", options.rows);
+  return all;
+}
+
 int simulate(const Options& options, const PlanLimits& limits) {
   std::uint64_t hash = 0;
   std::uint64_t messages = 0;
@@ -82,12 +108,7 @@ int simulate(const Options& options, const PlanLimits& limits) {
     if (outcome.broken) {
       fmt::print("seed {} breaks the contract: {}: {}\n", seed, outcome.broken->rule,
                  outcome.broken->what);
-      fmt::print("again: tautline-sim --seed {}{}{}{}{}{} --faults {}\n", seed,
-                 options.steps > 0 ? fmt::format(" --steps {}", options.steps) : "",
-                 options.seeded ? " --seeded" : "", options.sync ? " --sync" : "",
-                 options.rows ? " --rows" : "",
-                 options.copies > 0 ? fmt::format(" --copies {}", options.copies) : "",
-                 options.faults);
+      fmt::print("again: tautline-sim --seed {}{}\n", seed, arguments_of(options));
       fmt::print("{:016x}\n", hash);
       return 1;
     }

@@ -171,6 +171,28 @@ class ServerLoss(ServersTest):
             self.assertEqual(self.ask("stop", job).returncode, 0)
             self.wait_for_job(job, "STOPPED")
 
+    def test_jobs_whose_values_do_not_follow_from_the_updates_train_on_too(self):
+        self.start_cluster(workers=4)
+        for consistency in ("BSP backup_workers: 1",
+                            "ASYNC periodic_averaging { interval: 2 outer { "
+                            'type: "SGD" lr: 1 momentum: 0 buffer: 3 } }'):
+            job = self.submit(consistency, 1000000, clock_ms=2, workers=4)
+            wait_until(lambda: self.running(job)["state"] == "RUNNING"
+                       and self.newest_clock(job) > 10, what="clocks")
+            self.wait_for_backups(job)
+            self.kill_server(0)
+            before = self.newest_clock(job)
+            wait_until(lambda: self.newest_clock(job) > before + 50, what="clocks after the loss")
+            self.servers[0] = self.start_daemon("server", "server0")
+            self.wait_for_backups(job)
+            # What it has pushed is safe before it leaves, also where it waits in a buffer.
+            drained = self.ask("drain", "worker3")
+            self.assertEqual(drained.returncode, 0, drained.stderr)
+            self.workers[3].wait(30)
+            self.workers[3] = self.start_daemon("worker", "worker3")
+            self.assertEqual(self.ask("stop", job).returncode, 0)
+            self.wait_for_job(job, "STOPPED")
+
     def test_a_server_without_a_whole_backup_takes_the_job_with_it(self):
         self.start_cluster(interval=0)
         job = self.submit("SSP", 1000000)

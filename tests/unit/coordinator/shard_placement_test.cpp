@@ -18,9 +18,13 @@ using namespace std::chrono_literals;
 /// A running job on servers named s0, s1, ..., and what they report of the images that they keep.
 class Placement {
  public:
-  Placement(int servers, int hosts_each, std::uint32_t copies) {
+  /// machines  of the servers; fewer: they are not known
+  Placement(int servers, int hosts_each, std::uint32_t copies,
+            const std::vector<std::string>& machines = {}) {
     for (int i = 0; i < servers; ++i) {
-      const Participant& server = join("s" + std::to_string(i), hosts_each);
+      const auto place = static_cast<std::size_t>(i);
+      const std::string machine = place < machines.size() ? machines[place] : "";
+      const Participant& server = join("s" + std::to_string(i), hosts_each, machine);
       pb::StoredServer& chosen = *job.change().add_servers();
       chosen.set_name(server.name);
       chosen.set_incarnation(server.incarnation.value());
@@ -31,11 +35,12 @@ class Placement {
     place_shards(job, registry, {4, copies});
   }
 
-  Participant& join(const std::string& name, int hosts) {
+  Participant& join(const std::string& name, int hosts, const std::string& machine = "") {
     pb::Hello hello;
     hello.set_role(pb::ROLE_SERVER);
     hello.set_name(name);
     hello.set_session(++session_);
+    hello.set_host(machine);
     for (int i = 0; i < hosts; ++i) hello.add_shard_addresses(name + ":" + std::to_string(i + 1));
     Participant* joined = registry.greet(PeerId(session_), hello, TimePoint()).participant;
     REQUIRE(joined != nullptr);
@@ -109,6 +114,45 @@ TEST_CASE("a shard gets backups on other servers, as many as it should have and 
       CHECK(backups.size() == std::min<std::size_t>(copies, servers - 1));
       CHECK_FALSE(backups.contains(placement.server_of(shard)));
     }
+  }
+}
+
+TEST_CASE("a backup is on another machine than its primary and other backups, if there is one",
+          "[coordinator]") {
+  Placement placement(4, 2, 1, {"a", "a", "b", "b"});
+  const auto machine_of = [](int server) { return server / 2; };
+  for (int shard = 0; shard < 8; ++shard) {
+    const auto backups = placement.backups_of(shard);
+    REQUIRE(backups.size() == 1);
+    CHECK(machine_of(backups.begin()->first) != machine_of(placement.server_of(shard)));
+  }
+  Placement two(4, 1, 2, {"a", "b", "b", "c"});
+  for (int shard = 0; shard < 4; ++shard) {
+    std::set<std::string> used{std::vector<std::string>{"a", "b", "b", "c"}.at(
+        static_cast<std::size_t>(two.server_of(shard)))};
+    for (const auto& [server, choice] : two.backups_of(shard)) {
+      used.insert(
+          std::vector<std::string>{"a", "b", "b", "c"}.at(static_cast<std::size_t>(server)));
+    }
+    CHECK(used.size() == 3);
+  }
+}
+
+TEST_CASE("backups move to another machine once there is one, and are never fewer meanwhile",
+          "[coordinator]") {
+  Placement placement(2, 1, 1, {"a", "a"});
+  CHECK(placement.backups_of(0) == std::map<int, std::uint64_t>{{1, 1}});
+  placement.report_whole();
+  placement.join("s2", 1, "b");
+  for (int step = 0; step < 8; ++step) {
+    CHECK(placement.replace().empty());
+    for (int shard = 0; shard < 2; ++shard) CHECK_FALSE(placement.backups_of(shard).empty());
+    placement.report_whole();
+  }
+  for (int shard = 0; shard < 2; ++shard) {
+    const auto backups = placement.backups_of(shard);
+    REQUIRE(backups.size() == 1);
+    CHECK(backups.begin()->first == 2);
   }
 }
 

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "server/replication/replay_gate.hpp"
-#include "tests/unit/server/backup_pair.hpp"
+#include "tests/unit/server/replication/backup_pair.hpp"
 
 namespace taut::server {
 namespace {
@@ -11,6 +11,7 @@ namespace {
 using Catch::Matchers::Contains;
 using test::BackupPair;
 using test::floats_of;
+using test::item_of;
 using test::JobMaker;
 using test::kAnn;
 using test::kBob;
@@ -69,20 +70,42 @@ TEST_CASE("an update is stable once the backup has its image, and not before", "
   REQUIRE(pair.second.report(JobId(7)).copies.size() == 1);
   CHECK(pair.second.report(JobId(7)).copies[0].is_complete);
 
-  CHECK(BackupPair::item_of(pair.push(pair.first, kAnn, 0)).stable == Clock(0));
+  CHECK(item_of(pair.push(pair.first, kAnn, 0)).stable == Clock(0));
   pair.replicate();
-  CHECK(BackupPair::item_of(pair.push(pair.first, kAnn, 1)).stable == Clock(1));
+  CHECK(item_of(pair.push(pair.first, kAnn, 1)).stable == Clock(1));
 
   // A worker that waits is told when the image has arrived.
   DataItem settle;
   settle.kind = pb::DataItem::SETTLE;
   settle.clock = Clock(2);
-  CHECK(BackupPair::item_of(pair.say(pair.first, kAnn, DataItems{{settle}})).stable == Clock(1));
+  CHECK(item_of(pair.say(pair.first, kAnn, DataItems{{settle}})).stable == Clock(1));
   pair.told.clear();
   pair.replicate();
   REQUIRE(pair.told.size() == 1);
-  CHECK(BackupPair::item_of(pair.told).kind == pb::DataItem::SETTLED);
-  CHECK(BackupPair::item_of(pair.told).stable == Clock(2));
+  CHECK(item_of(pair.told).kind == pb::DataItem::SETTLED);
+  CHECK(item_of(pair.told).stable == Clock(2));
+}
+
+TEST_CASE("a worker that waits until its update is safe is told once others have pushed too",
+          "[replication]") {
+  BackupPair pair(2);
+  for (const WorkerId worker : {kAnn, kBob}) {
+    REQUIRE(pair.greet(pair.first, worker, 1).accepted());
+    pair.open(pair.first, worker);
+  }
+  pair.replicate();
+  (void)pair.push(pair.first, kAnn, 0);
+  DataItem settle;
+  settle.kind = pb::DataItem::SETTLE;
+  settle.clock = Clock(1);
+  CHECK(item_of(pair.say(pair.first, kAnn, DataItems{{settle}})).stable == Clock(0));
+  pair.replicate();
+  pair.told.clear();
+  (void)pair.push(pair.first, kBob, 0);
+  pair.replicate();
+  const DataItem settled = item_of(pair.told);
+  CHECK(settled.kind == pb::DataItem::SETTLED);
+  CHECK(settled.stable == Clock(1));
 }
 
 TEST_CASE("a server that takes a shard over answers no read before what was sent is repeated",
@@ -96,8 +119,7 @@ TEST_CASE("a server that takes a shard over answers no read before what was sent
   pair.replicate();
   // The backup does not have this clock.
   for (const WorkerId worker : {kAnn, kBob}) (void)pair.push(pair.first, worker, 1);
-  const std::vector<float> seen =
-      floats_of(BackupPair::item_of(pair.read(pair.first, kAnn, 2)).payload);
+  const std::vector<float> seen = floats_of(item_of(pair.read(pair.first, kAnn, 2)).payload);
 
   CHECK(pair.greet(pair.second, kAnn, 2).later());  // it does not know of it yet
   pair.take_over();
@@ -105,12 +127,11 @@ TEST_CASE("a server that takes a shard over answers no read before what was sent
   CHECK(pair.greet(pair.second, kAnn, 1).later());  // an earlier term's
   REQUIRE(pair.greet(pair.second, kAnn, 2).accepted());
   pair.open(pair.second, kAnn, {2});
-  CHECK(BackupPair::item_of(pair.read(pair.second, kAnn, 2)).kind == pb::DataItem::PARKED);
+  CHECK(item_of(pair.read(pair.second, kAnn, 2)).kind == pb::DataItem::PARKED);
   (void)pair.push(pair.second, kAnn, 1);
   DataItem snapshot;
   snapshot.kind = pb::DataItem::SNAPSHOT;
-  CHECK(BackupPair::item_of(pair.say(pair.second, kAnn, DataItems{{snapshot}})).kind ==
-        pb::DataItem::PARKED);
+  CHECK(item_of(pair.say(pair.second, kAnn, DataItems{{snapshot}})).kind == pb::DataItem::PARKED);
 
   REQUIRE(pair.greet(pair.second, kBob, 2).accepted());
   pair.open(pair.second, kBob, {2});
@@ -137,8 +158,8 @@ TEST_CASE("an update that was sent before a change was prepared is taken after i
   pair.take_over();
   REQUIRE(pair.greet(pair.second, kAnn, 2).accepted());
   pair.open(pair.second, kAnn, {1});
-  CHECK(BackupPair::item_of(pair.push(pair.second, kAnn, 0)).kind == pb::DataItem::ACK);
-  CHECK(BackupPair::item_of(pair.push(pair.second, kAnn, 1)).refusal == pb::DataItem::HELD);
+  CHECK(item_of(pair.push(pair.second, kAnn, 0)).kind == pb::DataItem::ACK);
+  CHECK(item_of(pair.push(pair.second, kAnn, 1)).refusal == pb::DataItem::HELD);
 }
 
 TEST_CASE("images go to the backup in messages that a shard takes in", "[replication]") {
@@ -270,9 +291,9 @@ TEST_CASE("an acknowledgement of an image counts from the backup alone", "[repli
   const auto replies = pair.second.handle(test::kPrimary, sent[0].message, TimePoint());
   REQUIRE(replies.size() == 1);
   (void)pair.first.handle(PeerId(99), replies[0].message, TimePoint());
-  CHECK(BackupPair::item_of(pair.push(pair.first, kAnn, 1)).stable == Clock(0));
+  CHECK(item_of(pair.push(pair.first, kAnn, 1)).stable == Clock(0));
   (void)pair.first.handle(test::kBackup, replies[0].message, TimePoint());
-  CHECK(BackupPair::item_of(pair.push(pair.first, kAnn, 1)).stable == Clock(1));
+  CHECK(item_of(pair.push(pair.first, kAnn, 1)).stable == Clock(1));
 }
 
 TEST_CASE("what a stranger says it has sent neither opens nor closes a gate", "[replication]") {
@@ -395,7 +416,7 @@ TEST_CASE("a request for a shard that was not taken over waits, and the server s
     DataItem read;
     read.kind = pb::DataItem::READ;
     read.slice = SliceId(slice);
-    const DataItem answer = BackupPair::item_of(say(first, DataItems{{read}}));
+    const DataItem answer = item_of(say(first, DataItems{{read}}));
     CHECK(answer.kind == (slice == 0 ? pb::DataItem::VALUE : pb::DataItem::REFUSED));
     if (slice == 1) CHECK(answer.refusal == pb::DataItem::HELD);
   }

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/unit/server/backup_pair.hpp"
+#include "tests/unit/server/replication/backup_pair.hpp"
 #include "tests/unit/server/row_job.hpp"
 
 namespace taut::server {
@@ -12,6 +12,7 @@ namespace {
 
 using Catch::Matchers::Contains;
 using test::BackupPair;
+using test::item_of;
 using test::kAnn;
 using test::kBob;
 using test::kBuckets;

@@ -25,6 +25,12 @@ inline void choose(pb::ShardInfo& shard, std::uint32_t host, std::uint64_t choic
   backup.set_choice(choice);
 }
 
+/// Of one message with one item.
+inline DataItem item_of(const std::vector<server::Outgoing>& messages) {
+  REQUIRE(messages.size() == 1);
+  return std::get<DataItems>(messages[0].message.body).items.at(0);
+}
+
 /// What the workers of a job say to the hosts of its one shard, which has one slice of four values.
 class ShardWorkers {
  public:
@@ -71,11 +77,6 @@ class ShardWorkers {
                        DataMessage{JobId(7), worker, job.incarnation(worker), std::move(body)},
                        TimePoint());
   }
-  static DataItem item_of(const std::vector<server::Outgoing>& messages) {
-    REQUIRE(messages.size() == 1);
-    return std::get<DataItems>(messages[0].message.body).items.at(0);
-  }
-
   JobMaker job;
 };
 

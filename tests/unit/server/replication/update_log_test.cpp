@@ -2,13 +2,14 @@
 #include <vector>
 
 #include "server/replication/update_log.hpp"
-#include "tests/unit/server/backup_pair.hpp"
+#include "tests/unit/server/replication/backup_pair.hpp"
 
 namespace taut::server {
 namespace {
 
 using test::BackupPair;
 using test::floats_of;
+using test::item_of;
 using test::kAnn;
 using test::kBob;
 
@@ -141,7 +142,7 @@ TEST_CASE("an update counts, and is acknowledged, once the backup has it", "[rep
   CHECK(pair.values(pair.first) == before);
   pair.replicate();
   REQUIRE(pair.told.size() == 1);
-  const DataItem answer = BackupPair::item_of(pair.told);
+  const DataItem answer = item_of(pair.told);
   CHECK(answer.kind == pb::DataItem::ACK);
   CHECK(answer.done == Clock(1));
   CHECK(pair.values(pair.first) != before);
@@ -169,7 +170,7 @@ TEST_CASE("a primary and a worker are lost at once, and nothing that counted wit
   pair.open(pair.second, kBob, {0});
   DataItem item;
   item.kind = pb::DataItem::SNAPSHOT;
-  const DataItem answer = BackupPair::item_of(pair.say(pair.second, kBob, DataItems{{item}}));
+  const DataItem answer = item_of(pair.say(pair.second, kBob, DataItems{{item}}));
   REQUIRE(answer.kind == pb::DataItem::SNAPSHOT_VALUE);
   CHECK(floats_of(answer.payload) == seen);
 }
@@ -188,7 +189,7 @@ TEST_CASE("what the backup did not acknowledge does not count", "[replication]")
   shard.clear_backups();
   pair.publish();
   REQUIRE(pair.told.size() == 1);
-  CHECK(BackupPair::item_of(pair.told).kind == pb::DataItem::ACK);
+  CHECK(item_of(pair.told).kind == pb::DataItem::ACK);
   CHECK(pair.values(pair.first) != before);
 }
 
@@ -196,13 +197,13 @@ TEST_CASE("a repeated push is logged once and answered where it came from last",
   Logged pair(1, Slack::unbounded());
   (void)pair.push(pair.first, kAnn, 0);
   // The worker hears that the shard is alive.
-  CHECK(BackupPair::item_of(pair.push(pair.first, kAnn, 0)).kind == pb::DataItem::PARKED);
+  CHECK(item_of(pair.push(pair.first, kAnn, 0)).kind == pb::DataItem::PARKED);
   pair.replicate();
   CHECK(pair.told.size() == 1);
   // It counts already: acknowledged at once.
-  CHECK(BackupPair::item_of(pair.push(pair.first, kAnn, 0)).kind == pb::DataItem::ACK);
+  CHECK(item_of(pair.push(pair.first, kAnn, 0)).kind == pb::DataItem::ACK);
   // A clock is missing before this one.
-  const DataItem ahead = BackupPair::item_of(pair.push(pair.first, kAnn, 5));
+  const DataItem ahead = item_of(pair.push(pair.first, kAnn, 5));
   CHECK(ahead.refusal == pb::DataItem::OUT_OF_ORDER);
 }
 
@@ -211,7 +212,7 @@ TEST_CASE("an update after one that is missing is refused, and the missing one w
   Logged pair(1, Slack::unbounded());
   const auto before = pair.values(pair.first);
   CHECK(pair.push(pair.first, kAnn, 0).empty());
-  const DataItem ahead = BackupPair::item_of(pair.push(pair.first, kAnn, 2));
+  const DataItem ahead = item_of(pair.push(pair.first, kAnn, 2));
   CHECK(ahead.refusal == pb::DataItem::OUT_OF_ORDER);
   CHECK(pair.push(pair.first, kAnn, 1).empty());
   CHECK(pair.push(pair.first, kAnn, 2).empty());
@@ -227,7 +228,7 @@ TEST_CASE("nothing counts without its backup where too many updates wait", "[rep
   for (std::int64_t clock = 0; clock < static_cast<std::int64_t>(UpdateLog::kMax); ++clock) {
     CHECK(pair.push(pair.first, kAnn, clock).empty());
   }
-  CHECK(BackupPair::item_of(pair.push(pair.first, kBob, 0)).kind == pb::DataItem::PARKED);
+  CHECK(item_of(pair.push(pair.first, kBob, 0)).kind == pb::DataItem::PARKED);
   CHECK(pair.values(pair.first) == before);
 }
 
@@ -289,8 +290,8 @@ TEST_CASE("what was logged before an epoch is prepared counts, and the coordinat
   pair.told.clear();
   pair.replicate();
   REQUIRE(pair.told.size() == 1);
-  CHECK(BackupPair::item_of(pair.told).kind == pb::DataItem::ACK);
-  CHECK(BackupPair::item_of(pair.push(pair.first, kAnn, 1)).refusal == pb::DataItem::HELD);
+  CHECK(item_of(pair.told).kind == pb::DataItem::ACK);
+  CHECK(item_of(pair.push(pair.first, kAnn, 1)).refusal == pb::DataItem::HELD);
 }
 
 TEST_CASE("a new backup gets the updates that wait for others of their clock", "[replication]") {

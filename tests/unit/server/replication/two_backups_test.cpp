@@ -6,19 +6,16 @@
 #include <utility>
 #include <vector>
 
-#include "tests/unit/server/backup_pair.hpp"
+#include "tests/unit/server/replication/backup_pair.hpp"
 
 namespace taut::server {
 namespace {
 
+using test::item_of;
 using test::kAnn;
 using test::kBob;
 
 constexpr Duration kSecond{1'000'000};
-
-DataItem item_of(const std::vector<Outgoing>& messages) {
-  return test::ShardWorkers::item_of(messages);
-}
 
 /// Three hosts of one shard: the first serves it, the others keep its images. What goes from host a
 /// to host b comes from peer 100 + a.
