@@ -37,10 +37,10 @@ class Checker {
   /// Servers are killed: a worker that trains without backups of its shards may have to give up.
   void expect_lost_servers() { servers_are_lost_ = true; }
   /// An update counts once its shard's backup has it too: nothing of it is lost with a primary and
-  /// its worker. When a push is answered depends on the backup, so answers of shards are not
-  /// modelled; what workers read is checked as ever.
+  /// its worker.
   void expect_logged_updates() { logs_updates_ = true; }
-  /// Answers may wait for backups, so that they do not follow from what a shard has received.
+  /// When a push or a read is answered depends on backups, so answers of shards are not modelled;
+  /// what workers read is checked as ever.
   void expect_late_answers() { answers_late_ = true; }
 
   /// Takes the next stretch.

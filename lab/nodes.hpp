@@ -134,6 +134,7 @@ class WorkerNode final : public ControlNode {
   Incarnation incarnation_;
   WorkerId member_;
   Clock clock_;
+  Clock begun_at_;  // as a member
   std::vector<TableSpec> tables_;
   std::vector<std::vector<float>> values_;        // by table
   std::vector<std::vector<std::uint64_t>> rows_;  // that are read, by table

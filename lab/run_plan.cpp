@@ -235,6 +235,56 @@ void draw_servers(Plan& plan, Duration span) {
   }
 }
 
+/// Workers report how long they take to start, in some runs, so that others join further ahead.
+/// Drawn apart, so that a seed's other choices are the same without.
+void draw_start(Plan& plan) {
+  Random apart(Random::mix(plan.seed ^ 0x57a47ULL));
+  if (apart.chance(0.4)) {
+    plan.clocks_of_start = apart.between(1, std::max<std::int64_t>(plan.job.clocks, 2));
+  }
+}
+
+/// Servers are on machines that are known in some runs, and some of them share one. Drawn apart, so
+/// that a seed's other choices are the same without.
+void draw_machines(Plan& plan) {
+  Random apart(Random::mix(plan.seed ^ 0x3ac41eULL));
+  if (plan.servers > 2 && apart.chance(0.4)) {
+    plan.machines = static_cast<std::uint32_t>(apart.between(1, plan.servers - 1));
+  }
+}
+
+/// A server with backups is silent for longer than the limit and lives on: it does not run, or the
+/// coordinator and it do not hear each other, in one direction or in both, while workers do. Or it
+/// and another process that it exchanges with are cut off from each other for as long. Drawn apart,
+/// as the servers that are killed.
+void draw_zombies(Plan& plan, const Faults& faults, Duration span) {
+  Random apart(Random::mix(plan.seed ^ 0x20b1e5ULL));
+  if (plan.replication_interval == 0 || plan.servers < 2 || apart.chance(0.5)) return;
+  const NodeId server = plan.server_node(static_cast<std::uint32_t>(apart.below(plan.servers)));
+  const Duration from(apart.between(100'000, 100'000 + span.count()));
+  const std::int64_t limit = plan.heartbeat_limit.count();
+  const Duration to = from + Duration(apart.between(limit / 2, limit * 3));
+  if (faults.pause && (!faults.partition || apart.chance(0.3))) {
+    plan.events.push_back({from, Kind::kPause, server, NodeId(0)});
+    plan.events.push_back({to, Kind::kResume, server, NodeId(0)});
+    return;
+  }
+  if (!faults.partition) return;
+  NodeId other = Plan::kCoordinatorNode;
+  if (apart.chance(0.4)) {
+    const std::uint64_t others = plan.servers + plan.job.workers;
+    other = plan.server_node(static_cast<std::uint32_t>(apart.below(others)));
+    if (other == server) other = Plan::kCoordinatorNode;
+  }
+  const auto directions = static_cast<std::uint64_t>(apart.between(1, 3));
+  const auto cut = [&](NodeId sender, NodeId receiver) {
+    plan.events.push_back({from, Kind::kBlock, sender, receiver});
+    plan.events.push_back({to, Kind::kUnblock, sender, receiver});
+  };
+  if ((directions & 1U) != 0) cut(server, other);
+  if ((directions & 2U) != 0) cut(other, server);
+}
+
 /// In some jobs with backups an update counts once the backup has it. There, and in others, a
 /// worker is killed with a server, just before it or just after. Drawn apart, so that other seeds
 /// are the same without.
@@ -479,6 +529,8 @@ Plan draw_plan(std::uint64_t seed, const PlanLimits& limits) {
   draw_additions(plan, limits);
   draw_network(plan, random, allowed);
   draw_copies(plan, limits);
+  draw_machines(plan);
+  draw_start(plan);
 
   // With members that join and leave, a run lasts for a few of their silences.
   const bool members_change =
@@ -499,6 +551,7 @@ Plan draw_plan(std::uint64_t seed, const PlanLimits& limits) {
   if (allowed.server && replicates) draw_servers(plan, span);
   draw_second_kills(plan);
   if (allowed.drain && replicates) draw_drains(plan, span);
+  if (allowed.server) draw_zombies(plan, allowed, span);
   draw_logged_updates(plan, limits);
   if (allowed.follow && !by_rows) draw_followers(plan, span);
   if (allowed.shrink) draw_rivals(plan, span);

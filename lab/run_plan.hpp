@@ -76,6 +76,7 @@ struct Plan {
   ToyJob job;
   std::uint32_t servers = 1;
   std::uint32_t shards_each = 2;
+  std::uint32_t machines = 0;  // that servers are on, in turn; 0: not known
   std::uint32_t followers = 0;
   bool followers_bound = false;            // training waits for them
   std::uint32_t replication_interval = 0;  // 0: shards have no backups
@@ -86,6 +87,7 @@ struct Plan {
   double framed = 1.0 / 16;
   Duration compute_min{200};  // of one clock
   Duration compute_max{2000};
+  std::int64_t clocks_of_start = 0;  // that a worker takes to start, as workers report; 0: nothing
   std::uint32_t slow_worker = 0;
   std::int64_t slowness = 1;  // it computes so many times as long
   Duration heartbeat_interval{50'000};

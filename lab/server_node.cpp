@@ -85,6 +85,7 @@ ControlIdentity identity(const Plan& plan, std::uint32_t number, std::uint64_t s
   identity.role = pb::ROLE_SERVER;
   identity.name = fmt::format("server{}", number);
   identity.session = session;
+  if (plan.machines > 0) identity.host = fmt::format("machine{}", number % plan.machines);
   for (std::uint32_t i = 0; i < plan.shards_each; ++i) {
     identity.shard_addresses.push_back(shard_address(number, i));
   }
@@ -263,7 +264,13 @@ void ServerNode::take_job(const pb::ServerJob& job, const server::JobView& view,
 void ServerNode::on_event(const ControlEvent& event, TimePoint now) {
   if (std::holds_alternative<control_event::DeclaredLost>(event)) {
     for (const auto& over : jobs_.clear()) {
-      for (OneShard& one : shards_) (void)one.shard->set_job(over);
+      pb::ServerJob forgotten;
+      forgotten.set_job(over->job.value());
+      forgotten.set_finished(true);
+      for (OneShard& one : shards_) {
+        if (over->job == kToyJobId) world_.history.add_view(now, one.shard->id(), forgotten);
+        (void)one.shard->set_job(over);
+      }
     }
     for (OneShard& one : shards_) one.served.clear();
     return;

@@ -101,7 +101,7 @@ void WorkerNode::begin(const pb::WorkerJob& job, TimePoint now) {
   job_ = job.job();
   member_ = WorkerId(job.worker());
   TAUT_CHECK(member_.value() < kMembers, "more members than the toy job distinguishes");
-  clock_ = Clock(job.start_clock());
+  clock_ = begun_at_ = Clock(job.start_clock());
   shares_ = std::make_unique<ShareOrders>();
   shares_->take(job);
   last_clocks_ = std::make_unique<LastClocks>();
@@ -350,6 +350,11 @@ void WorkerNode::note_progress(TimePoint now) {
   progress.set_clock(clock_.value());
   progress.set_images(records_);
   progress.set_compute_s(computed_s_);
+  if (world_.plan.clocks_of_start > 0 && clock_ > begun_at_) {
+    progress.set_seconds_to_first_iteration(1);
+    progress.set_trained_s(static_cast<double>(clock_ - begun_at_) /
+                           static_cast<double>(world_.plan.clocks_of_start));
+  }
   shares_->report(progress);
   last_clocks_->report(progress);
   progress.set_finished(finished && is_at_end);

@@ -338,7 +338,7 @@ std::optional<DataItem> Shard::beyond_clock_rows(WorkerId worker, const DataItem
 void Shard::snapshot(PeerId from, WorkerId worker, const DataItem& item, SliceState& slice,
                      Outbox& out) {
   // A worker that asks again later gets it, when the slice is whole.
-  if (slice.is_settling() || slice.is_hidden()) {
+  if (slice.is_settling()) {
     out.add(from, reply_to(item, pb::DataItem::PARKED));
     return;
   }
@@ -397,7 +397,9 @@ void Shard::serve_item(PeerId from, const DataMessage& message, const DataItem& 
   reply.stable = stable(job, slice, message.worker);
   if (!is_push(item)) {
     reply.version = slice.version();
-    reply.waits_for = slice.holds_back(message.worker, item.clock);
+    // A read that waits for backups alone waits for no other worker.
+    reply.waits_for =
+        slice.is_hidden() ? message.worker : slice.holds_back(message.worker, item.clock);
     reply.follower = job.bound.holds_back(item.clock).value_or(FollowerId());
   }
   out.add(from, std::move(reply));
@@ -544,6 +546,7 @@ std::vector<Outgoing> Shard::set_job(const std::shared_ptr<const JobView>& view,
     // First: what others' leaving makes true is not answered beyond what a new follower allows.
     slice->limit_reads(job.bound.limit());
     slice->update(*view, released);
+    job.images.note_push(index, *slice);
     add(released, job, *slice, out);
   }
   follow_checkpoint(job);

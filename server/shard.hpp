@@ -217,6 +217,7 @@ class Shard {
                                   TimePoint now);
   void note_settling(JobState& job);
   void note_backed(JobState& job, Outbox& out);
+  void show_kept(JobState& job, std::size_t index, Outbox& out);
   void show_kept(JobState& job, Outbox& out);
   [[nodiscard]] Clock stable(const JobState& job, const SliceState& slice, WorkerId worker) const;
   void serve(PeerId from, const DataMessage& message, const DataItems& batch, Outbox& out);

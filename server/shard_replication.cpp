@@ -142,17 +142,21 @@ void Shard::note_backed(JobState& job, Outbox& out) {
   note_settling(job);
 }
 
-/// Where readers get only what the backups have, those that wait for it do.
-void Shard::show_kept(JobState& job, Outbox& out) {
-  if (!job.view->shows_kept()) return;
+/// Where readers get only what the backups have, those of a slice that wait for it do.
+void Shard::show_kept(JobState& job, std::size_t index, Outbox& out) {
+  const auto found = job.slices.find(index);
+  if (!job.view->shows_kept() || found == job.slices.end()) return;
+  SliceState& slice = *found->second;
   std::vector<Answer> released;
-  for (auto& [index, slice] : job.slices) {
-    job.images.note_push(index, *slice);
-    released.clear();
-    const QueueCount count(queues_, *slice);
-    slice->note_kept(job.images.kept(index), released);
-    add(released, job, *slice, out);
-  }
+  const QueueCount count(queues_, slice);
+  slice.note_kept(job.images.kept(index), *job.view, released);
+  add(released, job, slice, out);
+  job.images.note_push(index, slice);
+  if (!slice.bad_updates().empty()) note_bad_updates(job, slice);
+}
+
+void Shard::show_kept(JobState& job, Outbox& out) {
+  for (const auto& [index, slice] : job.slices) show_kept(job, index, out);
 }
 
 void Shard::note_settling(JobState& job) {
@@ -177,6 +181,7 @@ void Shard::settle(PeerId from, WorkerId worker, const DataItem& item, JobState&
     slice.end_wait(*job.view, released);
     add(released, job, slice, out);
     job.images.note_push(job.layout.index_of(item.table, item.slice), slice);
+    if (!slice.bad_updates().empty()) note_bad_updates(job, slice);
   }
   if (stable(job, slice, worker) < item.clock) {
     const std::size_t index = job.layout.index_of(item.table, item.slice);
@@ -311,7 +316,10 @@ std::vector<Outgoing> Shard::note_kept(PeerId from, JobId id, const pb::SliceIma
   }
   if (lowest_unsafe(job) != unsafe) changed_.push_back(id);
   note_backed(job, out);
-  show_kept(job, out);
+  for (const pb::SliceImagesReply::Kept& kept : reply.kept()) {
+    const auto index = index_of(TableId(kept.table()), SliceId(kept.slice()));
+    if (index) show_kept(job, *index, out);
+  }
   serve_logged(job, out);
   return out.take();
 }

@@ -153,6 +153,9 @@ Update SliceState::take_held(const HeldUpdate& of) {
 }
 
 void SliceState::apply_ready(const JobView& job) {
+  // Readers get what a buffer's last step has made before it makes the next one: in ASYNC there
+  // would else be a newer one whenever the backups have an image.
+  if (job.has_buffer() && is_hidden() && patience(job) == Patience::kWaits) return;
   while (const auto application = policy_->next(waiting_, members_of(job), patience(job))) {
     apply(*application, job);
   }
@@ -408,10 +411,12 @@ void SliceState::note_backed(std::vector<Answer>& released) {
   release(released);
 }
 
-void SliceState::note_kept(const KeptImage& kept, std::vector<Answer>& released) {
+void SliceState::note_kept(const KeptImage& kept, const JobView& job,
+                           std::vector<Answer>& released) {
   if (kept_ == kept) return;
   kept_ = kept;
   release(released);
+  if (!is_hidden()) apply_ready(job);
 }
 
 void SliceState::end_wait(const JobView& job, std::vector<Answer>& released) {

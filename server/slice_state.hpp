@@ -126,8 +126,8 @@ class SliceState {
   /// The shard's backups have an image of it, or there are none; releases reads.
   void note_backed(std::vector<Answer>& released);
   /// No reader gets from now on what is newer than the image that each backup of the shard has;
-  /// releases reads.
-  void note_kept(const KeptImage& kept, std::vector<Answer>& released);
+  /// releases reads. Where a buffer waited for that, it then makes its next steps.
+  void note_kept(const KeptImage& kept, const JobView& job, std::vector<Answer>& released);
   /// What it holds is newer than that. In a buffer V rises without a change of the values, and is
   /// the same again once members have repeated what they had pushed.
   [[nodiscard]] bool is_hidden() const {

@@ -487,7 +487,7 @@ void Coordinator::deliver_to_members(JobRecord& job) {
     pb::WorkerJob& update = *send(*process->peer).mutable_worker_job();
     update = job.worker_job(i);
     update.set_silence_limit_s(kSilenceLimits * seconds(options_.heartbeat_limit));
-    // Images that a worker requests early would not hold what waits in a buffer.
+    // A worker that requests an image early would have a buffer make a step of fewer updates.
     const bool has_buffer =
         job.stored().definition().consistency().periodic_averaging().outer().buffer() > 0;
     update.set_kept_bytes(has_buffer ? 0 : options_.kept_bytes);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <vector>
 
@@ -16,6 +17,10 @@ namespace {
 constexpr std::int64_t kNever = Clock::never().value();
 // Distance of a change from the highest known clock.
 constexpr std::int64_t kLead = 2;
+// Of a worker that joins, on top: while it starts the others are to train. Not more than this time,
+// nor than this part of the clocks that are left.
+constexpr double kMaxStart_s = 5;
+constexpr std::int64_t kPartOfRest = 4;
 
 bool beyond_the_end(const JobRecord& job, std::int64_t clock) {
   return Clock(clock) >= end_clock(job.stored().definition());
@@ -48,6 +53,27 @@ void prepare_leave(JobRecord& job) {
     change.add_leaving(member.member().worker());
   }
   job.revise();
+}
+
+/// About how many clocks the others train while a worker starts, as members have reported: it
+/// builds its net and opens its data once it knows its first clock. 0: not known.
+std::int64_t clocks_of_start(JobRecord& job) {
+  double clock_s = std::numeric_limits<double>::infinity();
+  for (const pb::StoredMember& member : job.stored().members()) {
+    const pb::Progress& progress = member.progress();
+    const std::int64_t clocks = progress.clock() - member.member().join_clock();
+    const double start_s = progress.seconds_to_first_iteration();
+    // That of one that joined earlier includes its wait for the others.
+    if (start_s > 0) job.start_s = std::min(job.start_s.value_or(start_s), start_s);
+    if (clocks > 0 && progress.trained_s() > 0) {
+      clock_s = std::min(clock_s, progress.trained_s() / static_cast<double>(clocks));
+    }
+  }
+  if (!job.start_s || std::isinf(clock_s)) return 0;
+  const std::int64_t rest = end_clock(job.stored().definition()).value() - first_free_clock(job);
+  const double clocks = std::ceil(std::min(*job.start_s, kMaxStart_s) / clock_s);
+  const auto most = static_cast<double>(std::max<std::int64_t>(rest, 0) / kPartOfRest);
+  return static_cast<std::int64_t>(std::min(clocks, most));
 }
 
 pb::EpochChange& hold(JobRecord& job, pb::EpochChange::Kind kind) {
@@ -185,7 +211,9 @@ void make_mode(JobRecord& job, Notes& notes) {
 }
 
 void make_join(JobRecord& job, const IdleWorkers& idle, Notes& notes) {
-  const std::int64_t clock = job.stored().hold_from();
+  // No update from where they were held on has been taken: any later clock will do.
+  const std::int64_t clock =
+      job.stored().hold_from() + (job.working() > 0 ? clocks_of_start(job) : 0);
   const std::vector<const Participant*> waiting = candidates(job, idle);
   const std::vector<std::uint32_t> slots = job.roster().free_slots();
   // Workers that it was prepared for may be gone, and others may have joined.

@@ -7,6 +7,7 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <ranges>
 #include <set>
 #include <string>
 #include <tuple>
@@ -102,9 +103,9 @@ bool has_part_of(const JobRecord& job, const pb::StoredShard& shard, int server)
       [&](const pb::StoredBackup& one) { return job.server_of(one.host()) == server; });
 }
 
-/// The host on another server than those that have the shard, on a machine that has none of it if
-/// there is one, that has the least to do; nothing: there is no other server that can keep the
-/// shard's images.
+/// The host on another server than those that have the shard that has the least to do, on a machine
+/// that has none of it unless that would have twice as much to do; nothing: there is no other
+/// server that can keep the shard's images.
 std::optional<std::uint32_t> choose_backup(const JobRecord& job, const Registry& registry,
                                            int number) {
   const pb::StoredShard& shard = job.stored().shards(number);
@@ -118,9 +119,11 @@ std::optional<std::uint32_t> choose_backup(const JobRecord& job, const Registry&
   // are spread.
   const std::uint32_t hosts = host_count(job.stored());
   const auto turn = [&](std::uint32_t host) { return (host + hosts - shard.host() - 1) % hosts; };
+  const int least = std::ranges::min(std::views::values(loads));
   const auto chosen = std::ranges::min_element(loads, {}, [&](const auto& entry) {
     const auto& [host, load] = entry;
-    return std::tuple(is_near(job, registry, shard, host), load, turn(host));
+    const bool is_burdened = load > 2 * least + 1;
+    return std::tuple(is_burdened || is_near(job, registry, shard, host), load, turn(host));
   });
   return chosen->first;
 }
@@ -332,6 +335,7 @@ bool give_up_backups(JobRecord& job, TimePoint now, Notes& notes) {
       notes.add(JobId(job.stored().job()),
                 fmt::format("server \"{}\" is given up as a backup of shard {}: {}",
                             name_of(job, backup->host()), number, problem.reason()));
+      job.unsuited.emplace(problem.shard(), job.server_of(backup->host()));
       job.given_up.push_back(
           {problem.shard(), backup->host(), now + kGivenUpPause, problem.reason()});
       remove_backups(job, number,
@@ -391,6 +395,9 @@ bool spread_backups(JobRecord& job, const Registry& registry) {
     if (!is_any_near || shard.backups_size() > wanted(job.stored())) continue;
     const auto other = choose_backup(job, registry, number);
     if (!other || is_near(job, registry, shard, *other)) continue;
+    // Each attempt costs images, and there is a backup.
+    const auto had = std::pair(static_cast<std::uint32_t>(number), job.server_of(*other));
+    if (job.unsuited.contains(had)) continue;
     add_backup(job, number, *other);
     return true;
   }

@@ -158,7 +158,8 @@ void ImageSender::follow_slice(std::size_t index, const SliceState& slice,
   // one in its turn: no worker is told before that anything newer were safe.
   const bool continues =
       targets != nullptr && std::ranges::all_of(targets->list, &Target::was_whole);
-  const bool is_urgent = track.is_due || logs_updates_ || shows_kept_ || !track.waiting.empty();
+  const bool is_awaited = slice.is_hidden() || (shows_kept_ && is_first);
+  const bool is_urgent = track.is_due || logs_updates_ || is_awaited || !track.waiting.empty();
   track.is_due = copy != 0 && (is_urgent || !continues);
   if (is_new) {
     track.kept_version = slice.version();
@@ -391,6 +392,8 @@ bool ImageSender::add(Track& track, Targets& targets, SliceState& slice,
     }
     track.attempts = 0;
     track.begun = now;
+    // Readers wait until each backup has it.
+    if (slice.is_hidden()) track.newcomers = BackupSet();
     track.lacking =
         track.newcomers.empty() ? BackupSet::first(targets.list.size()) : track.newcomers;
     for (std::size_t backup = 0; backup < targets.list.size(); ++backup) {

@@ -30,6 +30,7 @@ struct Dial {
 /// backups, and what each of them holds of each member's updates. An image is due when V has risen
 /// `replication_interval` times since the last one, or as many updates of each member were applied,
 /// and when a worker waits for it; slices take turns, so that each clock sends its part. In a job
+/// whose readers get what backups have (JobView::shows_kept) it is due whenever they wait. In a job
 /// that logs updates, each one goes to the backups before it counts. All backups of a shard get the
 /// same images, and the next one of a slice follows when all have this one.
 /// Thread    shard thread
@@ -122,9 +123,9 @@ class ImageSender {
     // V in the newest image, and in the newest one that each backup has.
     Clock version;
     Clock kept_version;
-    KeptImage shown = kNone;  // the latter, of this primary's images alone
     std::int64_t applications = 0;
     std::int64_t kept_applications = 0;
+    KeptImage shown = kNone;           // the newest that each backup has from this primary
     std::map<WorkerId, Clock> stable;  // what may be reported to the workers
     std::map<WorkerId, Waiting> waiting;
     UpdateLog log;

@@ -217,6 +217,37 @@ TEST_CASE("BSP ends in the same bits whenever a server is lost", "[sim]") {
   }
 }
 
+TEST_CASE("BSP ends in the same bits whenever a server is declared lost and lives on", "[sim]") {
+  Plan calm = replicated(3, 3);
+  calm.job = {
+      .tables = 3, .slices = 3, .clocks = 120, .workers = 3, .slack = Slack(0), .mean = true};
+  calm.shards_each = 1;
+  const Outcome without = run_and_check(calm);
+  for (std::int64_t moment = 0; moment < 40; ++moment) {
+    Plan plan = calm;
+    plan.faults = moment % 2 == 0 ? calm.faults : rough();
+    const Duration at(700'000 + moment * 23'000);
+    const Duration until = at + plan.heartbeat_limit * (1 + moment % 3);
+    const sim::NodeId server = plan.server_node(static_cast<std::uint32_t>(moment % 3));
+    const auto cut = [&](sim::NodeId from, sim::NodeId towards) {
+      plan.events.push_back({at, Kind::kBlock, from, towards});
+      plan.events.push_back({until, Kind::kUnblock, from, towards});
+    };
+    // Workers hear it in three of four cases.
+    const std::int64_t way = moment / 3 % 4;
+    if (way == 0) {
+      plan.events = {{at, Kind::kPause, server, sim::NodeId(0)},
+                     {until, Kind::kResume, server, sim::NodeId(0)}};
+    }
+    if (way == 1 || way == 3) cut(server, Plan::kCoordinatorNode);
+    if (way == 2 || way == 3) cut(Plan::kCoordinatorNode, server);
+    INFO("way " << way << " at " << at.count() << " us");
+    const Outcome with = run_and_check(plan);
+    CHECK(with.members == 3);
+    CHECK(with.values_hash == without.values_hash);
+  }
+}
+
 TEST_CASE("with two backups two servers are lost at about the same time", "[sim]") {
   Plan calm = replicated(4, 3);
   calm.replication_copies = 2;

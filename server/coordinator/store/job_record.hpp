@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -113,7 +114,12 @@ class JobRecord {
   /// Versions of the record and the registry at which all members that work were found alive.
   std::optional<std::pair<std::uint64_t, std::uint64_t>> alive_at;
   bool has_new_bad_updates = false;  // since note_bad_updates()
+  /// The shortest time from a member's start to its first clock; nothing: none has reported it.
+  std::optional<double> start_s;
   std::vector<GivenUp> given_up;
+  /// Shards, and servers by index that were ever given up for them: not tried again where there is
+  /// a backup.
+  std::set<std::pair<std::uint32_t, int>> unsuited;
   /// Of parts that a server is to remove, by its name and their folder.
   std::map<std::pair<std::string, std::string>, Removal> removals;
   /// All parts of the ordered checkpoint are written, and the task to finish it was issued.

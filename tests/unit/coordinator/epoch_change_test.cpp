@@ -139,6 +139,43 @@ TEST_CASE("a worker that joins takes the free slot from a clock above every push
   CHECK(cluster.broken().empty());
 }
 
+TEST_CASE("a worker joins as many clocks ahead as the others train while one starts",
+          "[coordinator][epoch]") {
+  Running running(2, 3, 3);
+  FakeCluster& cluster = running.cluster;
+  for (const char* name : {"w0", "w2"}) cluster.at(name).worker.start_s = 0.5;
+  cluster.kill("w1");
+  REQUIRE(cluster.run_until([&] { return running.state().epoch() == 1; }));
+  REQUIRE(running.continues("w0"));
+  const std::int64_t before = running.clock("w0");
+  cluster.add_worker("w3");
+  REQUIRE(cluster.run_until([&] { return cluster.at("w3").worker.job().has_value(); }));
+  // A clock takes 0.01 s. The clocks until they are asked, and the lead of any change, come on top.
+  const std::int64_t join = cluster.at("w3").worker.job()->start_clock();
+  CHECK(join >= before + 50);
+  CHECK(join < running.clock("w0") + 60);
+  CHECK(running.continues("w3"));
+  CHECK(cluster.broken().empty());
+}
+
+TEST_CASE("a worker that takes long to start joins before a quarter of what is left is trained",
+          "[coordinator][epoch]") {
+  constexpr std::int64_t kClocks = 1000;
+  Running running(1, 3, 3, 1, kClocks);
+  FakeCluster& cluster = running.cluster;
+  for (const char* name : {"w0", "w2"}) cluster.at(name).worker.start_s = 4;
+  cluster.kill("w1");
+  REQUIRE(cluster.run_until([&] { return running.state().epoch() == 1; }));
+  REQUIRE(running.continues("w0"));
+  const std::int64_t before = running.clock("w0");
+  cluster.add_worker("w3");
+  REQUIRE(cluster.run_until([&] { return cluster.at("w3").worker.job().has_value(); }));
+  const std::int64_t now = running.clock("w0");
+  const std::int64_t join = cluster.at("w3").worker.job()->start_clock();
+  CHECK(join > before + (kClocks - now) / 4 - 10);
+  CHECK(join < now + (kClocks - before) / 4 + 10);
+}
+
 TEST_CASE("servers forget members that left, and the record keeps the newest by name",
           "[coordinator][epoch]") {
   Running running(2, 2, 2);

@@ -243,6 +243,7 @@ void FakeWorker::step(const std::vector<FakeServer*>& servers) {
   if (!job_->definition().balance()) progress_.set_images(progress_.images() + 10);
   progress_.set_images_per_second(1000);
   progress_.set_trained_s(progress_.trained_s() + 0.01);
+  progress_.set_seconds_to_first_iteration(start_s);
   if (clock + 1 >= end) finish();
 }
 

@@ -73,6 +73,7 @@ class FakeWorker {
   bool diverges = false;  // what fails is the training, not the worker
   double slowness = 1;    // of a job that balances: its records take so many milliseconds each
   double fixed_s = 0;     // and each batch so much more
+  double start_s = 0;     // that it says it took to start; 0: it does not say
   bool tests = false;     // it has trained all clocks, and its last test lasts
   bool listens = true;    // where the job's workers sum among themselves
   std::optional<pb::CompressionCosts> measured;  // of a job whose compression is AUTO

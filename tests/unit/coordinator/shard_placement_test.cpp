@@ -156,6 +156,33 @@ TEST_CASE("backups move to another machine once there is one, and are never fewe
   }
 }
 
+TEST_CASE(
+    "a server on another machine that was given up is not tried again where there is a backup",
+    "[coordinator]") {
+  Placement placement(2, 1, 1, {"a", "a"});
+  placement.report_whole();
+  placement.join("s2", 1, "b");
+  CHECK(placement.replace().empty());  // it is known
+  placement.acknowledge();
+  CHECK(placement.replace().empty());
+  int shard = placement.backups_of(0).size() == 2 ? 0 : 1;
+  REQUIRE(placement.backups_of(shard).contains(2));
+  pb::BackupProblem& problem = *placement.job.servers.at(2).reply.add_problems();
+  problem.set_shard(static_cast<std::uint32_t>(shard));
+  problem.set_term(1);
+  problem.set_choice(placement.backups_of(shard).at(2));
+  problem.set_reason("there is no memory");
+  CHECK(placement.replace().empty());
+  CHECK_FALSE(placement.backups_of(shard).contains(2));
+  placement.job.servers.at(2).reply.clear_problems();
+  placement.job.given_up.clear();  // as after a minute
+  for (int step = 0; step < 8; ++step) {
+    placement.report_whole();
+    CHECK(placement.replace().empty());
+    CHECK_FALSE(placement.backups_of(shard).contains(2));
+  }
+}
+
 TEST_CASE("two servers are lost at once, and the third has all shards", "[coordinator]") {
   Placement placement(3, 1, 2);
   placement.report_whole();

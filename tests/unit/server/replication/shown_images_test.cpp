@@ -74,6 +74,7 @@ class Buffered : public OpenPair {
     averaging.set_interval(1);
     averaging.mutable_outer()->set_type("SGD");
     averaging.mutable_outer()->set_lr(1);
+    averaging.mutable_outer()->set_momentum(0);
     averaging.mutable_outer()->set_buffer(3);
     return all;
   }
@@ -153,6 +154,93 @@ TEST_CASE("a worker that waits until its updates are safe does not wait for a fu
   CHECK(settled.kind == pb::DataItem::SETTLED);
   CHECK(settled.stable == Clock(1));
   CHECK(snapshot(pair, pair.first) != before);
+}
+
+TEST_CASE("steps that updates allow meanwhile are made together, once the last one may be read",
+          "[replication][outer]") {
+  Buffered pair;
+  for (const std::int64_t clock : {0, 1}) {
+    (void)pair.push(pair.first, kAnn, clock);
+    (void)pair.push(pair.first, kBob, clock);
+  }
+  const auto once = snapshot(pair, pair.first);
+  // Its image is on its way while five more arrive: no other step is made before.
+  for (const std::int64_t clock : {2, 3}) {
+    (void)pair.push(pair.first, kAnn, clock);
+    (void)pair.push(pair.first, kBob, clock);
+  }
+  CHECK(snapshot(pair, pair.first) == once);
+  CHECK(item_of(pair.read(pair.first, kAnn, 4)).kind == pb::DataItem::PARKED);
+  pair.told.clear();
+  pair.replicate();
+  REQUIRE(pair.told.size() == 1);
+  const DataItem read = item_of(pair.told);
+  CHECK(read.kind == pb::DataItem::VALUE);
+  CHECK(test::floats_of(read.payload) == once);
+  CHECK(snapshot(pair, pair.first) != once);
+}
+
+TEST_CASE("a buffered shard is taken over as readers saw it, and its next step is of three updates",
+          "[replication][outer]") {
+  Buffered pair;
+  (void)pair.push(pair.first, kAnn, 0);
+  (void)pair.push(pair.first, kBob, 0);
+  (void)pair.push(pair.first, kAnn, 1);
+  pair.replicate();
+  const auto seen = snapshot(pair, pair.first);
+  // A step that no reader gets: of Bob's updates of clocks 1 and 2 and Ann's of clock 2.
+  (void)pair.push(pair.first, kBob, 1);
+  (void)pair.push(pair.first, kAnn, 2);
+  (void)pair.push(pair.first, kBob, 2);
+  pair.lose(pair.first.take_images(TimePoint()));
+  pair.take_over();
+  for (const auto& [worker, sent] : {std::pair(kAnn, 4), {kBob, 3}}) {
+    REQUIRE(pair.greet(pair.second, worker, 2).accepted());
+    (void)pair.open_tables(pair.second, worker, {sent});
+  }
+  // Ann's one of clock 3 is among the first three now.
+  (void)pair.push(pair.second, kAnn, 2);
+  (void)pair.push(pair.second, kAnn, 3);
+  (void)pair.push(pair.second, kBob, 1);
+  (void)pair.push(pair.second, kBob, 2);
+  const DataItem answer = item_of(pair.read(pair.second, kAnn, 4));
+  REQUIRE(answer.kind == pb::DataItem::VALUE);
+  const auto now = test::floats_of(answer.payload);
+  const auto first = test::gradient_of(0, 2, 4);
+  const auto second = test::gradient_of(0, 3, 4);
+  const auto third = test::gradient_of(1, 1, 4);
+  for (std::size_t i = 0; i < now.size(); ++i) {
+    CHECK(now[i] == Approx(seen[i] - (first[i] + second[i] + third[i]) / 3));
+  }
+}
+
+TEST_CASE("a follower gets a version once the backup has it", "[replication]") {
+  BackupWorkers pair;
+  (void)pair.push(pair.first, kAnn, 0);
+  (void)pair.push(pair.first, kBob, 0);
+  DataItem item;
+  item.kind = pb::DataItem::FOLLOW;
+  item.clock = Clock(1);
+  CHECK(item_of(pair.say(pair.first, kCid, DataItems{{item}})).kind == pb::DataItem::PARKED);
+  pair.replicate();
+  CHECK(item_of(pair.told).kind == pb::DataItem::FOLLOW_VALUE);
+}
+
+TEST_CASE("where updates are logged too, a version is shown once the backup has its image",
+          "[replication]") {
+  BackupWorkers pair;
+  pair.job.state.set_logs_updates(true);
+  pair.publish();
+  pair.replicate();
+  pair.told.clear();
+  (void)pair.push(pair.first, kAnn, 0);
+  (void)pair.push(pair.first, kBob, 0);
+  // The first message has the updates, which then make the clock.
+  pair.replicate();
+  pair.told.clear();
+  CHECK(item_of(pair.read(pair.first, kAnn, 1)).kind == pb::DataItem::PARKED);
+  pair.replicate();
+  CHECK(item_of(pair.told).kind == pb::DataItem::VALUE);
 }
 
 TEST_CASE("without a backup any more, readers get what there is", "[replication]") {

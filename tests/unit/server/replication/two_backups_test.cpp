@@ -21,8 +21,13 @@ constexpr Duration kSecond{1'000'000};
 /// to host b comes from peer 100 + a.
 class Trio : public test::ShardWorkers {
  public:
-  explicit Trio(int members, bool logs = false) : ShardWorkers(members, Slack(0)) {
+  explicit Trio(int members, bool logs = false, std::uint32_t backup_workers = 0)
+      : ShardWorkers(members, Slack(0)) {
     job.state.set_logs_updates(logs);
+    pb::Job& definition = *job.state.mutable_definition();
+    definition.set_workers(static_cast<std::uint32_t>(members));
+    definition.mutable_consistency()->set_mode(pb::Consistency::BSP);
+    definition.mutable_consistency()->set_backup_workers(backup_workers);
     job.state.set_backup_limit_s(10);
     test::choose(shard(), 1, 1);
     test::choose(shard(), 2, 2);
@@ -248,6 +253,24 @@ TEST_CASE("backups that are all whole get no image because of a change", "[repli
     trio.replicate(1);
     CHECK(trio.images == std::map<std::size_t, std::size_t>{{2, 1}});
   }
+}
+
+TEST_CASE("with backup workers a read waits for both backups, and for one that takes the place",
+          "[replication]") {
+  Trio trio(2, false, 1);
+  trio.replicate(0);
+  trio.cut = {2};
+  (void)trio.push(0, kAnn, 0);
+  trio.told.clear();
+  CHECK(item_of(trio.read(0, kAnn, 1)).kind == pb::DataItem::PARKED);
+  trio.replicate(0);
+  CHECK(trio.told.empty());
+  // The one that does not answer is no backup any more: the other one has it.
+  trio.shard().mutable_backups()->DeleteSubrange(1, 1);
+  trio.shard().set_copy(3);
+  trio.publish();
+  trio.replicate(0);
+  CHECK(item_of(trio.told).kind == pb::DataItem::VALUE);
 }
 
 TEST_CASE("a logged update counts once both backups have it", "[replication]") {
