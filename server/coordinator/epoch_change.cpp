@@ -72,8 +72,8 @@ std::int64_t clocks_of_start(JobRecord& job) {
   if (!job.start_s || std::isinf(clock_s)) return 0;
   const std::int64_t rest = end_clock(job.stored().definition()).value() - first_free_clock(job);
   const double clocks = std::ceil(std::min(*job.start_s, kMaxStart_s) / clock_s);
-  const auto most = static_cast<double>(std::max<std::int64_t>(rest, 0) / kPartOfRest);
-  return static_cast<std::int64_t>(std::min(clocks, most));
+  const std::int64_t most = std::max<std::int64_t>(rest, 0) / kPartOfRest;
+  return static_cast<std::int64_t>(std::min(clocks, static_cast<double>(most)));
 }
 
 pb::EpochChange& hold(JobRecord& job, pb::EpochChange::Kind kind) {

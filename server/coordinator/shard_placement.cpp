@@ -7,7 +7,6 @@
 #include <limits>
 #include <map>
 #include <optional>
-#include <ranges>
 #include <set>
 #include <string>
 #include <tuple>
@@ -119,12 +118,15 @@ std::optional<std::uint32_t> choose_backup(const JobRecord& job, const Registry&
   // are spread.
   const std::uint32_t hosts = host_count(job.stored());
   const auto turn = [&](std::uint32_t host) { return (host + hosts - shard.host() - 1) % hosts; };
-  const int least = std::ranges::min(std::views::values(loads));
-  const auto chosen = std::ranges::min_element(loads, {}, [&](const auto& entry) {
-    const auto& [host, load] = entry;
+  int least = std::numeric_limits<int>::max();
+  for (const auto& entry : loads) least = std::min(least, entry.second);
+  const auto cost = [&](const std::pair<const std::uint32_t, int>& entry) {
+    const auto [host, load] = entry;
     const bool is_burdened = load > 2 * least + 1;
     return std::tuple(is_burdened || is_near(job, registry, shard, host), load, turn(host));
-  });
+  };
+  const auto chosen = std::min_element(
+      loads.begin(), loads.end(), [&](const auto& a, const auto& b) { return cost(a) < cost(b); });
   return chosen->first;
 }
 

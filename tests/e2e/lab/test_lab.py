@@ -85,7 +85,7 @@ class Lab(ClusterTest):
             runs[sharing] = one
         fair, whole = runs["FAIR"], runs["MESSAGES"]
         self.assertEqual(fair["parameters_sha256"], whole["parameters_sha256"])
-        self.assertNotEqual(fair["lab"]["virtual_s"], whole["lab"]["virtual_s"])
+        self.assertNotEqual(fair["running_s"], whole["running_s"])
         default = self.lab("--mode", "bsp", "--servers", 2, cluster=CLUSTER.replace(
             "gbit_per_s: 1 ", "gbit_per_s: 0.02 "))[1]
         self.assertEqual(default, whole)
