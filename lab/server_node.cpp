@@ -258,6 +258,14 @@ void ServerNode::take_job(const pb::ServerJob& job, const server::JobView& view,
     event.slice = slice.slice;
     world_.history.add(event);
   }
+  if (!taken.empty()) {
+    // Images bring the tables, also of a shard that has no slice.
+    Event opened;
+    opened.kind = Event::Kind::kOpened;
+    opened.at = now;
+    opened.shard = host;
+    world_.history.add(opened);
+  }
   if (job.replication_interval() > 0) images_due_ = std::min(images_due_, now);
 }
 
