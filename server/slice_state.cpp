@@ -154,7 +154,7 @@ Update SliceState::take_held(const HeldUpdate& of) {
 
 void SliceState::apply_ready(const JobView& job) {
   // Readers get what a buffer's last step has made before it makes the next one: in ASYNC there
-  // would else be a newer one whenever the backups have an image.
+  // could otherwise be a newer one whenever the backups have an image.
   if (job.has_buffer() && is_hidden() && patience(job) == Patience::kWaits) return;
   while (const auto application = policy_->next(waiting_, members_of(job), patience(job))) {
     apply(*application, job);

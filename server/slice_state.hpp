@@ -257,7 +257,7 @@ class SliceState {
   ParkedReads parked_;
   ParkedFollows follows_;
   Clock last_read_ = Clock::never();  // at which reads are answered, as followers allow
-  KeptImage kept_;
+  KeptImage kept_;                    // what readers may get
   std::map<WorkerId, ReadBase> bases_;
   std::uint64_t dropped_ = 0;
   std::map<WorkerId, std::uint64_t> bad_updates_;

@@ -17,8 +17,8 @@ namespace {
 constexpr std::int64_t kNever = Clock::never().value();
 // Distance of a change from the highest known clock.
 constexpr std::int64_t kLead = 2;
-// Of a worker that joins, on top: while it starts the others are to train. Not more than this time,
-// nor than this part of the clocks that are left.
+// Limits of what is added for a worker that joins, so that the others train while it starts: this
+// time, and this part of the clocks that are left.
 constexpr double kMaxStart_s = 5;
 constexpr std::int64_t kPartOfRest = 4;
 

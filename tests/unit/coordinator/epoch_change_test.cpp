@@ -1,4 +1,7 @@
 #include "server/coordinator/epoch_change.hpp"
+
+#include <utility>
+
 #include "server/coordinator/store/job_record.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/unit/coordinator/fake_cluster.hpp"
@@ -27,6 +30,19 @@ struct Running {
   bool continues(const std::string& name) {
     const std::int64_t before = clock(name);
     return cluster.run_until([&] { return clock(name) > before + 20; });
+  }
+
+  /// Of three workers that say how long they took to start, one is lost and another one joins.
+  /// Returns a clock from before that, and the one at which it joins.
+  std::pair<std::int64_t, std::int64_t> replace_one(double start_s) {
+    for (const char* name : {"w0", "w2"}) cluster.at(name).worker.start_s = start_s;
+    cluster.kill("w1");
+    REQUIRE(cluster.run_until([&] { return state().epoch() == 1; }));
+    REQUIRE(continues("w0"));
+    const std::int64_t before = clock("w0");
+    cluster.add_worker("w3");
+    REQUIRE(cluster.run_until([&] { return cluster.at("w3").worker.job().has_value(); }));
+    return {before, cluster.at("w3").worker.job()->start_clock()};
   }
 
   FakeCluster cluster;
@@ -142,36 +158,20 @@ TEST_CASE("a worker that joins takes the free slot from a clock above every push
 TEST_CASE("a worker joins as many clocks ahead as the others train while one starts",
           "[coordinator][epoch]") {
   Running running(2, 3, 3);
-  FakeCluster& cluster = running.cluster;
-  for (const char* name : {"w0", "w2"}) cluster.at(name).worker.start_s = 0.5;
-  cluster.kill("w1");
-  REQUIRE(cluster.run_until([&] { return running.state().epoch() == 1; }));
-  REQUIRE(running.continues("w0"));
-  const std::int64_t before = running.clock("w0");
-  cluster.add_worker("w3");
-  REQUIRE(cluster.run_until([&] { return cluster.at("w3").worker.job().has_value(); }));
-  // A clock takes 0.01 s. The clocks until they are asked, and the lead of any change, come on top.
-  const std::int64_t join = cluster.at("w3").worker.job()->start_clock();
+  const auto [before, join] = running.replace_one(0.5);
+  // A clock takes 0.01 s. Some pass before the change, which has its own lead.
   CHECK(join >= before + 50);
   CHECK(join < running.clock("w0") + 60);
   CHECK(running.continues("w3"));
-  CHECK(cluster.broken().empty());
+  CHECK(running.cluster.broken().empty());
 }
 
 TEST_CASE("a worker that takes long to start joins before a quarter of what is left is trained",
           "[coordinator][epoch]") {
   constexpr std::int64_t kClocks = 1000;
   Running running(1, 3, 3, 1, kClocks);
-  FakeCluster& cluster = running.cluster;
-  for (const char* name : {"w0", "w2"}) cluster.at(name).worker.start_s = 4;
-  cluster.kill("w1");
-  REQUIRE(cluster.run_until([&] { return running.state().epoch() == 1; }));
-  REQUIRE(running.continues("w0"));
-  const std::int64_t before = running.clock("w0");
-  cluster.add_worker("w3");
-  REQUIRE(cluster.run_until([&] { return cluster.at("w3").worker.job().has_value(); }));
+  const auto [before, join] = running.replace_one(4);
   const std::int64_t now = running.clock("w0");
-  const std::int64_t join = cluster.at("w3").worker.job()->start_clock();
   CHECK(join > before + (kClocks - now) / 4 - 10);
   CHECK(join < now + (kClocks - before) / 4 + 10);
 }
