@@ -63,4 +63,17 @@ int wanted_backups(const pb::JobStatus& job) {
   return static_cast<int>(std::max(job.shards(0).wanted_backups(), 1U));
 }
 
+std::optional<FurthestBehind> furthest_behind(const pb::JobStatus& job) {
+  std::optional<FurthestBehind> furthest;
+  for (const pb::ShardStatus& shard : job.shards()) {
+    for (const pb::BackupStatus& backup : shard.backups()) {
+      if (!backup.is_whole() || !backup.has_behind_s()) continue;
+      if (!furthest) furthest.emplace();
+      furthest->seconds = std::max(furthest->seconds, backup.behind_s());
+      furthest->clocks = std::max(furthest->clocks, backup.behind_clocks());
+    }
+  }
+  return furthest;
+}
+
 }  // namespace taut

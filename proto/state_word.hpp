@@ -1,5 +1,8 @@
 #pragma once
 
+#include <cstdint>
+#include <optional>
+
 #include "proto/control.pb.h"
 
 namespace taut {
@@ -17,5 +20,13 @@ namespace taut {
 [[nodiscard]] int fewest_whole_backups(const pb::JobStatus& job);
 /// How many backups each shard should have. 0 where shards have no backups.
 [[nodiscard]] int wanted_backups(const pb::JobStatus& job);
+
+/// The most that any whole backup of a job is behind its primary, in either unit.
+struct FurthestBehind {
+  double seconds = 0;
+  std::int64_t clocks = 0;
+};
+/// Nothing: no whole backup's lag is known.
+[[nodiscard]] std::optional<FurthestBehind> furthest_behind(const pb::JobStatus& job);
 
 }  // namespace taut

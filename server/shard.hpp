@@ -23,6 +23,7 @@
 #include "server/replication/image_sender.hpp"
 #include "server/replication/slice_image.hpp"
 #include "server/replication/slice_image_store.hpp"
+#include "server/replication/slice_lag.hpp"
 #include "server/shard_queues.hpp"
 #include "server/slice_state.hpp"
 #include "server/tables/table_memory.hpp"
@@ -123,6 +124,9 @@ class Shard {
 
   /// A job's state for the coordinator; of an unknown one, revision 0.
   [[nodiscard]] ShardReport report(JobId job) const;
+
+  /// How far the backups of the shards that it serves lag, of every job.
+  [[nodiscard]] std::vector<BackupLag> backup_lags(TimePoint now) const;
 
   /// Of its newest job; nullopt: it has no slice that workers push to.
   [[nodiscard]] std::optional<JobPositions> positions() const;

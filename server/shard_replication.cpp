@@ -268,6 +268,15 @@ std::vector<Outgoing> Shard::take_images(TimePoint now) {
   return out;
 }
 
+std::vector<BackupLag> Shard::backup_lags(TimePoint now) const {
+  std::vector<BackupLag> lags;
+  for (const auto& [id, job] : jobs_) {
+    const std::vector<BackupLag> of_job = job.images.lags(job.slices, now);
+    lags.insert(lags.end(), of_job.begin(), of_job.end());
+  }
+  return lags;
+}
+
 bool Shard::expects(JobId id, const DataImages& images) const {
   const auto job = jobs_.find(id);
   if (job == jobs_.end()) return false;

@@ -145,6 +145,15 @@ pb::ShardLoad ShardThread::load() const {
   load.set_unproven_messages(load_.unproven);
   load.set_address(address_);
   const std::scoped_lock lock(positions_mutex_);
+  for (const BackupLag& lag : lags_) {
+    pb::BackupLag& one = *load.add_backup_lags();
+    one.set_job(lag.job.value());
+    one.set_shard(lag.shard.value());
+    one.set_term(lag.term);
+    one.set_choice(lag.choice);
+    one.set_behind_s(seconds(lag.time));
+    one.set_behind_clocks(lag.clocks);
+  }
   if (!positions_) return load;
   pb::JobClocks& clocks = *load.mutable_clocks();
   clocks.set_job(positions_->job.value());
@@ -369,10 +378,12 @@ void ShardThread::note_state() {
 void ShardThread::note_positions(TimePoint now) {
   constexpr Duration kBetween{100'000};
   auto positions = shard_.positions();
+  auto lags = shard_.backup_lags(now);
   const TimePoint end = steady_now();
   positions_due_ = end + std::max(kBetween, 100 * (end - now));
   const std::scoped_lock lock(positions_mutex_);
   positions_ = std::move(positions);
+  lags_ = std::move(lags);
 }
 
 /// Whether a peer has read enough of its answers to get another one. Values that a peer has not

@@ -152,6 +152,27 @@ std::string drift_line(const pb::JobStatus& job, const JobProgress& progress) {
   return line + fmt::format("; slack {}", job.slack());
 }
 
+/// ", at most 0.4 s (3 clocks) behind": of the whole backups; empty: it is not known.
+std::string lag_text(const pb::JobStatus& job) {
+  const auto furthest = furthest_behind(job);
+  if (!furthest) return {};
+  return fmt::format(", at most {:.1f} s ({}) behind", furthest->seconds,
+                     counted(furthest->clocks, "clock"));
+}
+
+/// The numbers of the shards that are lost with their server: "1, 4"; of many the first eight.
+std::string unprotected_text(const pb::JobStatus& job) {
+  constexpr int kShown = 8;
+  std::string numbers;
+  int found = 0;
+  for (int number = 0; number < job.shards_size(); ++number) {
+    if (job.shards(number).is_protected()) continue;
+    if (++found > kShown) return numbers + ", ...";
+    numbers += fmt::format("{}{}", found == 1 ? "" : ", ", number);
+  }
+  return numbers;
+}
+
 std::string megabytes(std::uint64_t bytes) {
   return fmt::format("{:.1f} MB", static_cast<double>(bytes) / 1e6);
 }
@@ -233,7 +254,8 @@ std::vector<std::pair<std::int64_t, std::uint64_t>> staleness_of(const pb::JobSt
   return {reads.begin(), reads.end()};
 }
 
-/// What is lost with a server; empty: no shard of the job has a backup, as on one server.
+/// What is lost with a server, and how far the backups are behind; empty: no shard of the job has a
+/// backup, as on one server.
 std::string protection_line(const pb::JobStatus& job) {
   const auto& shards = job.shards();
   if (shards.empty()) return {};
@@ -247,14 +269,18 @@ std::string protection_line(const pb::JobStatus& job) {
     const int wanted = wanted_backups(job);
     const std::string count = counted(whole, "shard");
     if (backups < wanted) {
-      return fmt::format("{}, with {} of {} backups on other servers{}", count, backups, wanted,
-                         problem);
+      return fmt::format("{}, with {} of {} backups on other servers{}{}", count, backups, wanted,
+                         lag_text(job), problem);
     }
-    if (backups == 1) return fmt::format("{}, each with a backup on another server", count);
-    return fmt::format("{}, each with {} backups on other servers", count, backups);
+    if (backups == 1) {
+      return fmt::format("{}, each with a backup on another server{}", count, lag_text(job));
+    }
+    return fmt::format("{}, each with {} backups on other servers{}", count, backups,
+                       lag_text(job));
   }
-  return fmt::format("{} of {} without a whole backup: a lost server ends the job{}",
-                     shards.size() - whole, counted(shards.size(), "shard"), problem);
+  return fmt::format("{} of {} without a whole backup (number {}): a lost server ends the job{}",
+                     shards.size() - whole, counted(shards.size(), "shard"), unprotected_text(job),
+                     problem);
 }
 
 std::string iterations_text(const pb::JobStatus& job) {

@@ -138,6 +138,7 @@ void Coordinator::on_status(const pb::StatusRequest& request, pb::StatusReply& r
       }
     }
     add_clocks(job, status);
+    add_backup_lags(job, loads_, status);
   }
   if (request.job() != 0 && reply.jobs().empty()) reply.set_error(unknown_job(request.job()));
   for (const Participant* server : registry_.all(pb::ROLE_SERVER)) {

@@ -550,6 +550,32 @@ std::vector<pb::ShardStatus> shard_status(const JobRecord& job) {
   return shards;
 }
 
+void add_backup_lags(const JobRecord& job,
+                     const std::map<std::string, std::vector<pb::ShardLoad>>& loads,
+                     pb::JobStatus& status) {
+  const auto add = [&](int number, const pb::BackupLag& lag) {
+    const pb::StoredShard& shard = job.stored().shards(number);
+    for (int backup = 0; backup < shard.backups_size(); ++backup) {
+      if (shard.backups(backup).choice() != lag.choice()) continue;
+      pb::BackupStatus& one = *status.mutable_shards(number)->mutable_backups(backup);
+      one.set_behind_s(lag.behind_s());
+      one.set_behind_clocks(lag.behind_clocks());
+    }
+  };
+  for (int number = 0; number < status.shards_size(); ++number) {
+    const pb::StoredShard& shard = job.stored().shards(number);
+    const auto primary = loads.find(name_of(job, shard.host()));
+    if (primary == loads.end()) continue;
+    for (const pb::ShardLoad& load : primary->second) {
+      for (const pb::BackupLag& lag : load.backup_lags()) {
+        const bool is_of_shard = lag.job() == job.stored().job() && lag.term() == shard.term() &&
+                                 lag.shard() == static_cast<std::uint32_t>(number);
+        if (is_of_shard) add(number, lag);
+      }
+    }
+  }
+}
+
 bool is_settling(const JobRecord& job) {
   return std::any_of(job.servers.begin(), job.servers.end(), [&](const JobRecord::Server& server) {
     return !server.lost && server.reply.settling();

@@ -63,6 +63,19 @@ void add_risks(Scrape& scrape, const pb::StatusReply& status) {
                  static_cast<double>(wanted_backups(job)), labels);
   });
   for_jobs(status, [&](const pb::JobStatus& job, const Labels& labels) {
+    scrape.gauge("job_backup_lag_seconds",
+                 "For how long a shard of a running job has held an update that a whole backup of "
+                 "it lacks; of the backup that is furthest behind.",
+                 furthest_behind(job).value_or(FurthestBehind{}).seconds, labels);
+  });
+  for_jobs(status, [&](const pb::JobStatus& job, const Labels& labels) {
+    scrape.gauge("job_backup_lag_clocks",
+                 "Clocks whose updates a whole backup of a running job's shard lacks; of the "
+                 "backup that is furthest behind.",
+                 static_cast<double>(furthest_behind(job).value_or(FurthestBehind{}).clocks),
+                 labels);
+  });
+  for_jobs(status, [&](const pb::JobStatus& job, const Labels& labels) {
     for (const pb::WorkerStatus& worker : job.workers()) {
       Labels one = labels;
       one.emplace_back("worker", worker.name());

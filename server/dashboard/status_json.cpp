@@ -183,7 +183,11 @@ json shards_of(const pb::JobStatus& job) {
   for (const pb::ShardStatus& shard : job.shards()) {
     json backups = json::array();
     for (const pb::BackupStatus& backup : shard.backups()) {
-      backups.push_back({{"server", backup.server()}, {"is_whole", backup.is_whole()}});
+      const bool is_known = backup.has_behind_s();
+      backups.push_back({{"server", backup.server()},
+                         {"is_whole", backup.is_whole()},
+                         {"behind_s", is_known ? number(backup.behind_s(), 1e3) : json()},
+                         {"behind_clocks", is_known ? json(backup.behind_clocks()) : json()}});
     }
     shards.push_back({{"server", shard.server()},
                       {"term", shard.term()},

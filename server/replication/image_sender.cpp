@@ -152,6 +152,12 @@ void ImageSender::follow_slice(std::size_t index, const SliceState& slice,
   // after this moment, so they hold all of it.
   if (!is_new && track.copy == 0) track.stable = slice.settled_members();
   const bool is_first = is_new || track.copy == 0 || track.term != term;
+  const bool continues_lag = track.term == term && targets != nullptr;
+  track.lag.remove_if([&](std::uint64_t choice) {
+    return !continues_lag ||
+           std::ranges::find(targets->list, choice, &Target::choice) == targets->list.end();
+  });
+  changed_.push_back(index);
   track.term = term;
   track.copy = copy;
   // Backups that have images of an earlier primary, or from when there were others, get the next
@@ -245,6 +251,7 @@ void ImageSender::hang_up(const Dial& dial) {
   targets_.clear();
   tracks_.clear();
   pending_.clear();
+  changed_.clear();
   released_.clear();
 }
 
@@ -258,6 +265,7 @@ void ImageSender::note_push(std::size_t index, const SliceState& slice) {
   const std::int64_t turn = (slice.version().value() + static_cast<std::int64_t>(index)) %
                             static_cast<std::int64_t>(interval_);
   const std::int64_t risen = slice.version() - track.version;
+  if (track.lag.is_news(slice.applications())) changed_.push_back(index);
   // Readers wait for it, and the one that is under way may be older.
   const bool is_awaited =
       shows_kept_ && slice.is_hidden() && (risen > 0 || slice.applications() > track.applications);
@@ -347,6 +355,7 @@ std::vector<ImageItem> ImageSender::make_image(SliceState& slice, Track& track) 
   }
   if (track.needs_image && track.needed == 0) track.needed = track.sequence;
   track.is_due = false;
+  track.lag.note_image(image.applications);
   track.version = image.version;
   track.applications = image.applications;
   return parts;
@@ -411,9 +420,54 @@ bool ImageSender::add(Track& track, Targets& targets, SliceState& slice,
   return true;
 }
 
+/// Slices that hold more than their newest images, and those with new backups.
+void ImageSender::note_changes(const JobSlices& slices, TimePoint now) {
+  for (const std::size_t index : std::exchange(changed_, {})) {
+    const auto found = tracks_.find(index);
+    if (found == tracks_.end()) continue;
+    Track& track = found->second;
+    const auto targets = targets_.find(track.shard);
+    if (targets == targets_.end()) continue;
+    for (const Target& target : targets->second.list) {
+      track.lag.add(target.choice, target.was_whole ? track.kept_version : Clock(), now);
+    }
+    if (track.lag.is_news(slices.at(index)->applications())) track.lag.note_change(now);
+  }
+}
+
+std::vector<BackupLag> ImageSender::lags(const JobSlices& slices, TimePoint now) const {
+  std::vector<BackupLag> lags;
+  std::map<ShardId, std::size_t> first;  // of a shard's backups
+  for (const auto& [shard, targets] : targets_) {
+    first[shard] = lags.size();
+    for (const Target& target : targets.list) {
+      lags.push_back({job_, shard, targets.term, target.choice, {}, 0});
+    }
+  }
+  for (const auto& [index, track] : tracks_) {
+    const auto targets = targets_.find(track.shard);
+    const std::size_t backups = targets == targets_.end() ? 0 : targets->second.list.size();
+    for (std::size_t backup = 0; backup < backups; ++backup) {
+      BackupLag& lag = lags[first.at(track.shard) + backup];
+      TimePoint since = track.log.lacks_since(backup);
+      const SliceLag::Held* held = track.lag.find(lag.choice);
+      // What is logged counts once the backup has it, in an image or not.
+      const bool has_all =
+          held == nullptr || !held->lacks_since || (logs_updates_ && held->is_kept);
+      if (!has_all) {
+        since = std::min(since, *held->lacks_since);
+        lag.clocks = std::max(lag.clocks, slices.at(index)->version() - held->version);
+      }
+      if (since < now) lag.time = std::max(lag.time, now - since);
+    }
+  }
+  return lags;
+}
+
 std::vector<Outgoing> ImageSender::take_outgoing(const std::vector<TableSpec>& tables,
                                                  const JobSlices& slices, TimePoint now) {
   std::vector<Outgoing> out;
+  note_changes(slices, now);
   if (targets_.empty()) return out;
   std::map<ShardId, std::vector<DataImages>> batches;  // for each backup
   for (const auto& [shard, targets] : targets_) batches[shard].resize(targets.list.size());
@@ -553,6 +607,7 @@ void ImageSender::take_kept(std::size_t index, Track& track, Targets& targets, s
     return;
   }
   end_for(backup);
+  track.lag.note_kept(targets.list[backup].choice, image.version);
   if (track.lacking.empty()) note_kept(index, track, settled);
 }
 

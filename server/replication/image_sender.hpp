@@ -16,6 +16,7 @@
 #include "server/checkpoints/job_capture.hpp"
 #include "server/job_view.hpp"
 #include "server/outbox.hpp"
+#include "server/replication/slice_lag.hpp"
 #include "server/replication/update_log.hpp"
 
 namespace taut::server {
@@ -76,7 +77,10 @@ class ImageSender {
   /// Backups that are too far behind, as of the last check().
   [[nodiscard]] const std::vector<Problem>& problems() const { return problems_; }
 
-  /// The images that are to be sent now.
+  /// How far each backup lags.
+  [[nodiscard]] std::vector<BackupLag> lags(const JobSlices& slices, TimePoint now) const;
+
+  /// The images that are to be sent now; what has changed since the last call has changed now.
   /// tables  of the job
   [[nodiscard]] std::vector<Outgoing> take_outgoing(const std::vector<TableSpec>& tables,
                                                     const JobSlices& slices, TimePoint now);
@@ -129,6 +133,7 @@ class ImageSender {
     std::map<WorkerId, Clock> stable;  // what may be reported to the workers
     std::map<WorkerId, Waiting> waiting;
     UpdateLog log;
+    SliceLag lag;
     // Nothing that waits counts before the backups have an image that was made since a member left,
     // as how far aggregates hold its updates does not follow from the log alone; since a take-over;
     // or since the log has become too long.
@@ -162,6 +167,7 @@ class ImageSender {
   [[nodiscard]] bool is_log_long(const Track& track, const SliceState& slice) const;
   void begin_log(Track& track, const SliceState& slice, const Targets* targets, bool is_first);
   void follow_leaves(const Membership& membership);
+  void note_changes(const JobSlices& slices, TimePoint now);
   void release(std::vector<UpdateLog::Push> pushes);
   void take_kept(std::size_t index, Track& track, Targets& targets, std::size_t backup,
                  std::uint64_t sequence, std::vector<Settled>& settled);
@@ -196,7 +202,8 @@ class ImageSender {
   std::vector<UpdateLog::Push> released_;
   // Of those, what there may be to send for: due, under way or logged. Most messages find nothing.
   std::set<std::size_t> pending_;
-  std::size_t next_ = 0;  // whose turn it is
+  std::vector<std::size_t> changed_;  // since the last images, as their backups may have
+  std::size_t next_ = 0;              // whose turn it is
 };
 
 }  // namespace taut::server

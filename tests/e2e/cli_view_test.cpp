@@ -434,6 +434,37 @@ TEST_CASE("a net without an Accuracy has none in summary, status and progress, n
   }
 }
 
+TEST_CASE("the status says how far whole backups are behind, and which shards have none", "[cli]") {
+  pb::StatusReply status;
+  pb::JobStatus& job = *status.add_jobs() = two_workers();
+  const auto shown = [&](const std::string& line) { return holds(status_view(status, 80), line); };
+  for (int i = 0; i < 3; ++i) {
+    pb::ShardStatus& shard = *job.add_shards();
+    shard.set_is_protected(true);
+    shard.add_backups()->set_is_whole(true);
+  }
+  CHECK(shown("3 shards, each with a backup on another server"));
+  CHECK_FALSE(shown("at most 0.0 s"));
+  pb::BackupStatus& backup = *job.mutable_shards(1)->mutable_backups(0);
+  backup.set_behind_s(0.44);
+  backup.set_behind_clocks(3);
+  CHECK(shown("3 shards, each with a backup on another server, at most 0.4 s (3 clocks) behind"));
+  // A backup that is new says nothing of the others.
+  pb::BackupStatus& other = *job.mutable_shards(0)->add_backups();
+  other.set_behind_s(60);
+  CHECK(shown("at most 0.4 s (3 clocks) behind"));
+  for (pb::ShardStatus& shard : *job.mutable_shards()) shard.set_wanted_backups(2);
+  job.mutable_shards(2)->set_problem("it has no memory");
+  CHECK(
+      shown("3 shards, with 1 of 2 backups on other servers, at most 0.4 s (3 clocks) behind "
+            "(it has no memory)"));
+  job.mutable_shards(0)->set_is_protected(false);
+  job.mutable_shards(2)->set_is_protected(false);
+  CHECK(shown("2 of 3 shards without a whole backup (number 0, 2): a lost server ends the job"));
+  for (int i = 3; i < 12; ++i) job.add_shards();
+  CHECK(shown("11 of 12 shards without a whole backup (number 0, 2, 3, 4, 5, 6, 7, 8, ...): a"));
+}
+
 TEST_CASE("the status without a job explains how to submit one", "[cli]") {
   pb::StatusReply status;
   CHECK(holds(status_view(status, 80), "tautline submit"));

@@ -177,6 +177,7 @@ class ManyWorkers(http.server.BaseHTTPRequestHandler):
     files = {}  # path: (type, bytes)
     status = {}  # as /api/status has it, of two workers
     workers, servers, shards = 1000, 8, 8
+    unprotected = ()  # of the job's shards, by number
 
     def log_message(self, *_):
         pass
@@ -205,6 +206,10 @@ class ManyWorkers(http.server.BaseHTTPRequestHandler):
         many["compute_s"] = [number * 0.5 for _ in range(cls.workers)]
         job.update(by_worker=many, workers=cls.workers, clock=min(clocks), fastest=max(clocks),
                    slack=8, running_s=number * 0.5, loss=2 / (1 + number))
+        backup = {"server": "server1", "is_whole": True, "behind_s": 0.44, "behind_clocks": 3}
+        job["shards"] = [{"server": f"server{i}", "term": 1, "wanted_backups": 1, "problem": None,
+                          "is_protected": i not in cls.unprotected, "backups": [backup]}
+                         for i in range(cls.servers)]
         load = status["servers"][0]["shards"][0]
         status["time"] += number * 0.5
         status["servers"] = [{"name": f"server{i}", "state": "live", "silent_s": 0.1,
@@ -504,6 +509,11 @@ class Page(Browser, Served):
         self.do("shot", file=str(SHOTS / "thousand.png"))
         self.assertEqual(self.do("faults"), [])
         self.assertIn("of 1,000", self.text("#worker-note"))
+        self.assertIn("each has a whole backup on another server, at most 0.4 s (3 clocks) behind",
+                      self.text("#shard-note"))
+        ManyWorkers.unprotected = (1, 3)
+        self.do("await", js="document.querySelector('#shard-note').textContent.includes("
+                            "'2 of 8 without a whole backup (number 1, 3)')", ms=30000)
         self.assertLess(statistics.median(took), 200)
         self.assertLess(page, 1_000_000)
 

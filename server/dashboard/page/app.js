@@ -454,17 +454,29 @@
     const problem = shards.map((shard) => shard.problem).find(Boolean);
     const why = problem ? ` (${problem})` : "";
     if (bare.length > 0) {
-      return `; ${bare.length} of ${shards.length} without a whole backup, so a lost server ends ` +
-        `the job${why}`;
+      const numbers = bare.slice(0, 8).map((shard) => shards.indexOf(shard)).join(", ");
+      return `; ${bare.length} of ${shards.length} without a whole backup (number ${numbers}` +
+        `${bare.length > 8 ? ", ..." : ""}), so a lost server ends the job${why}`;
     }
     const whole = shards.map((shard) => shard.backups.filter((backup) => backup.is_whole).length);
     const fewest = Math.min(...whole);
     const wanted = shards[0].wanted_backups || 1;
     if (fewest < wanted) {
-      return `; each has ${fewest} of ${wanted} whole backups on other servers${why}`;
+      return `; each has ${fewest} of ${wanted} whole backups on other servers${lag(shards)}${why}`;
     }
-    return fewest === 1 ? "; each has a whole backup on another server"
-      : `; each has ${fewest} whole backups on other servers`;
+    return (fewest === 1 ? "; each has a whole backup on another server"
+      : `; each has ${fewest} whole backups on other servers`) + lag(shards);
+  }
+
+  /** How far the whole backups are behind their primaries; nothing where none has been heard of. */
+  function lag(shards) {
+    const known = shards.flatMap((shard) => shard.backups)
+      .filter((backup) => backup.is_whole && backup.behind_s !== null);
+    if (known.length === 0) return "";
+    const most = (key) => Math.max(...known.map((backup) => backup[key]));
+    const clocks = most("behind_clocks");
+    return `, at most ${most("behind_s").toFixed(1)} s (${group(clocks)} ` +
+      `${clocks === 1 ? "clock" : "clocks"}) behind`;
   }
 
   function showShards() {

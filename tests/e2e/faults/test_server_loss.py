@@ -84,6 +84,9 @@ class ServerLoss(ServersTest):
         job = self.submit("BSP", 1000000, clock_ms=10)
         wait_until(lambda: self.clock(job) > 10, what="clocks")
         self.wait_for_backups(job, 2)
+        behind = re.compile(r"each with 2 backups on other servers, at most \d+\.\d s "
+                            r"\(0 clocks\) behind")  # updates are logged
+        wait_until(lambda: behind.search(self.ask("status").stdout), what="how far they are behind")
         self.kill_server(0)
         wait_until(lambda: "with 1 of 2 backups on other servers" in self.ask("status").stdout,
                    what="two servers with each other's backups")

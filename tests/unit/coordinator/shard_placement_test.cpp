@@ -310,6 +310,41 @@ TEST_CASE("a shard moves to its only backup once another one has its images", "[
   }
 }
 
+TEST_CASE("a status says how far a backup lags, as the shard's primary reports it",
+          "[coordinator]") {
+  Placement placement(3, 1, 1);
+  std::map<std::string, std::vector<pb::ShardLoad>> loads;
+  const auto report = [&](const std::string& server, int shard) -> pb::BackupLag& {
+    pb::BackupLag& lag = *loads[server].emplace_back().add_backup_lags();
+    lag.set_job(7);
+    lag.set_shard(static_cast<std::uint32_t>(shard));
+    lag.set_term(1);
+    lag.set_choice(placement.job.stored().shards(shard).backups(0).choice());
+    lag.set_behind_s(1.5);
+    lag.set_behind_clocks(3);
+    return lag;
+  };
+  const auto backup_of = [&](int number) {
+    pb::JobStatus status;
+    for (pb::ShardStatus& shard : shard_status(placement.job)) *status.add_shards() = shard;
+    add_backup_lags(placement.job, loads, status);
+    return status.shards(number).backups(0);
+  };
+  CHECK_FALSE(backup_of(0).has_behind_s());
+  report("s0", 0);
+  CHECK(backup_of(0).behind_s() == 1.5);
+  CHECK(backup_of(0).behind_clocks() == 3);
+  CHECK_FALSE(backup_of(1).has_behind_s());
+  // Of an earlier term, of a former backup, of another job, from a server that does not serve it.
+  report("s1", 1).set_term(0);
+  report("s1", 1).set_choice(9);
+  report("s1", 1).set_job(8);
+  report("s0", 1);
+  CHECK_FALSE(backup_of(1).has_behind_s());
+  report("s1", 1);
+  CHECK(backup_of(1).has_behind_s());
+}
+
 TEST_CASE("a state that names one backup of each shard is read", "[coordinator][store]") {
   Placement placement(2, 1, 1);
   pb::StoredJob stored = placement.job.stored();

@@ -121,6 +121,36 @@ TEST_CASE("a test without an accuracy is null on the page and absent from the me
   CHECK(scraped().find("job_test_accuracy") != std::string::npos);
 }
 
+TEST_CASE("the page has how far each backup lags, and the metrics the whole one furthest behind",
+          "[dashboard]") {
+  pb::StatusReply status = make_status(1);
+  const auto add_backup = [](pb::ShardStatus& shard, bool is_whole, double behind_s) {
+    pb::BackupStatus& backup = *shard.add_backups();
+    backup.set_is_whole(is_whole);
+    backup.set_behind_s(behind_s);
+    backup.set_behind_clocks(static_cast<std::int64_t>(4 * behind_s));
+  };
+  const auto has_line = [&](const std::string& line) {
+    metrics::Scrape scrape;
+    add_cluster(scrape, status);
+    return scrape.text().find(line + "\n") != std::string::npos;
+  };
+  CHECK(has_line("tautline_job_backup_lag_seconds{job=\"7\",name=\"lenet\"} 0"));
+  add_backup(*status.mutable_jobs(0)->add_shards(), true, 0.25);
+  pb::ShardStatus& shard = *status.mutable_jobs(0)->add_shards();
+  add_backup(shard, true, 1.5);
+  add_backup(shard, false, 30);
+  shard.add_backups()->set_is_whole(true);
+  CHECK(has_line("tautline_job_backup_lag_seconds{job=\"7\",name=\"lenet\"} 1.5"));
+  CHECK(has_line("tautline_job_backup_lag_clocks{job=\"7\",name=\"lenet\"} 6"));
+  const auto shards = status_json(status, 1000)["job"]["shards"];
+  CHECK(shards[0]["backups"][0]["behind_s"] == 0.25);
+  CHECK(shards[0]["backups"][0]["behind_clocks"] == 1);
+  CHECK(shards[1]["backups"][1]["behind_s"] == 30);
+  CHECK(shards[1]["backups"][2]["behind_s"].is_null());
+  CHECK(shards[1]["backups"][2]["behind_clocks"].is_null());
+}
+
 TEST_CASE("the running job is shown, or else the newest, or the requested one", "[dashboard]") {
   pb::StatusReply status = make_status(1);
   for (const std::uint64_t id : {8U, 9U}) {

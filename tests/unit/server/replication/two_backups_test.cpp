@@ -158,6 +158,46 @@ TEST_CASE("of two backups only the one that does not answer is given up", "[repl
   CHECK(problems[0].choice == 1);
 }
 
+TEST_CASE("each of two backups lags by what it lacks itself", "[replication]") {
+  Trio trio(1);
+  const auto lags = [&](std::size_t host, int second) {
+    std::map<std::uint64_t, std::pair<Duration, std::int64_t>> found;  // by choice
+    for (const BackupLag& lag : trio.hosts.at(host).backup_lags(TimePoint(second * kSecond))) {
+      found[lag.choice] = {lag.time, lag.clocks};
+    }
+    return found;
+  };
+  using Lags = std::map<std::uint64_t, std::pair<Duration, std::int64_t>>;
+  constexpr std::pair<Duration, std::int64_t> kNone{Duration::zero(), 0};
+  trio.replicate(0);
+  (void)trio.push(0, kAnn, 0);
+  trio.cut = {2};
+  trio.replicate(0, 1 * kSecond);
+  CHECK(lags(0, 4) == Lags{{1, kNone}, {2, {3 * kSecond, 1}}});
+  // Another one takes its place: the first keeps what it has.
+  trio.cut.clear();
+  trio.shard().mutable_backups()->RemoveLast();
+  trio.shard().mutable_backups(0)->set_is_whole(true);
+  test::choose(trio.shard(), 2, 3);
+  trio.publish();
+  trio.cut = {2};
+  trio.replicate(0, 5 * kSecond);
+  CHECK(lags(0, 7) == Lags{{1, kNone}, {3, {2 * kSecond, 1}}});
+  trio.cut.clear();
+  trio.replicate(0, 8 * kSecond);
+  CHECK(lags(0, 9) == Lags{{1, kNone}, {3, kNone}});
+  // What the other one has is not known to the one that takes over.
+  for (pb::ShardBackup& one : *trio.shard().mutable_backups()) one.set_is_whole(true);
+  trio.ended = {0};
+  trio.take_over(1);
+  trio.open(1, kAnn, 2, 1);
+  trio.replicate(1, 10 * kSecond);
+  CHECK(lags(1, 13) == Lags{{3, {3 * kSecond, 0}}});
+  (void)trio.push(1, kAnn, 1);
+  trio.replicate(1, 14 * kSecond);
+  CHECK(lags(1, 15) == Lags{{3, kNone}});
+}
+
 TEST_CASE("a backup keeps its images when the other one takes over, until new ones arrive",
           "[replication]") {
   Trio trio(1);
