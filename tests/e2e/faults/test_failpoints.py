@@ -8,20 +8,9 @@ import time
 import unittest.mock
 
 from cluster import *
+from faults.counting import *
 
-# Every update subtracts the same power of two from each of 600,000 parameters: the sum does not
-# depend on the order, and one update more or less changes it.
-COUNTING = """
-net_param {
-  name: "counting"
-  layer { name: "data" type: "Data" top: "data" top: "label"
-          data_param { batch_size: 2 backend: IDX } }
-  layer { name: "ignored" type: "Silence" bottom: "data" bottom: "label" }
-  layer { name: "w" type: "Parameter" top: "w" parameter_param { shape { dim: 600000 } } }
-  layer { name: "loss" type: "Reduction" bottom: "w" top: "loss" loss_weight: 1 }
-}
-solver_param { base_lr: 0.0009765625 lr_policy: "fixed" max_iter: %d }
-"""
+PARAMETERS = 600000
 CLOCKS = 250
 
 
@@ -43,30 +32,12 @@ LEFT_OUT = {"change reported",   # another shard has lost its backup, and two lo
             "manifest written", "checkpoint in place"}
 
 
-class Failpoints(ServersTest):
+class Failpoints(CountingTest):
     def start_cluster(self, durability):
         self.start_server("coordinator", shards=0, settings=(
             f"heartbeat_limit_s: 1 replication {{ interval: 2 durability: {durability} }}"))
         self.servers = {i: self.start_daemon("server", f"server{i}") for i in range(3)}
         self.workers = [self.start_daemon("worker", f"worker{i}") for i in range(2)]
-
-    def submit_counting(self, mode, clock_ms):
-        job = self.job(iterations=CLOCKS, workers=2, extra=(
-            f"consistency {{ mode: {mode} }} clock_time_ms: {clock_ms}"))
-        text = job.read_text()
-        begin, end = text.index("net_param {"), text.index("consistency {")
-        job.write_text(text[:begin] + COUNTING % CLOCKS + text[end:])
-        answer = self.ask("submit", job)
-        self.assertEqual(answer.returncode, 0, answer.stderr)
-        return int(re.search(r"job (\d+)", answer.stdout)[1])
-
-    def clock(self, job):
-        return max((int(w["progress"].get("clock", 0)) for w in self.running(job)["workers"]),
-                   default=0)
-
-    def is_protected(self, job):
-        shards = self.running(job).get("shards", [])
-        return shards and all(shard.get("is_protected") for shard in shards)
 
     def start_victim(self, point, when):
         """Starts server1 anew, to die at the failpoint once the file `when` exists."""
@@ -91,9 +62,8 @@ class Failpoints(ServersTest):
     def run_with(self, point, mode):
         when = self.folder / f"{mode}-{point.replace(' ', '-')}"
         self.start_victim(point, when)
-        job = self.submit_counting(mode, clock_ms=10)
-        wait_until(lambda: self.clock(job) > 10 and self.is_protected(job), 60,
-                   what="clocks, and a whole backup of each shard")
+        job = self.submit_counting(mode, CLOCKS, PARAMETERS, clock_ms=10)
+        self.wait_for_protected_clocks(job)
         when.touch()
         self.lead_to(point, job)
         ended = self.wait_for_job(job, "DONE", 90)
@@ -104,7 +74,8 @@ class Failpoints(ServersTest):
 
     def check(self, mode, durability="ASYNC"):
         self.start_cluster(durability)
-        expected = self.wait_for_job(self.submit_counting(mode, 0), "DONE", 90)["parameters_sha256"]
+        undisturbed = self.submit_counting(mode, CLOCKS, PARAMETERS, clock_ms=0)
+        expected = self.wait_for_job(undisturbed, "DONE", 90)["parameters_sha256"]
         left_out = LEFT_OUT | (WITH_A_BOUND if mode == "ASYNC" else set())
         if durability != "SYNC":
             left_out |= IN_SYNC

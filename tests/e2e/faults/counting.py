@@ -1,0 +1,48 @@
+"""Jobs whose parameters count the updates that were applied."""
+
+import re
+
+from cluster import *
+
+# Every update subtracts the same power of two from each parameter: the sum does not depend on the
+# order, and one update more or less changes it.
+NET_THAT_COUNTS = """
+net_param {
+  name: "counting"
+  layer { name: "data" type: "Data" top: "data" top: "label"
+          data_param { batch_size: 2 backend: IDX } }
+  layer { name: "ignored" type: "Silence" bottom: "data" bottom: "label" }
+  layer { name: "w" type: "Parameter" top: "w" parameter_param { shape { dim: %d } } }
+  layer { name: "loss" type: "Reduction" bottom: "w" top: "loss" loss_weight: 1 }
+}
+solver_param { base_lr: 0.0009765625 lr_policy: "fixed" max_iter: %d }
+"""
+STEP = 2.0 ** -10
+
+
+class CountingTest(ServersTest):
+    def submit_counting(self, mode, clocks, parameters, clock_ms, more=""):
+        """Two workers; returns the job's number."""
+        job = self.job(iterations=clocks, workers=2, extra=(
+            f"consistency {{ mode: {mode} }} clock_time_ms: {clock_ms} {more}"))
+        text = job.read_text()
+        begin, end = text.index("net_param {"), text.index("consistency {")
+        job.write_text(text[:begin] + NET_THAT_COUNTS % (parameters, clocks) + text[end:])
+        answer = self.ask("submit", job)
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+        return int(re.search(r"job (\d+)", answer.stdout)[1])
+
+    def clock(self, job):
+        return max((int(w["progress"].get("clock", 0)) for w in self.running(job)["workers"]),
+                   default=0)
+
+    def is_protected(self, job):
+        shards = self.running(job).get("shards", [])
+        return shards and all(shard.get("is_protected") for shard in shards)
+
+    def wait_for_protected_clocks(self, job):
+        wait_until(lambda: self.clock(job) > 10 and self.is_protected(job), 60,
+                   what="clocks, and a whole backup of each shard")
+
+
+__all__ = ["STEP", "CountingTest"]
