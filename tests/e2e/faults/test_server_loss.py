@@ -52,6 +52,34 @@ class ServerLoss(ServersTest):
             self.assertIsNone(worker.poll())
         self.assertIn("is taken over by server", (self.folder / "coordinator.log").read_text())
 
+    def test_a_primary_that_hangs_and_wakes_after_its_shard_was_taken_over_joins_again(self):
+        self.start_cluster(servers=2)
+        reference = self.wait_for_job(self.submit("BSP", 800), "DONE", 120)["parameters_sha256"]
+        job = self.submit("BSP", 800, clock_ms=10)
+        log = self.folder / "coordinator.log"
+        for i, other in ((0, 1), (1, 0)):
+            wait_until(lambda: self.clock(job) > 10, what="clocks")
+            self.wait_for_backups(job)
+            taken_over = log.read_text().count(f'is taken over by server "server{other}"')
+            self.servers[i].send_signal(signal.SIGSTOP)
+            wait_until(lambda: log.read_text().count(f'is taken over by server "server{other}"')
+                       > taken_over, what="the take-over")
+            before = self.clock(job)
+            wait_until(lambda: self.clock(job) > before + 20, what="clocks without the primary")
+            self.assertEqual({s["server"] for s in self.running(job)["shards"]},
+                             {f"server{other}"})
+            self.servers[i].send_signal(signal.SIGCONT)
+            wait_until(lambda: sorted(s["server"] for s in self.running(job)["shards"])
+                       == ["server0", "server1"], what="a shard at the server that has woken")
+            zombie = (self.folder / f"server{i}.log").read_text()
+            self.assertRegex(zombie, rf'server "server{i}".* was silent for .*\n.*joined the coord')
+        ended = self.wait_for_job(job, "DONE", 120)
+        self.assertEqual(ended["parameters_sha256"], reference)
+        for process in (*self.workers, *self.servers.values()):
+            self.assertIsNone(process.poll())
+        for i in range(2):
+            self.assertEqual((self.folder / f"worker{i}.log").read_text().count("joined the"), 1)
+
     def lose_two_servers(self, durability):
         self.start_cluster(durability=durability, copies=2)
         reference = self.wait_for_job(self.submit("BSP", 300), "DONE", 120)["parameters_sha256"]
