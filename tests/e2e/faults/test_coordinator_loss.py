@@ -1,6 +1,8 @@
 """A coordinator in its own process may end, hang and restart without disturbing the training."""
 
 import os
+import re
+import subprocess
 import time
 
 from cluster import *
@@ -51,6 +53,69 @@ class CoordinatorLoss(ClusterTest):
         wait_until(lambda: self.clock() > before + 100, what="clocks of that time")
         self.assertEqual({w["state"] for w in self.status()["jobs"][0]["workers"]}, {"running"})
         self.assert_trains_on()
+
+    def mount_small_disk(self):
+        """At the state folder."""
+        disk = self.folder / "state"
+        disk.mkdir()
+        mount = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", disk],
+                               capture_output=True, text=True)
+        if mount.returncode != 0:
+            self.skipTest(f"no small file system can be mounted here: {mount.stderr.strip()}")
+        self.addCleanup(subprocess.run, ["umount", "-l", disk], check=True)
+
+    def fill_disk(self):
+        filler = os.open(self.folder / "state" / "filler", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        try:
+            while os.write(filler, bytes(1024)):
+                pass
+        except OSError:
+            os.close(filler)
+
+    def recorded_clocks(self):
+        """Those that a worker has written on its own disk."""
+        return (self.folder / "records/job1-worker0/metrics.csv").read_text().count("\n")
+
+    def assert_trains_on_without_state(self):
+        begin = self.recorded_clocks()
+        wait_until(lambda: self.recorded_clocks() > begin + 100, what="clocks with a full disk")
+        for process in (self.brain, *self.others):
+            self.assertIsNone(process.poll())
+
+    def test_a_full_state_disk_costs_no_training_and_what_is_decided_later_is_saved(self):
+        self.mount_small_disk()
+        self.start_cluster()
+        self.fill_disk()
+        more = self.job("more.textproto", iterations=20, workers=2)
+        self.assertEqual(self.ask("submit", more, "--wait", 1).returncode, 1)
+        log = self.folder / "coordinator.log"
+        reason = "state cannot be saved, so nothing new is decided: .*database or disk is full"
+        self.assertRegex(log.read_text(), reason)
+        began = time.monotonic()
+        self.assert_trains_on_without_state()
+        # Its death costs as little then, and it comes back.
+        self.brain.kill()
+        self.brain.wait()
+        self.fill_disk()
+        log.unlink()
+        self.brain = self.start_daemon("server", "coordinator", self.settings)
+        wait_until(lambda: re.search(reason, log.read_text()), what="a save that fails")
+        self.assert_trains_on_without_state()
+        time.sleep(max(0, began + 3 - time.monotonic()))  # longer than heartbeat_limit_s
+        (self.folder / "state" / "filler").unlink()
+        self.assert_trains_on()
+        answer = self.ask("submit", more)
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+        later = int(answer.stdout.split()[1])
+        self.brain.kill()
+        self.brain.wait()
+        self.brain = self.start_daemon("server", "coordinator", self.settings)
+        self.assert_trains_on()
+        self.assertEqual({w["state"] for w in self.status()["jobs"][0]["workers"]}, {"running"})
+        self.assertEqual({int(job["job"]): job["state"] for job in self.status()["jobs"]},
+                         {1: "RUNNING", later: "SUBMITTED"})
+        self.assertEqual(self.ask("stop", 1, "--discard").returncode, 0)
+        self.wait_for_job(later, "DONE")
 
     def test_a_worker_that_fails_costs_only_itself(self):
         self.start_cluster()
