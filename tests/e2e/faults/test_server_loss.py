@@ -235,31 +235,57 @@ class ServerLoss(ServersTest):
 
 
 class TrainSurvives(ClusterTest):
-    def test_train_starts_a_killed_server_and_a_killed_worker_again_and_ends_well(self):
+    def train(self, servers):
+        """Starts a training of two workers and finds its coordinator."""
         run = self.folder / "run"
-        train = self.start("tautline", "train", self.job(iterations=20000, workers=2), "--servers",
-                           2, "--mode", "ssp", "--output", run)
+        train = self.start("tautline", "train", self.job(iterations=8000, workers=2), "--servers",
+                           servers, "--mode", "ssp", "--output", run)
         address = wait_until(lambda: (run / "coordinator.ready").exists()
                              and (run / "coordinator.ready").read_text(), what="a coordinator")
         self.coordinator = re.search(r"coordinator (\S+)", address)[1]
+        return train
 
-        def clock():
-            jobs = self.status()["jobs"]
-            return max((int(w["progress"].get("clock", 0)) for w in jobs[0]["workers"]
-                        if w["state"] == "running"), default=0) if jobs else 0
+    def clock(self):
+        jobs = self.status()["jobs"]
+        return max((int(w["progress"].get("clock", 0)) for w in jobs[0]["workers"]
+                    if w["state"] == "running"), default=0) if jobs else 0
+
+    def wait_for_backups(self):
         wait_until(lambda: all(s.get("is_protected") for s in self.status()["jobs"][0]["shards"])
-                   if clock() > 10 else False, what="whole backups")
+                   if self.clock() > 10 else False, what="whole backups")
+
+    def kill(self, train, *names):
+        """Kills processes of a training, and waits until it trains on."""
         children = {name: pid for pid, name in children_of(train.pid)}
-        self.assertEqual(sorted(children), ["coordinator", "server0", "server1", "worker0",
-                                            "worker1"])
-        os.kill(children["server1"], signal.SIGKILL)
-        os.kill(children["worker1"], signal.SIGKILL)
-        before = clock()
-        wait_until(lambda: clock() > before + 50, 60, "clocks after the losses")
+        for name in names:
+            os.kill(children[name], signal.SIGKILL)
+        before = self.clock()
+        wait_until(lambda: self.clock() > before + 50, 60, "clocks after the losses")
+        return children
+
+    def assert_ends_well(self, train, *names):
+        """The summary names those that were started again, and no other ones."""
         out, error = train.communicate(timeout=600)
         self.assertEqual(train.returncode, 0, error)
-        self.assertIn("started again: server1 was killed by signal 9", out)
-        self.assertIn("started again: worker1 was killed by signal 9", out)
+        found = re.findall(r"started again: (\S+) was killed by signal 9", out)
+        self.assertEqual(sorted(found), sorted(names), out)
+
+    def test_train_starts_a_killed_server_and_a_killed_worker_again_and_ends_well(self):
+        train = self.train(servers=2)
+        self.wait_for_backups()
+        children = self.kill(train, "server1", "worker1")
+        self.assertEqual(sorted(children), ["coordinator", "server0", "server1", "worker0",
+                                            "worker1"])
+        self.assert_ends_well(train, "server1", "worker1")
+
+    def test_train_with_three_servers_replaces_one_and_then_another(self):
+        train = self.train(servers=3)
+        for victim in ("server2", "server0"):
+            self.wait_for_backups()
+            self.kill(train, victim)
+            wait_until(lambda: sorted(s["server"] for s in self.status()["jobs"][0]["shards"])
+                       == ["server0", "server1", "server2"], 60, "a shard at each server again")
+        self.assert_ends_well(train, "server2", "server0")
 
 
 if __name__ == "__main__":
