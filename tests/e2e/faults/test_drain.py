@@ -1,6 +1,10 @@
 """A server or a worker leaves without a loss: on a request, or on a signal with notice."""
 
+import os
+import pathlib
 import signal
+import subprocess
+import threading
 
 from cluster import *
 
@@ -85,23 +89,77 @@ class Drain(ServersTest):
         self.wait_for_clocks(job, 5)
         self.wait_for_job(job, "DONE", 120)
 
-    def test_every_process_of_a_bsp_job_is_replaced_one_by_one_with_the_same_bits(self):
+    def rolling_restart(self, *options):
+        """The script's answer. What it starts outlives it, and is ended after the test."""
+        self.addCleanup(self.kill_successors)
+        starts = [word for role in ("server", "worker") for word in (
+            f"--start-{role}", f"{BIN}/tautline-{role} --config {{old}}.textproto --name {{name}}")]
+        return subprocess.run(
+            [SOURCE / "scripts/rolling_restart", "--tautline", BIN / "tautline", "--coordinator",
+             self.coordinator, *starts, *options], cwd=self.folder, capture_output=True, text=True,
+            timeout=90 * SLOWER)
+
+    def kill_successors(self):
+        for entry in pathlib.Path("/proc").glob("[0-9]*"):
+            try:
+                if (entry / "cwd").samefile(self.folder):
+                    os.kill(int(entry.name), signal.SIGKILL)
+            except (FileNotFoundError, ProcessLookupError, PermissionError):
+                continue
+
+    def test_every_process_of_a_bsp_job_is_replaced_by_one_command_with_the_same_bits(self):
+        self.coordinator = f"127.0.0.1:{free_ports(1)[0]}"
         self.start_cluster()
+        # What the user's own supervisor would do.
+        brain = self.processes[0]
+        again = self.file("again", f"""#!/bin/sh
+kill {brain.pid}
+while [ -e coordinator.lives ]; do sleep 0.05; done
+{BIN}/tautline-server --config coordinator.textproto >coordinator.out 2>&1 &
+""")
+        again.chmod(0o755)
+        lives = self.file("coordinator.lives", "")
+        threading.Thread(target=lambda: (brain.wait(), lives.unlink()), daemon=True).start()
         reference = self.wait_for_job(self.submit("BSP", 700), "DONE", 120)["parameters_sha256"]
         job = self.submit("BSP", 700, clock_ms=20)
         self.wait_for_clocks(job, 5)
-        for i in (0, 1):
-            self.start_daemon("worker", f"successor{i}")
-            self.drain(f"worker{i}")
-            self.assertEqual(self.workers[i].wait(30), 0)
-            self.start_daemon("server", f"server{i + 2}")
-            self.drain(f"server{i}")
-            self.assertEqual(self.servers[i].wait(30), 0)
+        answer = self.rolling_restart("--restart-coordinator", again)
+        self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
+        self.assertEqual(answer.stdout.splitlines(), [
+            line for role in ("server", "worker") for i in (0, 1)
+            for line in (f"{role}{i}-2 has joined", f"{role}{i} has left")
+        ] + ["the coordinator has restarted", "done"])
+        for process in (brain, *self.servers.values(), *self.workers.values()):
+            self.assertEqual(process.wait(30), 0)
         self.wait_for_clocks(job, 5)
         self.assertEqual({w["name"] for w in self.running(job)["workers"]
-                          if w["state"] == "running"}, {"successor0", "successor1"})
+                          if w["state"] == "running"}, {"worker0-2", "worker1-2"})
+        self.assertEqual(sorted(self.hosts(job)), ["server0-2", "server1-2"])
         ended = self.wait_for_job(job, "DONE", 120)
         self.assertEqual(ended["parameters_sha256"], reference)
+
+    def test_a_rolling_restart_ends_with_a_reason_and_costs_nothing(self):
+        self.start_cluster(servers=1)
+        job = self.submit("SSP", 1000000)
+        self.wait_for_clocks(job, 5)
+        kept = ("--keep", "server0")
+        absent = self.rolling_restart(*kept, "--start-worker", "/absent/worker {name}")
+        self.assertEqual((absent.returncode, absent.stderr), (
+            1, "rolling_restart: worker0-2 does not start: /absent/worker: No such file or "
+            "directory\n"))
+        refused = self.rolling_restart(*kept, "--start-worker",
+                                       f"{BIN}/tautline-worker --name {{name}}")
+        self.assertEqual(refused.returncode, 1)
+        self.assertRegex(refused.stderr,
+                         "^rolling_restart: worker0-2 does not start, status 2: .*\n$")
+        silent = self.rolling_restart(*kept, "--start-worker", "true {name}", "--patience", "1")
+        self.assertEqual((silent.returncode, silent.stderr),
+                         (1, "rolling_restart: worker0-2 has not joined within 1 s\n"))
+        same = self.rolling_restart("--start-worker", "tautline-worker --name worker0")
+        self.assertEqual(same.returncode, 2)
+        self.assertIn("a successor has another name", same.stderr)
+        self.wait_for_clocks(job, 5)
+        self.assertEqual({w["name"] for w in self.status()["workers"]}, {"worker0", "worker1"})
 
     def test_a_signal_with_notice_drains_first(self):
         self.start_cluster(more="preemption_notice_s: 60")
