@@ -107,6 +107,9 @@ bool Checker::is_of_moved(const ShardSide& shard, const Event& event, const Hist
 std::optional<Broken> Checker::next_at_shard(const Event& event, const History& history) {
   ShardSide& shard = shards_[event.shard.value()];
   note_rows(event, history);
+  if (!shard.forgotten) {
+    if (auto wrong = promises_.take(event, history)) return wrong;
+  }
   const bool is_read = event.kind == Event::Kind::kReply && event.item == pb::DataItem::VALUE;
   if (is_read && shard.contract && event.clock.value() > shard.contract->last_read) {
     return Broken{"follower",

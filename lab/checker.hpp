@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "lab/history.hpp"
+#include "lab/losses/promises.hpp"
 #include "lab/rows/row_reads.hpp"
 #include "lab/slice_oracle.hpp"
 #include "lab/toy_job.hpp"
@@ -22,7 +23,9 @@ namespace taut::sim {
 /// or clients work.
 ///
 /// At the shards   every request is answered according to the contract, and as soon as possible: an
-///                 oracle of each slice follows the shard's requests (slice_oracle.hpp)
+///                 oracle of each slice follows the shard's requests (slice_oracle.hpp); what it
+///                 says of updates that outlive it is true of every later primary
+///                 (losses/promises.hpp)
 /// At the workers  every table holds the updates that its clock and slack require, worker by worker
 ///                 and slice by slice; nothing that was seen once is missing later, and nothing is
 ///                 in it that no worker pushed
@@ -136,6 +139,7 @@ class Checker {
   void note_rows(const Event& event, const History& history);
 
   const ToyJob job_;
+  Promises promises_{job_};
   const std::function<void(const Event&)> trace_;
   std::map<std::uint32_t, ShardSide> shards_;
   std::map<SliceKey, std::uint32_t> moved_to_;           // the newest host of a slice

@@ -35,12 +35,12 @@ std::string describe(const Event& event) {
       "gave away", "missed",  "confirmed", "followed", "end"};
   return fmt::format(
       "{} us: {} shard {} peer {} worker {}.{} {} {} table {} slice {} clock {} "
-      "V {} done {}",
+      "V {} done {} stable {}",
       event.at.since_origin().count(), kNames[static_cast<std::size_t>(event.kind)],
       event.shard.value(), event.peer.value(), event.worker.value(), event.incarnation.value(),
       pb::DataItem::Kind_Name(event.item), pb::DataItem::Refusal_Name(event.refusal),
       event.table.value(), event.slice.value(), event.clock.value(), event.version.value(),
-      event.done.value());
+      event.done.value(), event.stable.value());
 }
 
 void History::add(const Event& event, std::span<const float> values,
@@ -62,6 +62,7 @@ void History::add(const Event& event, std::span<const float> values,
   mix(static_cast<std::uint64_t>(event.clock.value()));
   mix(static_cast<std::uint64_t>(event.version.value()));
   mix(static_cast<std::uint64_t>(event.done.value()));
+  mix(static_cast<std::uint64_t>(event.stable.value()));
   for (const float value : values) mix(std::bit_cast<std::uint32_t>(value));
   for (const std::uint64_t row : rows) mix(row);
   if (event.kind == Event::Kind::kStep && events_.size() >= kStretch) finish();
@@ -112,6 +113,7 @@ void History::add_items(Event::Kind kind, TimePoint at, ShardId shard, PeerId pe
     event.is_postponed = postponed.contains({item.table, item.slice, item.clock});
     event.version = item.version;
     event.done = item.done;
+    event.stable = item.stable;
     const bool answer = item.kind == pb::DataItem::VALUE ||
                         item.kind == pb::DataItem::SNAPSHOT_VALUE ||
                         item.kind == pb::DataItem::FOLLOW_VALUE;

@@ -57,6 +57,7 @@ struct Event {
   Clock clock;
   Clock version;
   Clock done;
+  Clock stable;                    // kReply
   float weight = 1;                // of a push in a request
   std::uint32_t first_record = 0;  // kPushed, of a job that balances: of the worker's part
   std::uint32_t records = 0;       // of it

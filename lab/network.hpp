@@ -94,6 +94,7 @@ class Network {
   void break_connections(NodeId node);
   /// Drops everything from `a` towards `b`, until it is allowed again.
   void block(NodeId a, NodeId b, bool blocked);
+  [[nodiscard]] bool is_blocked(NodeId a, NodeId b) const { return blocked_.contains({a, b}); }
   void set_faults(LinkFaults faults) { faults_ = faults; }
 
   [[nodiscard]] TimePoint now() const { return now_; }

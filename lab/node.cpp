@@ -2,8 +2,6 @@
 
 #include <utility>
 
-#include "common/check.hpp"
-
 namespace taut::sim {
 namespace {
 
@@ -45,13 +43,14 @@ void ControlNode::act(ControlOutput output, TimePoint now) {
   }
 }
 
-CoordinatorNode::CoordinatorNode(Network& network, std::shared_ptr<CoordinatorRecords> disk,
+CoordinatorNode::CoordinatorNode(Network& network, std::unique_ptr<CoordinatorStore> store,
                                  NodeId node, CoordinatorOptions options, DoTask do_task,
                                  bool learns_of_closed)
     : network_(network),
       socket_(network.open(node)),
-      store_(make_memory_store(std::move(disk))),
+      store_(std::move(store)),
       coordinator_(std::move(options), store_->load().value(), network.now()),
+      saves_(*store_),
       do_task_(std::move(do_task)),
       learns_of_closed_(learns_of_closed),
       next_(network.now()) {
@@ -60,11 +59,11 @@ CoordinatorNode::CoordinatorNode(Network& network, std::shared_ptr<CoordinatorRe
 
 void CoordinatorNode::receive(SocketId /*socket*/, PeerId from, Body body, TimePoint now) {
   const auto* message = std::get_if<pb::ControlMessage>(&body);
-  if (message != nullptr) carry_out(coordinator_.handle(from, *message, now));
+  if (message != nullptr && !steps_down_) carry_out(coordinator_.handle(from, *message, now));
 }
 
 void CoordinatorNode::step(TimePoint now) {
-  if (now < next_) return;
+  if (now < next_ || steps_down_) return;
   for (const PeerId peer : network_.take_closed()) {
     if (learns_of_closed_) coordinator_.note_closed(peer, now);
   }
@@ -74,13 +73,13 @@ void CoordinatorNode::step(TimePoint now) {
 }
 
 void CoordinatorNode::carry_out(CoordinatorOutput output) {
-  if (!output.changes.empty()) {
-    TAUT_CHECK(store_->save(output.changes).has_value(), "memory does not fail");
-  }
-  for (CoordinatorMessage& one : output.messages) {
+  SaveBeforeSend::Released released = saves_.take(std::move(output));
+  steps_down_ |= released.failure && released.failure->code == ErrorCode::kClosed;
+  if (steps_down_) return;
+  for (CoordinatorMessage& one : released.messages) {
     network_.send(socket_, one.to, std::move(one.message));
   }
-  for (CheckpointTask& task : output.tasks) {
+  for (CheckpointTask& task : released.tasks) {
     const DoneCheckpointTask done =
         do_task_ ? do_task_(std::move(task)) : DoneCheckpointTask{std::move(task), "", {}};
     carry_out(coordinator_.handle_done(done.task, done.error, network_.now()));

@@ -7,6 +7,7 @@
 #include "proto/session/control_session.hpp"
 #include "server/coordinator/checkpoint_keeper.hpp"
 #include "server/coordinator/coordinator.hpp"
+#include "server/coordinator/store/save_before_send.hpp"
 #include "server/coordinator/store/store.hpp"
 
 namespace taut::sim {
@@ -64,16 +65,18 @@ class ControlNode : public Node {
 /// Does what a coordinator requires of files, at once.
 using DoTask = std::function<DoneCheckpointTask(CheckpointTask task)>;
 
-/// The coordinator with its disk, which outlives it.
+/// The coordinator. It ends where its store says that the disk's content is unknown.
 class CoordinatorNode final : public Node {
  public:
   /// learns_of_closed  as daemons do, of connections that close when a process ends
-  CoordinatorNode(Network& network, std::shared_ptr<CoordinatorRecords> disk, NodeId node,
+  CoordinatorNode(Network& network, std::unique_ptr<CoordinatorStore> store, NodeId node,
                   CoordinatorOptions options, DoTask do_task = {}, bool learns_of_closed = false);
   ~CoordinatorNode() override { network_.close(socket_); }
   void receive(SocketId socket, PeerId from, Body body, TimePoint now) override;
   void step(TimePoint now) override;
   [[nodiscard]] TimePoint wake() const override { return next_; }
+  [[nodiscard]] bool is_over() const override { return steps_down_; }
+  [[nodiscard]] Return returns() const override { return Return::kSoon; }
 
  private:
   void carry_out(CoordinatorOutput output);
@@ -82,6 +85,8 @@ class CoordinatorNode final : public Node {
   SocketId socket_;
   std::unique_ptr<CoordinatorStore> store_;
   Coordinator coordinator_;
+  SaveBeforeSend saves_;
+  bool steps_down_ = false;
   const DoTask do_task_;  // empty: what is required of files never fails
   const bool learns_of_closed_;
   TimePoint next_;

@@ -44,6 +44,10 @@ class ServerNode final : public ControlNode {
   [[nodiscard]] TimePoint wake() const override;
   /// Reads every slice once more, from outside, when all is over.
   void read_all(TimePoint now);
+  /// Whether one of its hosts serves a shard of the job, or has images of all of it as a backup by
+  /// this choice.
+  [[nodiscard]] bool serves(ShardId host, ShardId shard) const;
+  [[nodiscard]] bool has_images(ShardId host, ShardId shard, std::uint64_t choice) const;
 
  private:
   struct OneShard {
@@ -86,7 +90,9 @@ class WorkerNode final : public ControlNode {
   WorkerNode(World& world, std::uint32_t number, std::uint64_t session);
   void step(TimePoint now) override;
   [[nodiscard]] TimePoint wake() const override;
-  [[nodiscard]] bool is_over() const override { return is_refused_ || ControlNode::is_over(); }
+  [[nodiscard]] bool is_over() const override {
+    return is_refused_ || has_given_up_ || ControlNode::is_over();
+  }
   [[nodiscard]] Return returns() const override;
 
  private:
@@ -104,6 +110,8 @@ class WorkerNode final : public ControlNode {
   [[nodiscard]] bool begins_clock();
   void finish_clock(TimePoint now);
   void note_progress(TimePoint now);
+  [[nodiscard]] bool gives_up(TimePoint now);
+  void give_up();
   void serve_checkpoint();
   [[nodiscard]] Event event_of(Event::Kind kind, TimePoint now) const;
   [[nodiscard]] bool leaves() const { return leaves_ || leaves_job_; }
@@ -148,6 +156,8 @@ class WorkerNode final : public ControlNode {
   bool leaves_ = false;      // as its process is to end
   bool leaves_job_ = false;  // and stays for others
   bool is_refused_ = false;  // by the coordinator
+  TimePoint waits_from_;     // since when it waits for shards
+  bool has_given_up_ = false;
 };
 
 /// A reader that follows the job, bounded or not: reads, rests, and reads again.

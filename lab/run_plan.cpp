@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "lab/losses/draw_outages.hpp"
 #include "lab/toy_outer.hpp"
 #include "proto/config/settle_compression.hpp"
 
@@ -15,7 +16,7 @@ namespace {
 
 using Kind = Plan::Event::Kind;
 
-constexpr std::array<std::pair<std::string_view, bool Faults::*>, 17> kNames = {{
+constexpr std::array<std::pair<std::string_view, bool Faults::*>, 18> kNames = {{
     {"drop", &Faults::drop},
     {"duplicate", &Faults::duplicate},
     {"delay", &Faults::delay},
@@ -27,6 +28,7 @@ constexpr std::array<std::pair<std::string_view, bool Faults::*>, 17> kNames = {
     {"join", &Faults::join},
     {"slack", &Faults::slack},
     {"restart", &Faults::restart},
+    {"disk", &Faults::disk},
     {"checkpoint", &Faults::checkpoint},
     {"server", &Faults::server},
     {"drain", &Faults::drain},
@@ -185,27 +187,6 @@ void draw_copies(Plan& plan, const PlanLimits& limits) {
   }
 }
 
-/// Where a shard has more than one backup, another server is killed just before or after one.
-void draw_second_kills(Plan& plan) {
-  if (plan.replication_copies < 2) return;
-  Random apart(Random::mix(plan.seed ^ 0x2b1115ULL));
-  std::vector<Plan::Event> kills;
-  for (const Plan::Event& event : plan.events) {
-    if (event.kind != Kind::kKillServer || apart.chance(0.3)) continue;
-    const std::int64_t other =
-        event.value + 1 + static_cast<std::int64_t>(apart.below(plan.servers - 1));
-    const std::int64_t server = other % plan.servers;
-    // At once, or once its shards may have been taken over.
-    const std::int64_t apart_by = apart.chance(0.5) ? 3000 : plan.heartbeat_limit.count() * 2;
-    const Duration at(
-        std::max<std::int64_t>(event.at.count() + apart.between(-apart_by, apart_by), 0));
-    kills.push_back({at, Kind::kKillServer, server, NodeId(0)});
-    const Duration back(apart.between(1000, plan.heartbeat_limit.count() * 3));
-    kills.push_back({at + back, Kind::kStartServer, server, NodeId(0)});
-  }
-  plan.events.insert(plan.events.end(), kills.begin(), kills.end());
-}
-
 /// Whether updates are applied together that do not follow from their clocks.
 bool applies_some(const ToyJob& job) {
   return job.policies.backup_workers() > 0 || buffer_of(job.policies) > 0;
@@ -215,24 +196,6 @@ bool applies_some(const ToyJob& job) {
 /// in half of the seeds. Drawn apart, as the servers that are killed.
 bool chance_of_backups(std::uint64_t seed) {
   return Random(Random::mix(seed ^ 0x50e7ULL)).chance(0.5);
-}
-
-/// Two or three servers with backups, of which one after the other is killed and started again.
-/// Drawn apart, so that a seed's other faults are the same without.
-void draw_servers(Plan& plan, Duration span) {
-  Random apart(Random::mix(plan.seed ^ 0x5e74e4ULL));
-  plan.replication_interval = static_cast<std::uint32_t>(apart.between(1, 4));
-  // Rarely before the job runs: that ends it, as nothing has a backup yet.
-  constexpr std::int64_t kStarted = 100'000;
-  std::int64_t from = apart.between(apart.chance(0.1) ? 0 : kStarted, kStarted + span.count());
-  for (std::uint64_t kills = 1 + apart.below(3); kills > 0; --kills) {
-    const auto server = static_cast<std::int64_t>(apart.below(plan.servers));
-    plan.events.push_back({Duration(from), Kind::kKillServer, server, NodeId(0)});
-    // Before it is missed, or after.
-    from += apart.between(1000, plan.heartbeat_limit.count() * 2);
-    plan.events.push_back({Duration(from), Kind::kStartServer, server, NodeId(0)});
-    from += apart.between(1000, plan.heartbeat_limit.count() * 4);
-  }
 }
 
 /// Workers report how long they take to start, in some runs, so that others join further ahead.
@@ -251,62 +214,6 @@ void draw_machines(Plan& plan) {
   if (plan.servers > 2 && apart.chance(0.4)) {
     plan.machines = static_cast<std::uint32_t>(apart.between(1, plan.servers - 1));
   }
-}
-
-/// A server with backups is silent for longer than the limit and lives on: it does not run, or the
-/// coordinator and it do not hear each other, in one direction or in both, while workers do. Or it
-/// and another process that it exchanges with are cut off from each other for as long. Drawn apart,
-/// as the servers that are killed.
-void draw_zombies(Plan& plan, const Faults& faults, Duration span) {
-  Random apart(Random::mix(plan.seed ^ 0x20b1e5ULL));
-  if (plan.replication_interval == 0 || plan.servers < 2 || apart.chance(0.5)) return;
-  const NodeId server = plan.server_node(static_cast<std::uint32_t>(apart.below(plan.servers)));
-  const Duration from(apart.between(100'000, 100'000 + span.count()));
-  const std::int64_t limit = plan.heartbeat_limit.count();
-  const Duration to = from + Duration(apart.between(limit / 2, limit * 3));
-  if (faults.pause && (!faults.partition || apart.chance(0.3))) {
-    plan.events.push_back({from, Kind::kPause, server, NodeId(0)});
-    plan.events.push_back({to, Kind::kResume, server, NodeId(0)});
-    return;
-  }
-  if (!faults.partition) return;
-  NodeId other = Plan::kCoordinatorNode;
-  if (apart.chance(0.4)) {
-    const std::uint64_t others = plan.servers + plan.job.workers;
-    other = plan.server_node(static_cast<std::uint32_t>(apart.below(others)));
-    if (other == server) other = Plan::kCoordinatorNode;
-  }
-  const auto directions = static_cast<std::uint64_t>(apart.between(1, 3));
-  const auto cut = [&](NodeId sender, NodeId receiver) {
-    plan.events.push_back({from, Kind::kBlock, sender, receiver});
-    plan.events.push_back({to, Kind::kUnblock, sender, receiver});
-  };
-  if ((directions & 1U) != 0) cut(server, other);
-  if ((directions & 2U) != 0) cut(other, server);
-}
-
-/// In some jobs with backups an update counts once the backup has it. There, and in others, a
-/// worker is killed with a server, just before it or just after. Drawn apart, so that other seeds
-/// are the same without.
-void draw_logged_updates(Plan& plan, const PlanLimits& limits) {
-  Random apart(Random::mix(plan.seed ^ 0x10995ULL));
-  if (plan.replication_interval == 0) return;
-  plan.logs_updates = apart.chance(0.3) || limits.logs_updates;
-  if (!plan.logs_updates && !(limits.faults.kill && apart.chance(0.5))) return;
-  std::vector<Plan::Event> kills;
-  for (const Plan::Event& event : plan.events) {
-    if (event.kind != Kind::kKillServer || apart.chance(0.3)) continue;
-    const auto worker = static_cast<std::int64_t>(apart.below(plan.job.workers));
-    // At the same time, or so much earlier that its loss is noticed at about that time.
-    const std::int64_t earlier = plan.logs_updates ? 0 : plan.heartbeat_limit.count();
-    const std::int64_t nearly = plan.logs_updates ? 3000 : plan.heartbeat_interval.count();
-    const Duration at(
-        std::max<std::int64_t>(event.at.count() - earlier + apart.between(-nearly, nearly), 0));
-    kills.push_back({at, Kind::kKill, worker, NodeId(0)});
-    const Duration back(apart.between(1000, plan.heartbeat_limit.count() * 3));
-    kills.push_back({at + back, Kind::kStart, worker, NodeId(0)});
-  }
-  plan.events.insert(plan.events.end(), kills.begin(), kills.end());
 }
 
 /// Servers and workers are drained one after the other, and start again once they have ended. Drawn
@@ -513,7 +420,7 @@ Result<Faults> Faults::parse(std::string_view text) {
       return invalid(
           fmt::format("fault \"{}\" is unknown; choose all, none, or of drop, duplicate, "
                       "delay, reorder, partition, reconnect, pause, kill, join, slack, "
-                      "restart, checkpoint, server, drain, follow, shrink, stop",
+                      "restart, disk, checkpoint, server, drain, follow, shrink, stop",
                       word));
     }
   }
@@ -548,18 +455,16 @@ Plan draw_plan(std::uint64_t seed, const PlanLimits& limits) {
   if (allowed.checkpoint) draw_checkpoints(plan, span);
   const bool by_rows = draw_tables_by_rows(plan, limits);
   const bool replicates = !applies_some(plan.job) || chance_of_backups(plan.seed);
-  if (allowed.server && replicates) draw_servers(plan, span);
-  draw_second_kills(plan);
   if (allowed.drain && replicates) draw_drains(plan, span);
-  if (allowed.server) draw_zombies(plan, allowed, span);
-  draw_logged_updates(plan, limits);
+  draw_outages(plan, limits, span, replicates);
+  draw_coordinator_outages(plan, allowed, span);
   if (allowed.follow && !by_rows) draw_followers(plan, span);
   if (allowed.shrink) draw_rivals(plan, span);
   if (allowed.stop) draw_stop(plan, span);
   // Drawn apart, as the servers that are killed. A process that lives may be lost by it.
   Random apart(Random::mix(plan.seed ^ 0xc105edULL));
   plan.tells_closed = members_change && apart.chance(0.5);
-  plan.may_fail = members_change || allowed.restart || allowed.stop;
+  plan.may_fail = members_change || allowed.restart || allowed.disk || allowed.stop;
   std::ranges::stable_sort(plan.events, {}, &Plan::Event::at);
   return plan;
 }

@@ -29,6 +29,7 @@ struct Faults {
   bool join = false;
   bool slack = false;       // the bound and the mode change while the job runs
   bool restart = false;     // of the coordinator
+  bool disk = false;        // the coordinator's, which is full for a while, or fails
   bool server = false;      // servers are killed, and start again; shards have backups
   bool follow = false;      // readers follow the job, which may wait for them, and are killed
   bool drain = false;       // servers and workers are drained, and start again
@@ -62,7 +63,10 @@ struct Plan {
       kDrain,
       kKillFollower,
       kStartFollower,
-      kRival,  // a job of higher priority is submitted that requires so many workers
+      kFillDisk,  // the coordinator's: nothing is saved until it is freed
+      kFreeDisk,
+      kTearSave,  // the disk fails in its next save; all of that is there, or nothing (value 0)
+      kRival,     // a job of higher priority is submitted that requires so many workers
       kEndRival,
     };
     Duration at;
@@ -97,6 +101,15 @@ struct Plan {
   ResendPolicy resend{Duration(10'000), Duration(1000), Duration(200'000)};
   bool may_fail = false;  // something happens that may end the job early, as it should
   std::vector<Event> events;
+  /// Servers that are lost and come back, and what is lost with them.
+  struct Outage {
+    Duration at;
+    std::vector<Event> events;  // `at` since the outage began
+  };
+  /// Each begins at its time, but not before the one before is over and every shard has
+  /// `replication_copies` backups that have all of it, or as many as there are servers for. So many
+  /// losses must not end the job.
+  std::vector<Outage> outages;
   // A process that was drained, and has ended, starts again after so long; nothing: never.
   std::optional<Duration> drained_return{};
 

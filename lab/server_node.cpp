@@ -315,6 +315,22 @@ void ServerNode::on_event(const ControlEvent& event, TimePoint now) {
   }
 }
 
+bool ServerNode::serves(ShardId host, ShardId shard) const {
+  return std::ranges::any_of(shards_, [&](const OneShard& one) {
+    return one.shard->id() == host && one.served.contains(shard);
+  });
+}
+
+bool ServerNode::has_images(ShardId host, ShardId shard, std::uint64_t choice) const {
+  return std::ranges::any_of(shards_, [&](const OneShard& one) {
+    if (one.shard->id() != host) return false;
+    const auto copies = one.shard->report(kToyJobId).copies;
+    return std::ranges::any_of(copies, [&](const server::ShardReport::Copy& copy) {
+      return copy.shard == shard && copy.choice == choice && copy.is_complete;
+    });
+  });
+}
+
 void ServerNode::read_all(TimePoint now) {
   const PeerId reader(0);  // no process: messages to it are dropped
   for (OneShard& one : shards_) {

@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "lab/losses/early_end.hpp"
+#include "lab/losses/faulty_store.hpp"
 #include "lab/nodes.hpp"
 
 namespace taut::sim {
@@ -26,13 +28,14 @@ class Cluster {
         checker_(plan.job, std::move(trace)),
         history_([this](const History& history) { read(history); }),
         world_{plan_, network_, history_, pool_},
-        disk_(std::make_shared<CoordinatorRecords>()) {
+        disk_(std::make_shared<CoordinatorRecords>()),
+        disk_faults_(std::make_shared<DiskFaults>()) {
     // What happens to a worker may happen before it has started.
     places_.resize(plan.follower_node(plan.followers) + 1U);
     if (plan.replication_interval > 0) checker_.expect_lost_servers();
     if (plan.logs_updates) checker_.expect_logged_updates();
     if (plan.answers_wait()) checker_.expect_late_answers();
-    enter(Plan::kCoordinatorNode, make_coordinator());
+    start_coordinator();
     enter(Plan::kUserNode, std::make_unique<UserNode>(world_));
     for (std::uint32_t i = 0; i < plan.servers; ++i) {
       start_server(i);
@@ -44,7 +47,7 @@ class Cluster {
 
   Outcome run() {
     const TimePoint end(plan_.limit);
-    while (network_.now() < end && !over() && !checker_.broken()) {
+    while (network_.now() < end && !over() && !checker_.broken() && !given_up_early_) {
       const TimePoint timer = next_timer();
       if (network_.next_due() <= timer) {
         if (network_.next_due() > end) break;
@@ -64,15 +67,19 @@ class Cluster {
     TimePoint wake = TimePoint::never();
     bool paused = false;
     std::deque<Delivery> waiting;  // for a paused process
+    std::uint64_t session = 0;     // of this life
+    TimePoint disturbed;           // when something last kept the coordinator from hearing it
   };
 
-  void enter(NodeId number, std::unique_ptr<Node> node) {
+  void enter(NodeId number, std::unique_ptr<Node> node, std::uint64_t session = 0) {
     if (places_.size() <= number) places_.resize(number + 1);
     Place& place = places_[number];
     place.node = std::move(node);
     place.wake = network_.now();
     place.paused = false;
     place.waiting.clear();
+    place.session = session;
+    place.disturbed = network_.now();
   }
   void leave(NodeId number) {
     if (number < places_.size()) places_[number] = Place();
@@ -99,7 +106,9 @@ class Cluster {
       due = returns_.erase(due);
       const NodeId first_worker = plan_.worker_node(0);
       if (places_[number].node) continue;
-      if (number >= plan_.follower_node(0)) {
+      if (number == Plan::kCoordinatorNode) {
+        start_coordinator();
+      } else if (number >= plan_.follower_node(0)) {
         start_follower(static_cast<std::uint32_t>(number - plan_.follower_node(0)));
       } else if (number >= first_worker) {
         start_worker(static_cast<std::uint32_t>(number - first_worker));
@@ -108,20 +117,26 @@ class Cluster {
       }
     }
   }
-  [[nodiscard]] std::unique_ptr<Node> make_coordinator() {
-    return std::make_unique<CoordinatorNode>(network_, disk_, Plan::kCoordinatorNode,
-                                             coordinator_options(plan_, next_session_++), DoTask(),
-                                             plan_.tells_closed);
+  void start_coordinator() {
+    leave(Plan::kCoordinatorNode);
+    enter(Plan::kCoordinatorNode,
+          std::make_unique<CoordinatorNode>(
+              network_, make_faulty_store(disk_, disk_faults_), Plan::kCoordinatorNode,
+              coordinator_options(plan_, next_session_++), DoTask(), plan_.tells_closed));
+    // It has to hear of all of them anew.
+    for (Place& place : places_) place.disturbed = network_.now();
   }
   void start_server(std::uint32_t number) {
     const NodeId node = plan_.server_node(number);
     leave(node);
-    enter(node, std::make_unique<ServerNode>(world_, number, next_session_++));
+    const std::uint64_t session = next_session_++;
+    enter(node, std::make_unique<ServerNode>(world_, number, session), session);
   }
   void start_worker(std::uint32_t number) {
     const NodeId node = plan_.worker_node(number);
     leave(node);
-    enter(node, std::make_unique<WorkerNode>(world_, number, next_session_++));
+    const std::uint64_t session = next_session_++;
+    enter(node, std::make_unique<WorkerNode>(world_, number, session), session);
   }
 
   void start_follower(std::uint32_t number) {
@@ -142,6 +157,7 @@ class Cluster {
       next = std::min(next, TimePoint(plan_.events[next_event_].at));
     }
     for (const auto& [number, at] : returns_) next = std::min(next, at);
+    next = std::min(next, next_of_outage());
     return std::max(next, network_.now());
   }
 
@@ -159,6 +175,7 @@ class Cluster {
   void step(Place& place) {
     place.node->step(network_.now());
     place.wake = place.node->wake();
+    if (&place == &places_[Plan::kCoordinatorNode]) note_early_end();
     if (place.node->is_over()) end(static_cast<NodeId>(&place - places_.data()));
   }
 
@@ -167,6 +184,7 @@ class Cluster {
     while (next_event_ < plan_.events.size() && TimePoint(plan_.events[next_event_].at) <= now) {
       happen(plan_.events[next_event_++]);
     }
+    advance_outages();
     bring_back();
     for (Place& place : places_) {
       if (place.node && !place.paused && place.wake <= now) step(place);
@@ -196,12 +214,23 @@ class Cluster {
         break;
       case Kind::kBreak:
         network_.break_connections(node);
+        places_[node].disturbed = network_.now();
         break;
       case Kind::kBlock:
         network_.block(node, event.towards, true);
         break;
       case Kind::kUnblock:
         network_.block(node, event.towards, false);
+        places_[node].disturbed = places_[event.towards].disturbed = network_.now();
+        break;
+      case Kind::kFillDisk:
+        disk_faults_->is_full = true;
+        break;
+      case Kind::kFreeDisk:
+        disk_faults_->is_full = false;
+        break;
+      case Kind::kTearSave:
+        disk_faults_->next = event.value > 0 ? DiskFaults::Tear::kKept : DiskFaults::Tear::kLost;
         break;
       case Kind::kStop:
         user().stop_job();
@@ -234,14 +263,96 @@ class Cluster {
         start_server(static_cast<std::uint32_t>(event.value));
         break;
       case Kind::kStartCoordinator:
-        enter(Plan::kCoordinatorNode, make_coordinator());
+        start_coordinator();
         break;
     }
   }
   void resume(Place& place) {
     if (!std::exchange(place.paused, false)) return;
+    place.disturbed = network_.now();
     for (Delivery& delivery : std::exchange(place.waiting, {})) deliver(std::move(delivery));
     if (place.node) step(place);
+  }
+
+  /// Whether nothing has kept the coordinator from hearing a process for so long.
+  [[nodiscard]] bool is_heard(NodeId number, Duration length) const {
+    const Place& place = places_[number];
+    return place.node && !place.paused && places_[Plan::kCoordinatorNode].node &&
+           !network_.is_blocked(number, Plan::kCoordinatorNode) &&
+           !network_.is_blocked(Plan::kCoordinatorNode, number) &&
+           network_.now() - place.disturbed > length;
+  }
+  /// The process of a server's life; nothing: it is gone, or was not heard.
+  [[nodiscard]] const ServerNode* find_server(const pb::StoredServer& server,
+                                              Duration length) const {
+    for (std::uint32_t i = 0; i < plan_.servers; ++i) {
+      const NodeId number = plan_.server_node(i);
+      if (places_[number].session != server.session() || !is_heard(number, length)) continue;
+      return static_cast<const ServerNode*>(places_[number].node.get());
+    }
+    return nullptr;
+  }
+  [[nodiscard]] Survivors survivors(Duration length) const {
+    const auto find = [this, length](const pb::StoredServer& server) {
+      return find_server(server, length);
+    };
+    return {.is_here = [find](const pb::StoredServer& server) { return find(server) != nullptr; },
+            .serves =
+                [find](const pb::StoredServer& server, std::uint32_t host, std::uint32_t shard) {
+                  const ServerNode* node = find(server);
+                  return node != nullptr && node->serves(ShardId(host), ShardId(shard));
+                },
+            .has_images =
+                [find](const pb::StoredServer& server, std::uint32_t host, std::uint32_t shard,
+                       std::uint64_t choice) {
+                  const ServerNode* node = find(server);
+                  return node != nullptr && node->has_images(ShardId(host), ShardId(shard), choice);
+                },
+            .is_any_worker_here =
+                [this, length] {
+                  for (NodeId node = plan_.worker_node(0); node < plan_.follower_node(0); ++node) {
+                    if (is_heard(node, length)) return true;
+                  }
+                  return false;
+                }};
+  }
+  /// A job that the coordinator gives up must not have been able to continue.
+  void note_early_end() {
+    const auto job = disk_->jobs.find(kToyJobId);
+    if (job == disk_->jobs.end() || was_given_up_ || job->second.state() != pb::FAILED) return;
+    was_given_up_ = true;
+    given_up_early_ = check_early_end(job->second, survivors(plan_.heartbeat_limit * 2));
+  }
+
+  /// When the next outage may begin, or the present one continues; never: there is none.
+  [[nodiscard]] TimePoint next_of_outage() const {
+    if (next_outage_ == plan_.outages.size()) return TimePoint::never();
+    const Plan::Outage& outage = plan_.outages[next_outage_];
+    if (!outage_began_) return std::max(TimePoint(outage.at), outage_again_);
+    return *outage_began_ + outage.events[next_of_outage_].at;
+  }
+  void advance_outages() {
+    constexpr Duration kAgain{5000};
+    const TimePoint now = network_.now();
+    while (next_of_outage() <= now) {
+      const Plan::Outage& outage = plan_.outages[next_outage_];
+      if (!outage_began_) {
+        const auto job = disk_->jobs.find(kToyJobId);
+        const std::uint32_t backups = std::min(plan_.replication_copies, plan_.servers - 1);
+        const bool runs = job != disk_->jobs.end() && job->second.state() == pb::RUNNING;
+        const Survivors now_here = survivors(plan_.heartbeat_interval * 2);
+        if (!runs || !has_backups(job->second, now_here, backups)) {
+          outage_again_ = now + kAgain;
+          return;
+        }
+        outage_began_ = now;
+        next_of_outage_ = 0;
+      }
+      happen(outage.events[next_of_outage_++]);
+      if (next_of_outage_ < outage.events.size()) continue;
+      outage_began_.reset();
+      ++next_outage_;
+    }
   }
 
   /// Checks the next stretch, and mixes what its reads held: in a fixed order, so that runs
@@ -334,7 +445,7 @@ class Cluster {
     outcome.members = members_;
     outcome.widest = widest_;
     outcome.is_saved = saved_at(status).has_value();
-    outcome.broken = checker_.broken();
+    outcome.broken = given_up_early_ ? given_up_early_ : checker_.broken();
     if (!outcome.broken) outcome.broken = check_saved(status);
     if (outcome.broken && outcome.broken->rule == "end") {
       outcome.broken->what += " [" + outcome.state + ": " + outcome.message + "]";
@@ -349,6 +460,13 @@ class Cluster {
   History history_;
   World world_;
   std::shared_ptr<CoordinatorRecords> disk_;
+  std::shared_ptr<DiskFaults> disk_faults_;
+  bool was_given_up_ = false;  // the job failed, and that was checked
+  std::optional<Broken> given_up_early_;
+  std::size_t next_outage_ = 0;
+  std::optional<TimePoint> outage_began_;
+  TimePoint outage_again_;  // when it is looked again whether it may begin
+  std::size_t next_of_outage_ = 0;
   std::vector<Place> places_;  // by node
   std::size_t next_event_ = 0;
   std::map<NodeId, TimePoint> returns_;  // of processes that have ended by themselves

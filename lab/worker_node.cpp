@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "common/check.hpp"
 #include "lab/nodes.hpp"
 #include "proto/config/job_state.hpp"
 #include "proto/config/settle_compression.hpp"
@@ -12,6 +11,8 @@ namespace taut::sim {
 namespace {
 
 constexpr Duration kTick{500};
+// As in a daemon by default: servers send lost images again at the times at which daemons do.
+constexpr Duration kSilence = std::chrono::seconds(30);
 
 ControlIdentity identity(const Plan& plan, std::uint32_t number, std::uint64_t session) {
   ControlIdentity identity;
@@ -100,7 +101,8 @@ void WorkerNode::begin(const pb::WorkerJob& job, TimePoint now) {
   incarnation_ = Incarnation(job.incarnation());
   job_ = job.job();
   member_ = WorkerId(job.worker());
-  TAUT_CHECK(member_.value() < kMembers, "more members than the toy job distinguishes");
+  // More than the toy job distinguishes: something keeps them from training.
+  if (member_.value() >= kMembers) return;
   clock_ = begun_at_ = Clock(job.start_clock());
   shares_ = std::make_unique<ShareOrders>();
   shares_->take(job);
@@ -143,6 +145,7 @@ void WorkerNode::begin(const pb::WorkerJob& job, TimePoint now) {
   rows_.assign(tables.size(), {});
   waiting_.assign(tables.size(), false);
   waits_ = 0;
+  waits_from_ = now;
   reached_ = Clock::never();
   world_.history.add(event_of(Event::Kind::kReadsFrom, now));
   // Initial values are pushed unseen.
@@ -306,8 +309,33 @@ void WorkerNode::step(TimePoint now) {
       world_.network.send(*data_, peer_of_.at(shard), std::move(message));
     }
     note_progress(now);
+    if (gives_up(now)) give_up();
   }
   ControlNode::step(now);
+}
+
+/// Whether a shard that it waits for has been silent for longer than its limit.
+bool WorkerNode::gives_up(TimePoint now) {
+  if (waits_ == 0 && protocol_->unsettled() == 0) waits_from_ = now;
+  const auto silence = protocol_->longest_silence();
+  if (!silence) waits_from_ = now;
+  if (!silence || waits_from_ == now) return false;
+  const TimePoint from = std::max(waits_from_, silence->since.value_or(waits_from_));
+  return now - from >= kSilence;
+}
+
+/// It reports why, and its process ends.
+void WorkerNode::give_up() {
+  pb::Heartbeat content;
+  pb::Progress& progress = *content.mutable_progress();
+  progress.set_job(job_);
+  progress.set_revision(revision_);
+  progress.set_incarnation(incarnation_.value());
+  progress.set_clock(clock_.value());
+  progress.set_error("a shard has not answered");
+  report(std::move(content), true);
+  stop();
+  has_given_up_ = true;
 }
 
 /// Its part of a checkpoint, which only this process has, is written only at the order's clock;
@@ -367,7 +395,7 @@ void WorkerNode::note_progress(TimePoint now) {
 }
 
 Node::Return WorkerNode::returns() const {
-  if (is_refused_) return Return::kSoon;
+  if (is_refused_ || has_given_up_) return Return::kSoon;
   const bool has_finished = finished_ && clock_ >= Clock(world_.plan.job.clocks);
   return world_.plan.job.is_seeded && has_finished ? Return::kNever : Return::kAsDrained;
 }

@@ -77,7 +77,8 @@ void SliceState::start_from(const SliceImage& image, const JobView& job) {
 }
 
 /// What was logged for the last primary is accepted again, since it may have been seen: as it was,
-/// when no member that is lost now had left. Then such a member leaves where its updates end.
+/// when no member that is lost now had left. Then such a member leaves where its updates end, also
+/// behind its clock of leaving: the last primary may have applied them before that was known.
 void SliceState::take_over(const SliceImage& image, const JobView& job) {
   JobView before = job;
   before.membership = job.membership.before_losses();
@@ -89,11 +90,13 @@ void SliceState::take_over(const SliceImage& image, const JobView& job) {
   }
   for (const Member& member : job.membership.members()) {
     const Clock reached = clock_.done(member.worker);
-    if (member.fenced && reached < member.leave && member.leave != Clock::never()) {
-      early_leaves_.emplace(member.worker, std::max(reached, member.join));
-    }
+    if (!member.fenced || reached == member.leave || member.leave == Clock::never()) continue;
+    // What it had sent beyond that was dropped before the image was made.
+    const auto kept = image.done.find(member.worker);
+    if (kept != image.done.end() && kept->second > member.leave) continue;
+    leaves_here_.emplace(member.worker, std::max(reached, member.join));
   }
-  membership_ = job.membership.with_leaves(early_leaves_);
+  membership_ = job.membership.with_leaves(leaves_here_);
   clock_.update(members_of(job));
 }
 
@@ -427,7 +430,7 @@ void SliceState::end_wait(const JobView& job, std::vector<Answer>& released) {
 }
 
 void SliceState::update(const JobView& job, std::vector<Answer>& released) {
-  if (!early_leaves_.empty()) membership_ = job.membership.with_leaves(early_leaves_);
+  if (!leaves_here_.empty()) membership_ = job.membership.with_leaves(leaves_here_);
   const Membership& membership = members_of(job);
   gate_.update(membership);
   for (auto waiting = waiting_.begin(); waiting != waiting_.end();) {

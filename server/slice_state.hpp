@@ -199,7 +199,7 @@ class SliceState {
   void take_over(const SliceImage& image, const JobView& job);
   /// The job's membership as this slice sees it.
   [[nodiscard]] const Membership& members_of(const JobView& job) const {
-    return early_leaves_.empty() ? job.membership : membership_;
+    return leaves_here_.empty() ? job.membership : membership_;
   }
   [[nodiscard]] SliceImage make_image();
   void capture_if_due(const JobView& job);
@@ -265,9 +265,9 @@ class SliceState {
   SliceCapture capture_;
   std::weak_ptr<const void> awaited_;
   ReplayGate gate_;
-  // Members that were lost before this slice was taken over, and whose last updates went with its
-  // last primary: here they leave earlier than elsewhere.
-  std::map<WorkerId, Clock> early_leaves_;
+  // Members that were lost before this slice was taken over: here they leave earlier than elsewhere
+  // where their last updates went with its last primary, or later where they were logged for it.
+  std::map<WorkerId, Clock> leaves_here_;
   Membership membership_;  // with those; unused while there are none
 };
 

@@ -60,7 +60,7 @@ Membership Membership::with_leaves(const std::map<WorkerId, Clock>& leaves) cons
   Membership changed = *this;
   for (Member& member : changed.members_) {
     const auto leave = leaves.find(member.worker);
-    if (leave != leaves.end()) member.leave = std::min(member.leave, leave->second);
+    if (leave != leaves.end()) member.leave = leave->second;
   }
   changed.note_spans();
   return changed;

@@ -53,7 +53,7 @@ class Membership {
   /// One past the last clock below `clock` whose updates are applied as an aggregate; 0: there is
   /// none.
   [[nodiscard]] Clock aggregated_until(Clock clock) const;
-  /// A copy in which each of these members has left by the clock that is given with it.
+  /// A copy in which each of these members leaves at the clock that is given with it.
   [[nodiscard]] Membership with_leaves(const std::map<WorkerId, Clock>& leaves) const;
   /// A copy in which no lost member has left.
   [[nodiscard]] Membership before_losses() const;

@@ -25,8 +25,8 @@ void Processes::start() {
     };
   }
   places_[Topology::kCoordinator].node = std::make_unique<sim::CoordinatorNode>(
-      *world_.network, std::make_shared<CoordinatorRecords>(), Topology::kCoordinator,
-      options_.coordinator, std::move(do_task));
+      *world_.network, make_memory_store(), Topology::kCoordinator, options_.coordinator,
+      std::move(do_task));
   auto user =
       std::make_unique<TrainingUser>(world_, options_.job, options_.servers, options_.resume);
   user_ = user.get();

@@ -114,6 +114,14 @@ Result<pb::ControlMessage> ControlClient::ask(pb::ControlMessage request) {
     if (answered) return answer;
     TAUT_TRY(move_on());
   }
+  if (was_answered_) {
+    return make_error(
+        ErrorCode::kTimeout,
+        fmt::format("the coordinator at {} is there, and has not confirmed this in {:g} s: it "
+                    "confirms nothing that it cannot save, so its disk may be full, as its log "
+                    "says; it is carried out once there is space",
+                    addresses_.current(), seconds(deadline_)));
+  }
   return make_error(
       ErrorCode::kTimeout,
       fmt::format("no coordinator at {} answered in {:g} s; start tautline-server with "

@@ -162,6 +162,7 @@ CoordinatorOutput Coordinator::tick(TimePoint now) {
     registry_.excuse_silence(pause, now);
     for (auto& [id, job] : jobs_) job.followers.excuse_silence(pause, now);
   }
+  for (auto& [id, job] : jobs_) job.placement_due = true;
   last_tick_ = now;
   schedules_ = true;
   for (const Participant* lost : registry_.lose_silent(now)) {

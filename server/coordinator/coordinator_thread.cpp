@@ -28,12 +28,6 @@ constexpr Duration kDeposedPause = std::chrono::milliseconds(500);
 // Answers to this peer stay within the process.
 constexpr PeerId kInside(std::numeric_limits<std::uint64_t>::max());
 
-/// No process may know what a restart would forget. Answers to heartbeats and status requests are
-/// exempt, since a full disk must not cost the training its coordinator.
-bool must_be_saved_first(const pb::ControlMessage& message) {
-  return !message.has_heartbeat_reply() && !message.has_status_reply();
-}
-
 }  // namespace
 
 CoordinatorThread::CoordinatorThread(std::unique_ptr<Endpoint> endpoint,
@@ -113,8 +107,6 @@ void CoordinatorThread::run() {
       } else {
         warn(fmt::format("the state cannot be read: {}", recovered.error().message));
       }
-      unsaved_ = {};
-      undone_ = {};
     }
   } catch (const std::exception& failure) {
     log::error("the coordinator steps down: {}", failure.what());
@@ -131,6 +123,7 @@ void CoordinatorThread::lead() {
     options.session += static_cast<std::uint64_t>(config_.leadership->term().value_or(0));
   }
   Coordinator coordinator(options, std::exchange(recovered_, {}), steady_now());
+  saves_.emplace(*store_);
   serve(coordinator);
 }
 
@@ -234,15 +227,10 @@ void CoordinatorThread::name_user(const Incoming& incoming, pb::ControlMessage& 
 void CoordinatorThread::carry_out(CoordinatorOutput output) {
   keep(output.changes);
   for (const Note& line : output.notes) note(line);
-  unsaved_.merge(std::move(output.changes));
-  for (CheckpointTask& task : output.tasks) undone_.push_back(std::move(task));
-  const bool is_saved = save();
-  if (is_saved) {
-    for (CheckpointTask& task : std::exchange(undone_, {})) keeper_->put(std::move(task));
-  }
-  for (CoordinatorMessage& outgoing : output.messages) {
-    // A message that is not sent now is sent or requested again later.
-    if (!is_saved && must_be_saved_first(outgoing.message)) continue;
+  SaveBeforeSend::Released released = saves_->take(std::move(output));
+  if (released.failure) take_failure(*released.failure);
+  for (CheckpointTask& task : released.tasks) keeper_->put(std::move(task));
+  for (CoordinatorMessage& outgoing : released.messages) {
     if (outgoing.message.has_status_reply()) add_times(*outgoing.message.mutable_status_reply());
     if (outgoing.message.has_hello_reply()) {
       outgoing.message.mutable_hello_reply()->set_unix_time_s(unix_time_s());
@@ -260,22 +248,15 @@ void CoordinatorThread::carry_out(CoordinatorOutput output) {
   }
 }
 
-bool CoordinatorThread::save() {
-  if (unsaved_.empty()) return true;
-  const Result<void> saved = store_->save(unsaved_);
-  if (saved) {
-    unsaved_ = {};
-    return true;
-  }
-  if (saved.error().code == ErrorCode::kClosed) {
-    if (!config_.leadership) throw std::runtime_error(saved.error().message);
-    log::warn("{}", saved.error().message);
+void CoordinatorThread::take_failure(const Error& failure) {
+  if (failure.code == ErrorCode::kClosed) {
+    if (!config_.leadership) throw std::runtime_error(failure.message);
+    log::warn("{}", failure.message);
     deposed_ = true;
-    return false;
+    return;
   }
   warn(fmt::format("the coordinator's state cannot be saved, so nothing new is decided: {}",
-                   saved.error().message));
-  return false;
+                   failure.message));
 }
 
 Result<pb::ControlMessage> CoordinatorThread::ask(const pb::ControlMessage& request,

@@ -20,6 +20,7 @@
 #include "server/coordinator/coordinator.hpp"
 #include "server/coordinator/leadership.hpp"
 #include "server/coordinator/runs/run_keeper.hpp"
+#include "server/coordinator/store/save_before_send.hpp"
 #include "server/coordinator/store/store.hpp"
 #include "server/parts/part_client.hpp"
 
@@ -75,8 +76,8 @@ class CoordinatorThread {
   [[nodiscard]] Result<void> recover();
   void serve(Coordinator& coordinator);
   void carry_out(CoordinatorOutput output);
-  /// Whether everything that changed is on the disk.
-  bool save();
+  /// What was decided could not be saved. Throws where the disk's content is unknown.
+  void take_failure(const Error& failure);
   void answer_questions(Coordinator& coordinator);
   /// Answers a message that its sender has no right to send. Returns whether it has none.
   static void name_user(const Incoming& incoming, pb::ControlMessage& message);
@@ -101,9 +102,8 @@ class CoordinatorThread {
   std::unique_ptr<Endpoint> endpoint_;
   std::unique_ptr<CoordinatorStore> store_;
   CoordinatorRecords recovered_;
-  CoordinatorChanges unsaved_;
-  CheckpointTasks undone_;  // until the changes that cause them are saved
-  TimePoint next_warning_;  // so that a peer that sends garbage cannot fill the log
+  std::optional<SaveBeforeSend> saves_;  // of a term
+  TimePoint next_warning_;               // so that a peer that sends garbage cannot fill the log
   std::uint64_t quiet_warnings_ = 0;
   struct Question {
     pb::ControlMessage request;

@@ -22,8 +22,12 @@ constexpr std::int64_t kLead = 2;
 constexpr double kMaxStart_s = 5;
 constexpr std::int64_t kPartOfRest = 4;
 
+/// Whether one that would take part from this clock on has nothing to do. Where no worker is left
+/// and none has finished, it has: it tests what the others have trained, and the job ends well.
 bool beyond_the_end(const JobRecord& job, std::int64_t clock) {
-  return Clock(clock) >= end_clock(job.stored().definition());
+  const Clock end = end_clock(job.stored().definition());
+  const bool ends_job = job.working() == 0 && !job.has_finished_members();
+  return ends_job ? Clock(clock) > end : Clock(clock) >= end;
 }
 
 /// How many workers it may take now.
@@ -76,8 +80,27 @@ std::int64_t clocks_of_start(JobRecord& job) {
   return static_cast<std::int64_t>(std::min(clocks, static_cast<double>(most)));
 }
 
+/// The highest clock that a member is known to have reached.
+std::int64_t highest_clock(const JobRecord& job) {
+  std::int64_t known = 0;
+  for (const pb::StoredMember& member : job.stored().members()) {
+    known = std::max({known, member.member().join_clock(), member.progress().clock()});
+  }
+  for (const JobRecord::Server& server : job.servers) {
+    if (!server.lost) known = std::max(known, server.reply.max_done());
+  }
+  return known;
+}
+
+/// The first clock at which a change may be made. Where no worker trains, one that joins may do
+/// what is left, also before a change of mode that none has reached.
+std::int64_t first_clock_for(const JobRecord& job, pb::EpochChange::Kind kind) {
+  const bool is_alone = kind == pb::EpochChange::JOIN && job.working() == 0;
+  return is_alone ? highest_clock(job) : first_free_clock(job);
+}
+
 pb::EpochChange& hold(JobRecord& job, pb::EpochChange::Kind kind) {
-  const std::int64_t clock = first_free_clock(job);
+  const std::int64_t clock = first_clock_for(job, kind);
   pb::EpochChange& change = *job.change().mutable_preparing();
   change.set_kind(kind);
   job.change().set_hold_from(clock);
@@ -117,7 +140,7 @@ bool begin(JobRecord& job, const IdleWorkers& idle, Notes& notes) {
     return true;
   }
   if (is_settling(job)) return false;
-  if (room(job) == 0 || beyond_the_end(job, first_free_clock(job))) return false;
+  if (room(job) == 0 || !has_clocks_left(job)) return false;
   if (candidates(job, idle).empty()) return false;
   hold(job, pb::EpochChange::JOIN);
   return true;
@@ -239,7 +262,7 @@ bool conclude(JobRecord& job, const IdleWorkers& idle, Notes& notes) {
         return !server.lost && server.reply.max_done() > job.stored().hold_from();
       });
   if (too_low) {
-    job.change().set_hold_from(first_free_clock(job));
+    job.change().set_hold_from(first_clock_for(job, kind));
     job.revise();
   } else if (kind == pb::EpochChange::MODE) {
     make_mode(job, notes);
@@ -263,13 +286,7 @@ Clock lowest_version(const JobRecord& job) {
 
 std::int64_t first_free_clock(const JobRecord& job) {
   const pb::StoredJob& stored = job.stored();
-  std::int64_t known = 0;
-  for (const pb::StoredMember& member : stored.members()) {
-    known = std::max({known, member.member().join_clock(), member.progress().clock()});
-  }
-  for (const JobRecord::Server& server : job.servers) {
-    if (!server.lost) known = std::max(known, server.reply.max_done());
-  }
+  const std::int64_t known = highest_clock(job);
   // Where no worker trains, none runs ahead of the change: one that joins may do what is left.
   const bool runs = job.working() > 0;
   // Until a member has sent the initial values, every one that joins brings them: those of one that
@@ -278,6 +295,10 @@ std::int64_t first_free_clock(const JobRecord& job) {
   const std::int64_t lead = runs && !is_unseeded ? kLead : 0;
   // A later change of mode never precedes an earlier one.
   return std::max(known + lead, stored.modes(stored.modes_size() - 1).first_clock());
+}
+
+bool has_clocks_left(const JobRecord& job) {
+  return !beyond_the_end(job, first_clock_for(job, pb::EpochChange::JOIN));
 }
 
 void advance_epoch(JobRecord& job, const IdleWorkers& idle, Notes& notes) {

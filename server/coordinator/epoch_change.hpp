@@ -23,6 +23,9 @@ using IdleWorkers = std::function<std::vector<const Participant*>()>;
 /// A clock above every clock that any worker is known to have reached, with some distance.
 [[nodiscard]] std::int64_t first_free_clock(const JobRecord& job);
 
+/// Whether a worker that joined now would have something to do, if only the last test.
+[[nodiscard]] bool has_clocks_left(const JobRecord& job);
+
 /// Changes a running job's members and mode as requested, one change at a time, each in
 /// two phases, so that it happens at the same clock on every server:
 /// leave  lost workers are fenced; they leave at the lowest clock that any server still

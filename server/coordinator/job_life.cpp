@@ -294,6 +294,8 @@ void note_losses(JobRecord& job, const Registry& registry, TimePoint now, Checkp
   }
   if (job.stored().closing()) return;
   job.choose_evaluator();
+  const bool is_placement_due = std::exchange(job.placement_due, false) || is_new;
+  if (!is_placement_due) return;
   if (const std::string lost = replace_servers(job, registry, now, tasks, notes); !lost.empty()) {
     fail_job(job, lost, now, notes);
   }

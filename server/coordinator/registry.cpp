@@ -274,7 +274,9 @@ std::vector<const Participant*> Registry::available_for(JobId job) const {
 
 void Registry::drain(pb::Role role, const std::string& name) {
   const auto known = participants_.find({role, name});
-  if (known != participants_.end()) known->second.leaves = true;
+  if (known == participants_.end()) return;
+  known->second.leaves = true;
+  ++changes_;
 }
 
 std::string Registry::loss_of(pb::Role role, const std::string& name,

@@ -115,7 +115,7 @@ class Registry {
   [[nodiscard]] const Participant* find(PeerId peer) const;
 
   [[nodiscard]] std::uint64_t next_incarnation() const { return next_incarnation_; }
-  /// Rises whenever a process joins or is lost; not where one connects anew.
+  /// Rises whenever a process joins, is to end or is lost; not where one connects anew.
   [[nodiscard]] std::uint64_t changes() const { return changes_; }
 
  private:

@@ -67,6 +67,26 @@ TEST_CASE("BSP ends with the other workers' last updates when a worker is lost a
   if (outcome.broken) FAIL_CHECK(outcome.broken->rule << ": " << outcome.broken->what);
 }
 
+TEST_CASE("a job whose last worker is lost when all is trained is ended by one that joins",
+          "[sim]") {
+  int ended_by_another = 0;
+  for (std::int64_t moment = 0; moment < 40; ++moment) {
+    Plan plan;
+    plan.seed = static_cast<std::uint64_t>(moment) + 1;
+    plan.job.workers = 1;
+    plan.job.clocks = 3;
+    plan.compute_min = plan.compute_max = Duration(20'000);
+    const Duration at(90'000 + moment * 3000);
+    plan.events = {{at, Kind::kKill, 0}, {at + Duration(30'000), Kind::kStart, 0}};
+    const sim::Outcome outcome = sim::run(plan);
+    INFO("killed at " << at.count() << " us: " << outcome.message);
+    CHECK(outcome.done);
+    if (outcome.broken) FAIL_CHECK(outcome.broken->rule << ": " << outcome.broken->what);
+    ended_by_another += outcome.members == 2 ? 1 : 0;
+  }
+  CHECK(ended_by_another > 0);
+}
+
 TEST_CASE("a read is sent separately when a copy of its push is accepted after another was refused",
           "[sim]") {
   const ShardId shard(0);

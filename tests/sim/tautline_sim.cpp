@@ -137,7 +137,8 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(1, 5000));
   app.add_option("--faults", options.faults,
                  "all, none, or of drop, duplicate, delay, reorder, partition, reconnect, pause, "
-                 "kill, join, slack, restart, checkpoint, server, drain, follow, shrink, stop");
+                 "kill, join, slack, restart, disk, checkpoint, server, drain, follow, shrink, "
+                 "stop");
   app.add_option("--workers", options.workers, "drawn where not given");
   app.add_option("--servers", options.servers, "drawn where not given");
   app.add_option("--slack", options.slack, "0 is BSP; async; drawn where not given")

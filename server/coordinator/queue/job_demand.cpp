@@ -107,8 +107,7 @@ bool may_grow(const JobRecord& job) {
   const pb::StoredJob& stored = job.stored();
   const bool runs =
       stored.state() == pb::RUNNING && !stored.closing() && !stored.stops_when_saved();
-  return runs && job.takes() == JobId() && !job.has_finished_members() &&
-         Clock(first_free_clock(job)) < end_clock(stored.definition());
+  return runs && job.takes() == JobId() && !job.has_finished_members() && has_clocks_left(job);
 }
 
 std::string waits_for(const JobRecord& job, const Registry& registry) {

@@ -16,6 +16,17 @@ Duration duration_of(double seconds) {
   return Duration(static_cast<std::int64_t>(1e6 * std::clamp(seconds, 0.0, kMax)));
 }
 
+/// Whether two reports of a server, one after the other, say the same of what placement goes by.
+bool says_same_of_shards(const pb::ServerJobReply& report, const pb::ServerJobReply& former) {
+  return report.revision() == former.revision() && report.settling() == former.settling() &&
+         report.problems().empty() && former.problems().empty() &&
+         std::ranges::equal(report.copies(), former.copies(),
+                            [](const pb::ShardCopy& a, const pb::ShardCopy& b) {
+                              return a.shard() == b.shard() && a.choice() == b.choice() &&
+                                     a.complete() == b.complete();
+                            });
+}
+
 std::optional<TrainedSpan> joined(const std::optional<TrainedSpan>& a,
                                   const std::optional<TrainedSpan>& b) {
   if (!a || !b) return a ? a : b;
@@ -166,6 +177,7 @@ void JobRecord::take_reply(int server, const pb::ServerJobReply& reply) {
   if (reply.revision() > stored_.revision()) return;
   Server& entry = servers[static_cast<std::size_t>(server)];
   if (reply.revision() < entry.reply.revision()) return;
+  placement_due |= !says_same_of_shards(reply, entry.reply);
   entry.reply = reply;
   for (const pb::BadUpdates& bad : reply.bad_updates()) {
     for (int i = 0; i < stored_.members_size(); ++i) {

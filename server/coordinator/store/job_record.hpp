@@ -114,6 +114,9 @@ class JobRecord {
   /// Versions of the record and the registry at which all members that work were found alive.
   std::optional<std::pair<std::uint64_t, std::uint64_t>> alive_at;
   bool has_new_bad_updates = false;  // since note_bad_updates()
+  /// Shards may have to move though neither the record nor the registry has changed: a server
+  /// reports something new, or time has passed.
+  bool placement_due = false;
   /// The shortest time from a member's start to its first clock; nothing: none has reported it.
   std::optional<double> start_s;
   std::vector<GivenUp> given_up;

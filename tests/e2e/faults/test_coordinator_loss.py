@@ -76,7 +76,10 @@ class CoordinatorLoss(ClusterTest):
         return (self.folder / "records/job1-worker0/metrics.csv").read_text().count("\n")
 
     def assert_decides_nothing(self, job):
-        self.assertEqual(self.ask("submit", job, "--wait", 1).returncode, 1)
+        refused = self.ask("submit", job, "--wait", 1)
+        self.assertEqual(refused.returncode, 1)
+        self.assertIn("confirms nothing that it cannot save", refused.stderr)
+        self.assertEqual(self.status()["jobs"][0]["state"], "RUNNING")
         self.assertRegex((self.folder / "coordinator.log").read_text(),
                          "state cannot be saved, so nothing new is decided: .*disk is full")
 

@@ -352,6 +352,33 @@ TEST_CASE("what one backup alone had logged of a lost member is not read before 
   CHECK_FALSE(trio.hosts[1].report(JobId(7)).settling);
 }
 
+TEST_CASE("a logged update counts at a take-over though its lost worker has left before it",
+          "[replication]") {
+  Trio trio(3, true);
+  trio.replicate(0);
+  const auto leave_at_0 = [&](int member) {
+    pb::Member& gone = *trio.job.state.mutable_members(member);
+    gone.set_fenced(true);
+    gone.set_leave_clock(0);
+    trio.publish();
+  };
+  // One left earlier: what Ann and Bob push at clock 0 is all of it, and is seen. The image that is
+  // sent meanwhile is from before.
+  leave_at_0(2);
+  for (const WorkerId worker : {kAnn, kBob}) (void)trio.push(0, worker, 0);
+  trio.replicate(0);
+  REQUIRE(item_of(trio.read(0, kAnn, 1)).kind == pb::DataItem::VALUE);
+  // Another slice, elsewhere, does not have Bob's.
+  leave_at_0(1);
+  const auto seen = trio.values(0);
+  trio.ended = {0};
+  trio.take_over(1);
+  trio.open(1, kAnn, 2, 1);
+  for (int second = 1; second < 4; ++second) trio.replicate(1, second * kSecond);
+  REQUIRE_FALSE(trio.hosts[1].report(JobId(7)).settling);
+  CHECK(trio.values(1) == seen);
+}
+
 TEST_CASE("a lost backup of two delays no logged update until the next one has its images",
           "[replication]") {
   Trio trio(1, true);

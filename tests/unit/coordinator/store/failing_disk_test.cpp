@@ -1,4 +1,4 @@
-#include "tests/unit/coordinator/failing_disk.hpp"
+#include "tests/unit/coordinator/store/failing_disk.hpp"
 
 #include "server/coordinator/store/store.hpp"
 #include "tests/support/catch.hpp"

@@ -1,0 +1,41 @@
+#include "server/coordinator/store/save_before_send.hpp"
+
+#include <iterator>
+#include <utility>
+
+namespace taut {
+namespace {
+
+bool must_be_saved_first(const CoordinatorMessage& outgoing) {
+  const pb::ControlMessage& message = outgoing.message;
+  const bool starts_life = message.has_hello_reply() && message.hello_reply().incarnation() > 0;
+  return starts_life || !(message.has_heartbeat_reply() || message.has_status_reply() ||
+                          message.has_hello_reply());
+}
+
+/// That a process may end follows from what is not saved: a restart would wait for its work.
+void forget_drained(pb::ControlMessage& message) {
+  if (message.has_heartbeat_reply()) message.mutable_heartbeat_reply()->set_is_drained(false);
+}
+
+}  // namespace
+
+SaveBeforeSend::Released SaveBeforeSend::take(CoordinatorOutput output) {
+  unsaved_.merge(std::move(output.changes));
+  undone_.insert(undone_.end(), std::make_move_iterator(output.tasks.begin()),
+                 std::make_move_iterator(output.tasks.end()));
+  Released released{std::move(output.messages), {}, {}};
+  if (!unsaved_.empty()) {
+    if (Result<void> saved = store_.save(unsaved_); !saved) {
+      released.failure = std::move(saved.error());
+      std::erase_if(released.messages, must_be_saved_first);
+      for (CoordinatorMessage& outgoing : released.messages) forget_drained(outgoing.message);
+      return released;
+    }
+    unsaved_ = {};
+  }
+  released.tasks = std::exchange(undone_, {});
+  return released;
+}
+
+}  // namespace taut
