@@ -102,7 +102,10 @@ void WorkerNode::begin(const pb::WorkerJob& job, TimePoint now) {
   job_ = job.job();
   member_ = WorkerId(job.worker());
   // More than the toy job distinguishes: something keeps them from training.
-  if (member_.value() >= kMembers) return;
+  if (member_.value() >= kMembers) {
+    world_.history.add(event_of(Event::Kind::kFailed, now));
+    return;
+  }
   clock_ = begun_at_ = Clock(job.start_clock());
   shares_ = std::make_unique<ShareOrders>();
   shares_->take(job);

@@ -145,13 +145,15 @@ pb::ShardLoad ShardThread::load() const {
   load.set_unproven_messages(load_.unproven);
   load.set_address(address_);
   const std::scoped_lock lock(positions_mutex_);
+  // What a thread that hangs has known last has grown since.
+  const Duration since = steady_now() - lags_at_;
   for (const BackupLag& lag : lags_) {
     pb::BackupLag& one = *load.add_backup_lags();
     one.set_job(lag.job.value());
     one.set_shard(lag.shard.value());
     one.set_term(lag.term);
     one.set_choice(lag.choice);
-    one.set_behind_s(seconds(lag.time));
+    one.set_behind_s(lag.time > Duration::zero() ? seconds(lag.time + since) : 0.0);
     one.set_behind_clocks(lag.clocks);
   }
   if (!positions_) return load;
@@ -384,6 +386,7 @@ void ShardThread::note_positions(TimePoint now) {
   const std::scoped_lock lock(positions_mutex_);
   positions_ = std::move(positions);
   lags_ = std::move(lags);
+  lags_at_ = now;
 }
 
 /// Whether a peer has read enough of its answers to get another one. Values that a peer has not

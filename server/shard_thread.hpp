@@ -128,9 +128,10 @@ class ShardThread {
   BoundedQueue<std::pair<PeerId, DataPartReply>> replies_{256};
   Load load_;
   TimePoint positions_due_;
-  mutable std::mutex positions_mutex_;  // guards the next two
+  mutable std::mutex positions_mutex_;  // guards the next three
   std::optional<JobPositions> positions_;
   std::vector<BackupLag> lags_;
+  TimePoint lags_at_;  // when they were so
   std::atomic<bool> stopping_ = false;
   std::unordered_set<PeerId> greeted_;  // connections whose hello was accepted
   std::uint64_t undecodable_ = 0;

@@ -91,6 +91,7 @@ Result<bool> ControlClient::await(std::uint64_t number, TimePoint until,
       redirected_ = answer.hello_reply().leader();
       return false;
     }
+    if (answer.has_hello_reply() && answer.hello_reply().accepted()) is_there_ = true;
     if (answer.has_hello_reply() && !answer.hello_reply().accepted()) {
       return make_error(ErrorCode::kMismatch,
                         fmt::format("the coordinator at {} refused: {}", addresses_.current(),
@@ -103,6 +104,7 @@ Result<bool> ControlClient::await(std::uint64_t number, TimePoint until,
 
 Result<pb::ControlMessage> ControlClient::ask(pb::ControlMessage request) {
   const TimePoint deadline = steady_now() + deadline_;
+  is_there_ = false;
   request.set_request(next_request_++);
   pb::ControlMessage answer;
   for (bool again = false; steady_now() < deadline; again = true) {
@@ -114,12 +116,12 @@ Result<pb::ControlMessage> ControlClient::ask(pb::ControlMessage request) {
     if (answered) return answer;
     TAUT_TRY(move_on());
   }
-  if (was_answered_) {
+  if (is_there_) {
     return make_error(
         ErrorCode::kTimeout,
         fmt::format("the coordinator at {} is there, and has not confirmed this in {:g} s: it "
                     "confirms nothing that it cannot save, so its disk may be full, as its log "
-                    "says; it is carried out once there is space",
+                    "says; unless it ends before, it does this once there is space",
                     addresses_.current(), seconds(deadline_)));
   }
   return make_error(

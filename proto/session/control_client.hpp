@@ -86,6 +86,7 @@ class ControlClient {
   std::uint64_t session_;
   std::uint64_t next_request_ = 1;
   bool was_answered_ = false;
+  bool is_there_ = false;  // it has greeted this client since the request was first sent
 };
 
 /// Over ZeroMQ, to "host:port", or to one of several.

@@ -162,6 +162,7 @@ CoordinatorOutput Coordinator::tick(TimePoint now) {
     registry_.excuse_silence(pause, now);
     for (auto& [id, job] : jobs_) job.followers.excuse_silence(pause, now);
   }
+  // What only time changes, progress and connections among it, is looked at now.
   for (auto& [id, job] : jobs_) job.placement_due = true;
   last_tick_ = now;
   schedules_ = true;

@@ -45,6 +45,22 @@ TEST_CASE("a refused hello gives the coordinator's reason", "[cli]") {
   CHECK(client.error().message.find("wire version 1 here, 2 there") != std::string::npos);
 }
 
+TEST_CASE("a coordinator that confirms nothing is told from one that is gone", "[cli]") {
+  auto fake = std::make_unique<FakeCoordinator>([](const pb::ControlMessage& message) {
+    return message.has_hello() ? std::optional(accepted()) : std::nullopt;
+  });
+  auto client = connect_control(fake->address(), 3, Security::insecure());
+  REQUIRE(client);
+  const auto unconfirmed = client.value().stop(JobId(1), false);
+  REQUIRE(!unconfirmed);
+  CHECK(unconfirmed.error().message.find("confirms nothing that it cannot save") !=
+        std::string::npos);
+  fake.reset();
+  const auto gone = client.value().stop(JobId(1), false);
+  REQUIRE(!gone);
+  CHECK(gone.error().message.starts_with("no coordinator at "));
+}
+
 TEST_CASE("the client introduces itself as one, with its wire version", "[cli]") {
   std::mutex mutex;
   pb::Hello seen;

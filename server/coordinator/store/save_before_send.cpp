@@ -8,14 +8,19 @@ namespace {
 
 bool must_be_saved_first(const CoordinatorMessage& outgoing) {
   const pb::ControlMessage& message = outgoing.message;
-  const bool starts_life = message.has_hello_reply() && message.hello_reply().incarnation() > 0;
-  return starts_life || !(message.has_heartbeat_reply() || message.has_status_reply() ||
-                          message.has_hello_reply());
+  if (message.has_hello_reply()) return message.hello_reply().incarnation() > 0;
+  if (message.has_submit_reply()) return message.submit_reply().error().empty();
+  if (message.has_command_reply()) return message.command_reply().error().empty();
+  return !message.has_heartbeat_reply() && !message.has_status_reply();
 }
 
 /// That a process may end follows from what is not saved: a restart would wait for its work.
 void forget_drained(pb::ControlMessage& message) {
   if (message.has_heartbeat_reply()) message.mutable_heartbeat_reply()->set_is_drained(false);
+  if (!message.has_status_reply()) return;
+  pb::StatusReply& status = *message.mutable_status_reply();
+  for (pb::ServerStatus& server : *status.mutable_servers()) server.set_is_drained(false);
+  for (pb::WorkerStatus& worker : *status.mutable_workers()) worker.set_is_drained(false);
 }
 
 }  // namespace

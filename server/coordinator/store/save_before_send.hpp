@@ -13,7 +13,8 @@ namespace taut {
 /// know what a restart would forget. While the store fails, what was decided is kept for its next
 /// save, and messages are left out; they are sent or requested again later. Answers to heartbeats
 /// and requests of the status are sent even then, since a full disk must not cost the training its
-/// coordinator, and so are those to a hello that starts no process's life: a user's.
+/// coordinator, but for what says that a process may end; and so are refusals and answers to a
+/// user's hello. A server or worker that connects anew waits.
 class SaveBeforeSend {
  public:
   explicit SaveBeforeSend(CoordinatorStore& store) : store_(store) {}

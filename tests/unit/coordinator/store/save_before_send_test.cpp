@@ -51,15 +51,26 @@ TEST_CASE("while the store is full only what says nothing new is sent", "[coordi
   submitted.mutable_submit_reply()->set_job(1);
   output.messages.push_back(message_to(4, submitted));
 
+  pb::ControlMessage refused;
+  refused.mutable_submit_reply()->set_error("no net");
+  output.messages.push_back(message_to(5, refused));
+  pb::ControlMessage status;
+  status.mutable_status_reply()->add_servers()->set_is_drained(true);
+  status.mutable_status_reply()->add_workers()->set_is_drained(true);
+  output.messages.push_back(message_to(6, status));
+
   const auto released = saves.take(std::move(output));
   REQUIRE(released.failure);
   CHECK(released.failure->message == "no space left");
   CHECK(released.tasks.empty());
-  REQUIRE(released.messages.size() == 2);
+  REQUIRE(released.messages.size() == 4);
   CHECK(released.messages[0].to == PeerId(1));
   CHECK(released.messages[0].message.heartbeat_reply().known());
   CHECK_FALSE(released.messages[0].message.heartbeat_reply().is_drained());
   CHECK(released.messages[1].to == PeerId(2));
+  CHECK(released.messages[2].to == PeerId(5));
+  CHECK_FALSE(released.messages[3].message.status_reply().servers(0).is_drained());
+  CHECK_FALSE(released.messages[3].message.status_reply().workers(0).is_drained());
 }
 
 TEST_CASE("what could not be saved is saved with what follows, and its tasks are done then",
