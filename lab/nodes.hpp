@@ -110,6 +110,7 @@ class WorkerNode final : public ControlNode {
   [[nodiscard]] bool begins_clock();
   void finish_clock(TimePoint now);
   void note_progress(TimePoint now);
+  [[nodiscard]] pb::Heartbeat place() const;
   [[nodiscard]] bool gives_up(TimePoint now);
   void give_up();
   void serve_checkpoint();

@@ -327,15 +327,21 @@ bool WorkerNode::gives_up(TimePoint now) {
   return now - from >= kSilence;
 }
 
-/// It reports why, and its process ends.
-void WorkerNode::give_up() {
+/// Where it is, for a report.
+pb::Heartbeat WorkerNode::place() const {
   pb::Heartbeat content;
   pb::Progress& progress = *content.mutable_progress();
   progress.set_job(job_);
   progress.set_revision(revision_);
   progress.set_incarnation(incarnation_.value());
   progress.set_clock(clock_.value());
-  progress.set_error("a shard has not answered");
+  return content;
+}
+
+/// It reports why, and its process ends.
+void WorkerNode::give_up() {
+  pb::Heartbeat content = place();
+  content.mutable_progress()->set_error("a shard has not answered");
   report(std::move(content), true);
   stop();
   has_given_up_ = true;
@@ -373,12 +379,8 @@ void WorkerNode::note_progress(TimePoint now) {
   reported_revision_ = revision_;
   reported_part_ = part_.number();
   reported_clock_ = clock_;
-  pb::Heartbeat content;
+  pb::Heartbeat content = place();
   pb::Progress& progress = *content.mutable_progress();
-  progress.set_job(job_);
-  progress.set_revision(revision_);
-  progress.set_incarnation(incarnation_.value());
-  progress.set_clock(clock_.value());
   progress.set_images(records_);
   progress.set_compute_s(computed_s_);
   if (world_.plan.clocks_of_start > 0 && clock_ > begun_at_) {

@@ -175,6 +175,18 @@ class ClusterTest(unittest.TestCase):
         path.write_text(text)
         return path
 
+    def mount_small_disk(self, name, size):
+        """A file system of a size such as "256k" in the test's folder; skips the test where none
+        can be mounted."""
+        disk = self.folder / name
+        disk.mkdir()
+        mount = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", disk],
+                               capture_output=True, text=True)
+        if mount.returncode != 0:
+            self.skipTest(f"no small file system can be mounted here: {mount.stderr.strip()}")
+        self.addCleanup(subprocess.run, ["umount", "-l", disk], check=True)
+        return disk
+
     def job(self, name="job.textproto", iterations=30, workers=1, data=None, extra=""):
         if data is None:
             data = self.folder / "data"

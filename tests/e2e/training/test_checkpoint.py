@@ -2,7 +2,6 @@
 
 import pathlib
 import shutil
-import subprocess
 
 from cluster import *
 
@@ -222,13 +221,7 @@ class Failures(CheckpointTest):
         self.assertIn("training continues", log)
 
     def test_a_full_disk_costs_no_training(self):
-        disk = self.folder / "disk"
-        disk.mkdir()
-        mount = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8k", "tmpfs", disk],
-                               capture_output=True, text=True)
-        if mount.returncode != 0:
-            self.skipTest(f"no small file system can be mounted here: {mount.stderr.strip()}")
-        self.addCleanup(subprocess.run, ["umount", disk], check=True)
+        disk = self.mount_small_disk("disk", "8k")
         job = self.job(iterations=20, extra=f'checkpoint {{ every: 10 folder: "{disk}/x" }}')
         answer = self.train(job, *PACE)
         self.assertIn("20 of 20", answer.stdout)

@@ -262,13 +262,7 @@ class Parts(CheckpointTest):
         self.assertEqual(self.wait_for_job(job, "DONE")["parameters_sha256"], expected)
 
     def test_a_full_disk_costs_that_checkpoint_and_no_earlier_one(self):
-        disk = self.folder / "disk of s1"
-        disk.mkdir()
-        mount = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=100k", "tmpfs", disk],
-                               capture_output=True, text=True)
-        if mount.returncode != 0:
-            self.skipTest(f"no small file system can be mounted here: {mount.stderr.strip()}")
-        self.addCleanup(subprocess.run, ["umount", "-l", disk], check=True)
+        disk = self.mount_small_disk("disk of s1", "100k")
         expected = self.undisturbed(60)
         self.start_cluster()
         job = self.submit(self.coded(iterations=60, clock_ms=40, keep=0))
