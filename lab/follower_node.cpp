@@ -8,13 +8,13 @@
 namespace taut::sim {
 namespace {
 
-constexpr Duration kTick{500};
+constexpr Duration kTick{2000};
 
 FollowerTimings timings_of(const Plan& plan) {
   FollowerTimings timings;
   timings.report = plan.heartbeat_interval;
   timings.change = plan.heartbeat_interval / 2;
-  timings.probe = Duration(2000);
+  timings.probe = Duration(8000);
   timings.resend = Duration(20'000);
   return timings;
 }

@@ -5,7 +5,7 @@
 namespace taut::sim {
 namespace {
 
-constexpr Duration kCoordinatorTick{20'000};
+constexpr Duration kCoordinatorTick{40'000};
 
 }  // namespace
 

@@ -158,6 +158,7 @@ class WorkerNode final : public ControlNode {
   bool leaves_job_ = false;  // and stays for others
   bool is_refused_ = false;  // by the coordinator
   TimePoint waits_from_;     // since when it waits for shards
+  TimePoint next_look_;      // for shards that are silent
   bool has_given_up_ = false;
 };
 

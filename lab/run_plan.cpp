@@ -427,7 +427,23 @@ Result<Faults> Faults::parse(std::string_view text) {
   return faults;
 }
 
+Faults Faults::draw(std::uint64_t seed) {
+  Random apart(Random::mix(seed ^ 0x54a93ULL));
+  const bool has_all = apart.chance(0.5);
+  Faults faults;
+  for (const auto& [name, member] : kNames) {
+    if (member != &Faults::stop) faults.*member = has_all || apart.chance(0.5);
+  }
+  return faults;
+}
+
 Plan draw_plan(std::uint64_t seed, const PlanLimits& limits) {
+  if (limits.draws_faults) {
+    PlanLimits drawn = limits;
+    drawn.draws_faults = false;
+    drawn.faults = Faults::draw(seed);
+    return draw_plan(seed, drawn);
+  }
   Random random(Random::mix(seed));
   const Faults& allowed = limits.faults;
   Plan plan;
@@ -445,6 +461,9 @@ Plan draw_plan(std::uint64_t seed, const PlanLimits& limits) {
   const bool slow = (members_change || allowed.drain || allowed.shrink) && random.chance(0.5);
   plan.heartbeat_limit = Duration(400'000);
   plan.heartbeat_interval = Duration(40'000);
+  // An eighth of a heartbeat at least (two fifths in daemons): with less, most messages of a run
+  // are requests that are repeated while they wait.
+  plan.resend = ResendPolicy(Duration(10'000), Duration(5000), Duration(200'000));
   const Duration clock =
       Duration(slow ? random.between(10'000, 30'000) : random.between(300, 3000));
   plan.compute_min = clock / 4;

@@ -117,7 +117,8 @@ ServerNode::ServerNode(World& world, std::uint32_t number, std::uint64_t session
                              [this, socket](const std::string& address) {
                                return world_.network.connect(socket, address);
                              },
-                         .disconnect = [this](PeerId peer) { world_.network.disconnect(peer); }});
+                         .disconnect = [this](PeerId peer) { world_.network.disconnect(peer); },
+                         .again = world.plan.heartbeat_limit / 4});
     shards_.push_back(std::move(one));
   }
 }

@@ -10,8 +10,7 @@
 namespace taut::sim {
 namespace {
 
-constexpr Duration kTick{500};
-// As in a daemon by default: servers send lost images again at the times at which daemons do.
+// As in a daemon by default.
 constexpr Duration kSilence = std::chrono::seconds(30);
 
 ControlIdentity identity(const Plan& plan, std::uint32_t number, std::uint64_t session) {
@@ -306,7 +305,7 @@ void WorkerNode::step(TimePoint now) {
     }
     if (now >= next_tick_) {
       protocol_->tick(now);
-      next_tick_ = now + kTick;
+      next_tick_ = now + world_.plan.resend.min / 2;
     }
     for (auto& [shard, message] : protocol_->take_outgoing(now)) {
       world_.network.send(*data_, peer_of_.at(shard), std::move(message));
@@ -317,9 +316,12 @@ void WorkerNode::step(TimePoint now) {
   ControlNode::step(now);
 }
 
-/// Whether a shard that it waits for has been silent for longer than its limit.
+/// Whether a shard that it waits for has been silent for longer than its limit. It looks rarely: it
+/// may think that it has waited all along, but not that a shard has been silent.
 bool WorkerNode::gives_up(TimePoint now) {
   if (waits_ == 0 && protocol_->unsettled() == 0) waits_from_ = now;
+  if (now < next_look_) return false;
+  next_look_ = now + kSilence / 300;
   const auto silence = protocol_->longest_silence();
   if (!silence) waits_from_ = now;
   if (!silence || waits_from_ == now) return false;

@@ -39,6 +39,7 @@ void ImageSender::follow(const JobView& view, ShardId host, const JobSlices& sli
   interval_ =
       logs_updates_ ? std::min(view.replication_interval, kMaxInterval) : view.replication_interval;
   limit_ = view.backup_limit;
+  again_ = dial.again;
   follow_targets(view, host, dial);
   members_ = static_cast<std::size_t>(
       std::ranges::count(view.membership.members(), false, &Member::fenced));
@@ -316,7 +317,7 @@ bool ImageSender::is_sendable(const Track& track, const Targets& targets, TimePo
   if (!track.under_way.empty()) {
     // An image of many parts takes longer.
     const auto times = static_cast<std::int64_t>(1 + bytes_of(track.under_way) / kUnderWay);
-    const Duration again = times * kAgain;
+    const Duration again = times * again_;
     return now - track.sent >= (1 << std::min(track.attempts - 1, kMaxDoublings)) * again;
   }
   // A backup is whole only with what the slice has accepted before it was chosen.
@@ -488,7 +489,7 @@ std::vector<Outgoing> ImageSender::take_outgoing(const std::vector<TableSpec>& t
       }
       auto& of_shard = batches.at(track.shard);
       if (add(track, targets->second, *slices.at(*entry), of_shard, now)) next_ = *entry + 1;
-      track.log.send(of_shard, logged[track.shard], now);
+      track.log.send(of_shard, logged[track.shard], now, again_);
     }
   };
   visit(first, pending_.end());
@@ -507,7 +508,7 @@ void ImageSender::send(ShardId shard, std::size_t backup, DataImages batch,
   const Targets& targets = targets_.at(shard);
   Target& target = targets_.at(shard).list[backup];
   // Where there are fewer slices than shards, the backup learns that it has them all.
-  const bool is_silent = !target.requested || now - *target.requested >= kAgain;
+  const bool is_silent = !target.requested || now - *target.requested >= again_;
   const bool requests = !tables.empty() && !target.knows_tables && is_silent;
   if (batch.images.empty() && batch.logged.empty() && !requests) return;
   target.requested = now;

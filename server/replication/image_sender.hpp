@@ -25,6 +25,9 @@ namespace taut::server {
 struct Dial {
   std::function<PeerId(const std::string& address)> connect;
   std::function<void(PeerId peer)> disconnect;
+  /// After which images and updates that were not acknowledged are sent again; then after twice as
+  /// long each time.
+  Duration again{500'000};
 };
 
 /// A primary's side of replication, for one job at one host: when which slice's image goes to the
@@ -39,7 +42,6 @@ class ImageSender {
  public:
   /// Bytes of images on their way to one backup.
   static constexpr std::uint64_t kUnderWay = 16ULL << 20U;
-  static constexpr Duration kAgain{500'000};  // an image that was not acknowledged; then twice that
 
   /// For a new view, or slices that are new here: new backups get an image of every slice.
   void follow(const JobView& view, ShardId host, const JobSlices& slices, const Dial& dial);
@@ -188,6 +190,7 @@ class ImageSender {
                                              std::size_t backup);
 
   JobId job_;
+  Duration again_ = Dial().again;
   std::uint32_t interval_ = 0;
   bool logs_updates_ = false;
   bool shows_kept_ = false;           // JobView::shows_kept()

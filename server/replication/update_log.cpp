@@ -52,7 +52,8 @@ void UpdateLog::begin_anew(std::size_t backups) {
   under_way_ = 0;
 }
 
-void UpdateLog::send(std::span<DataImages> batches, std::uint64_t& under_way, TimePoint now) {
+void UpdateLog::send(std::span<DataImages> batches, std::uint64_t& under_way, TimePoint now,
+                     Duration again) {
   constexpr int kMaxDoublings = 6;
   for (Entry& entry : entries_) {
     const bool is_full = std::ranges::any_of(
@@ -66,7 +67,7 @@ void UpdateLog::send(std::span<DataImages> batches, std::uint64_t& under_way, Ti
       under_way_ += item.payload.size();
       entry.since = now;
       entry.number = ++number_;
-    } else if (now - *entry.sent < (1 << std::min(entry.attempts - 1, kMaxDoublings)) * kAgain) {
+    } else if (now - *entry.sent < (1 << std::min(entry.attempts - 1, kMaxDoublings)) * again) {
       continue;
     }
     for (std::size_t backup = 0; backup < batches.size(); ++backup) {

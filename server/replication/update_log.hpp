@@ -20,8 +20,6 @@ namespace taut::server {
 class UpdateLog {
  public:
   static constexpr std::size_t kMax = 1024;  // updates of one slice
-  /// One that was not acknowledged is sent again; then after twice as long each time.
-  static constexpr Duration kAgain = Duration(500'000);
   /// Bytes of updates on their way to the backups.
   static constexpr std::uint64_t kUnderWay = 16ULL << 20U;
 
@@ -47,7 +45,8 @@ class UpdateLog {
   /// Puts updates that are to be sent now, or again, into the messages, one for each backup, as far
   /// as they have room.
   /// under_way  bytes of all slices' updates on their way to the backups
-  void send(std::span<DataImages> batches, std::uint64_t& under_way, TimePoint now);
+  /// again      after which one that was not acknowledged is sent again; then twice that
+  void send(std::span<DataImages> batches, std::uint64_t& under_way, TimePoint now, Duration again);
   /// Bytes of these on their way.
   [[nodiscard]] std::uint64_t under_way() const { return under_way_; }
   /// A backup has this one.

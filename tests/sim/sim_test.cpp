@@ -44,6 +44,27 @@ Outcome run_and_check(const Plan& plan) {
 
 }  // namespace
 
+TEST_CASE("half of the seeds have all faults, and in the others each may be missing", "[sim]") {
+  constexpr std::uint64_t kSeeds = 2000;
+  std::uint64_t with_all = 0;
+  std::uint64_t with_kill = 0;
+  std::uint64_t only_servers = 0;
+  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    const sim::Faults faults = sim::Faults::draw(seed);
+    CHECK_FALSE(faults.stop);
+    const bool is_server_alone = faults.server && !faults.kill && !faults.drop;
+    with_all += faults.drop && faults.kill && faults.server && faults.disk && faults.follow &&
+                faults.shrink && faults.drain && faults.join;
+    with_kill += faults.kill;
+    only_servers += is_server_alone;
+  }
+  CHECK(with_all > kSeeds * 45 / 100);
+  CHECK(with_all < kSeeds * 55 / 100);
+  CHECK(with_kill > kSeeds * 70 / 100);
+  CHECK(with_kill < kSeeds * 80 / 100);
+  CHECK(only_servers > kSeeds / 20);
+}
+
 TEST_CASE("a run on a calm network keeps the contract in every mode", "[sim]") {
   for (const Slack slack : {Slack(0), Slack(1), Slack(3), Slack::unbounded()}) {
     Plan plan;

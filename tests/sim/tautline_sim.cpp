@@ -35,7 +35,10 @@ struct Options {
 /// Errors    invalid: an argument that means nothing
 Result<PlanLimits> limits_of(const Options& options) {
   PlanLimits limits;
-  TAUT_TRY(limits.faults, Faults::parse(options.faults));
+  limits.draws_faults = options.faults == "drawn";
+  if (!limits.draws_faults) {
+    TAUT_TRY(limits.faults, Faults::parse(options.faults));
+  }
   if (options.steps > 0) limits.clocks = options.steps;
   if (options.workers > 0) limits.workers = options.workers;
   if (options.servers > 0) limits.servers = options.servers;
@@ -136,9 +139,9 @@ int main(int argc, char** argv) {
       // Beyond it the toy job's sums are no longer exact in float32.
       ->check(CLI::Range(1, 5000));
   app.add_option("--faults", options.faults,
-                 "all, none, or of drop, duplicate, delay, reorder, partition, reconnect, pause, "
-                 "kill, join, slack, restart, disk, checkpoint, server, drain, follow, shrink, "
-                 "stop");
+                 "all, none, drawn (all in half of the seeds, some in the others), or of drop, "
+                 "duplicate, delay, reorder, partition, reconnect, pause, kill, join, slack, "
+                 "restart, disk, checkpoint, server, drain, follow, shrink, stop");
   app.add_option("--workers", options.workers, "drawn where not given");
   app.add_option("--servers", options.servers, "drawn where not given");
   app.add_option("--slack", options.slack, "0 is BSP; async; drawn where not given")

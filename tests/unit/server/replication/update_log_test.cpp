@@ -13,6 +13,7 @@ using test::item_of;
 using test::kAnn;
 using test::kBob;
 
+constexpr Duration kAgain{500'000};
 constexpr TimePoint kLater = TimePoint() + Duration(10'000'000);
 
 /// Two hosts of a job that logs updates, whose tables are open and replicated.
@@ -55,7 +56,7 @@ UpdateLog::Push push_of(WorkerId worker, std::int64_t clock) {
 DataImages sent_of(UpdateLog& log, TimePoint now) {
   DataImages batch;
   std::uint64_t under_way = log.under_way();
-  log.send({&batch, 1}, under_way, now);
+  log.send({&batch, 1}, under_way, now, kAgain);
   return batch;
 }
 
@@ -90,9 +91,9 @@ TEST_CASE("an update is sent again until the backup has it, and by another backu
   CHECK(log.lacks_since(0) == TimePoint::never());
   CHECK(sent(TimePoint()) == 2);
   CHECK(log.lacks_since(0) == TimePoint());
-  CHECK(sent(TimePoint() + (UpdateLog::kAgain - Duration(1))) == 0);
+  CHECK(sent(TimePoint() + (kAgain - Duration(1))) == 0);
   log.note_kept(0, kAnn, Clock(1));
-  CHECK(sent(TimePoint() + UpdateLog::kAgain) == 1);
+  CHECK(sent(TimePoint() + kAgain) == 1);
   log.begin_anew(1);
   CHECK(sent(kLater) == 2);
   CHECK(log.lacks_since(0) == kLater);
@@ -111,9 +112,9 @@ TEST_CASE("so many bytes of updates are on their way, and the rest waits", "[rep
   log.note_kept(0, kAnn, Clock(1));
   CHECK(sent_of(log, TimePoint()).logged.size() == 1);
   // Again after half a second, then after twice as long.
-  CHECK(sent_of(log, TimePoint() + UpdateLog::kAgain).logged.size() == 2);
-  CHECK(sent_of(log, TimePoint() + 2 * UpdateLog::kAgain).logged.empty());
-  CHECK(sent_of(log, TimePoint() + 3 * UpdateLog::kAgain).logged.size() == 2);
+  CHECK(sent_of(log, TimePoint() + kAgain).logged.size() == 2);
+  CHECK(sent_of(log, TimePoint() + 2 * kAgain).logged.empty());
+  CHECK(sent_of(log, TimePoint() + 3 * kAgain).logged.size() == 2);
 }
 
 TEST_CASE("a copy of an update takes its place, and what the slice holds goes first",
