@@ -142,8 +142,23 @@ pb::Heartbeat FakeServer::report() const {
     if (kept.state.has_checkpoint()) {
       report_checkpoint(kept, *reply.mutable_checkpoint());
     }
+    if (!memory.empty()) report_problems(kept.state, reply);
   }
   return heartbeat;
+}
+
+/// Of each shard whose images it is to keep on its first host.
+void FakeServer::report_problems(const pb::ServerJob& state, pb::ServerJobReply& reply) const {
+  for (const pb::ShardInfo& shard : state.shards()) {
+    for (const pb::ShardBackup& backup : shard.backups()) {
+      if (backup.host() != state.first_shard()) continue;
+      pb::BackupProblem& problem = *reply.add_problems();
+      problem.set_shard(shard.shard());
+      problem.set_term(shard.term());
+      problem.set_choice(backup.choice());
+      problem.set_reason(memory);
+    }
+  }
 }
 
 void FakeServer::report_checkpoint(const Kept& kept, pb::CheckpointPart& part) const {

@@ -36,6 +36,7 @@ class FakeServer {
   [[nodiscard]] bool has_finished(std::uint64_t job) const;
   std::string refuses;  // why it runs no job; empty: it does
   std::string disk;     // why it cannot write checkpoints; empty: it can
+  std::string memory;   // why it keeps no images of shards; empty: it does
   bool stalls = false;  // its disk neither writes nor fails
   std::map<std::uint32_t, std::uint64_t> bad_updates;  // of workers: clocks that it has refused
   int late = 0;                     // so many orders of checkpoints come too late for it
@@ -48,6 +49,7 @@ class FakeServer {
     std::int64_t max_done = 0;
   };
   void report_checkpoint(const Kept& kept, pb::CheckpointPart& part) const;
+  void report_problems(const pb::ServerJob& state, pb::ServerJobReply& reply) const;
   void apply(const pb::ServerJob& state);
   void check(const Kept& kept, const pb::ServerJob& next);
 

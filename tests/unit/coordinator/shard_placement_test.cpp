@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "server/coordinator/job_life.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/unit/coordinator/fake_cluster.hpp"
 
 namespace taut {
 namespace {
@@ -74,6 +77,23 @@ class Placement {
     return count;
   }
   std::string replace() { return replace_servers(job, registry, TimePoint(), tasks, notes); }
+  /// Whether the next step of the coordinator looks at the shards: what was given up long ago is
+  /// forgotten only then.
+  bool looks() {
+    constexpr std::uint32_t kNoShard = 1000;
+    job.given_up.push_back({kNoShard, 0, TimePoint(), "given up long ago"});
+    note_losses(job, registry, TimePoint(), tasks, notes);
+    REQUIRE_FALSE(job.stored().closing());
+    return std::erase_if(job.given_up,
+                         [](const JobRecord::GivenUp& one) { return one.shard == kNoShard; }) == 0;
+  }
+  /// All is as it should be, and the coordinator has seen that.
+  void settle() {
+    report_whole();
+    job.placement_due = true;
+    for (int step = 0; step < 20 && looks(); ++step) report_whole();
+    REQUIRE_FALSE(looks());
+  }
   [[nodiscard]] int server_of(int shard) const {
     return job.server_of(job.stored().shards(shard).host());
   }
@@ -308,6 +328,113 @@ TEST_CASE("a shard moves to its only backup once another one has its images", "[
     CHECK(status.wanted_backups() == 1);
     CHECK(status.backups_size() == 1);
   }
+}
+
+TEST_CASE("the coordinator looks at the shards only where something has changed", "[coordinator]") {
+  Placement placement(3, 1, 1);
+  CHECK(placement.looks());  // as after its start
+  placement.settle();
+  SECTION("nothing") {}
+  SECTION("a server joins") {
+    placement.join("s3", 1);
+    CHECK(placement.looks());
+    CHECK(placement.job.stored().servers_size() == 4);
+  }
+  SECTION("a server is lost") {
+    placement.lose("s0");
+    CHECK(placement.looks());
+    CHECK(placement.job.stored().servers(0).lost());
+  }
+  SECTION("a server is asked to leave") {
+    placement.registry.drain(pb::ROLE_SERVER, "s0");
+    CHECK(placement.looks());
+    CHECK(placement.server_of(0) != 0);
+  }
+  SECTION("the record of the job") {
+    placement.job.change().set_message("another one");
+    CHECK(placement.looks());
+  }
+  SECTION("the time, at a tick") {
+    placement.job.placement_due = true;
+    CHECK(placement.looks());
+  }
+  placement.settle();  // afterwards it does not look again
+}
+
+TEST_CASE("a server's report has the shards looked at where it says something new of them",
+          "[coordinator]") {
+  Placement placement(3, 1, 1);
+  placement.settle();
+  const int server = 1;
+  const pb::ServerJobReply former = placement.job.servers.at(server).reply;
+  REQUIRE(former.copies_size() == 1);
+  const auto looks_after = [&](const std::function<void(pb::ServerJobReply&)>& change) {
+    pb::ServerJobReply report = former;
+    change(report);
+    placement.job.take_reply(server, report);
+    return placement.looks();
+  };
+  SECTION("the same") {
+    CHECK_FALSE(looks_after([](pb::ServerJobReply&) {}));
+  }
+  SECTION("how far it is") {
+    CHECK_FALSE(looks_after([](pb::ServerJobReply& report) {
+      report.set_max_done(9);
+      report.set_min_version(7);
+    }));
+  }
+  SECTION("an image is not whole") {
+    CHECK(looks_after(
+        [](pb::ServerJobReply& report) { report.mutable_copies(0)->set_complete(false); }));
+    CHECK(looks_after([](pb::ServerJobReply&) {}));  // and again it is
+  }
+  SECTION("the image is one of an earlier choice") {
+    CHECK(looks_after([](pb::ServerJobReply& report) { report.mutable_copies(0)->set_choice(0); }));
+  }
+  SECTION("the image is another shard's") {
+    CHECK(looks_after([](pb::ServerJobReply& report) { report.mutable_copies(0)->set_shard(2); }));
+  }
+  SECTION("an image is gone") {
+    CHECK(looks_after([](pb::ServerJobReply& report) { report.clear_copies(); }));
+  }
+  SECTION("one more image") {
+    CHECK(looks_after([](pb::ServerJobReply& report) { report.add_copies()->set_shard(2); }));
+  }
+  SECTION("it cannot keep an image, and then it can") {
+    CHECK(looks_after([](pb::ServerJobReply& report) { report.add_problems(); }));
+    CHECK(looks_after([](pb::ServerJobReply&) {}));
+  }
+  SECTION("a shard waits for what members repeat, and then it has it") {
+    CHECK(looks_after([](pb::ServerJobReply& report) { report.set_settling(true); }));
+    CHECK(looks_after([](pb::ServerJobReply&) {}));
+  }
+  SECTION("it has the newest revision") {
+    placement.job.revise();
+    CHECK_FALSE(placement.looks());
+    CHECK(looks_after([&](pb::ServerJobReply& report) {
+      report.set_revision(placement.job.stored().revision());
+    }));
+  }
+}
+
+TEST_CASE("a server that could not keep images is tried again later, though it reports nothing new",
+          "[coordinator]") {
+  FakeCluster cluster;
+  cluster.options.replication_interval = 1;
+  cluster.restart_coordinator(1ms);
+  cluster.add_server("s0");
+  cluster.add_server("s1").server.memory = "there is no memory";
+  cluster.add_worker("w0");
+  cluster.run_for(1s);
+  const std::uint64_t job = cluster.submit(make_job(1)).job();
+  REQUIRE(cluster.run_until_state(job, pb::RUNNING));
+  const auto first_shard = [&] { return cluster.status(job).shards(0); };
+  REQUIRE(cluster.run_until([&] { return first_shard().backups().empty(); }, 5s));
+  CHECK(first_shard().problem() == "server \"s1\": there is no memory");
+  cluster.at("s1").server.memory.clear();
+  cluster.run_for(50s);
+  CHECK(first_shard().backups().empty());
+  CHECK(cluster.run_until([&] { return first_shard().backups_size() == 1; }, 15s));
 }
 
 TEST_CASE("a status says how far a backup lags, as the shard's primary reports it",
