@@ -56,13 +56,14 @@ namespace taut {
 }
 
 /// "; did you mean \"conv1\"?" for the nearest candidate, or nothing if none is near: more than a
-/// third of the name would have to change. Case does not count, and an abbreviation is near.
+/// third of the name would have to change, or of a longer candidate that starts with the same
+/// letter: "copys" for "copies". Case does not count, and an abbreviation is near.
 template <class Names>
 [[nodiscard]] std::string did_you_mean(std::string_view name, const Names& candidates) {
   constexpr std::size_t kMaxName = 64;  // the distance costs the product of the two lengths
   if (name.empty() || name.size() > kMaxName) return {};
   const std::string lower = without_case(name);
-  std::size_t nearest = std::max<std::size_t>(1, name.size() / 3) + 1;
+  std::size_t nearest = kMaxName;
   std::string_view best;
   for (const auto& candidate : candidates) {
     const std::string_view other(candidate);
@@ -70,7 +71,10 @@ template <class Names>
     const std::string other_lower = without_case(other);
     std::size_t distance = edit_distance(lower, other_lower);
     if (abbreviates(lower, other_lower)) distance = std::min<std::size_t>(distance, 1);
-    if (distance < nearest) {
+    // Few mistakes are in the first letter; without it "folder" would be near "order".
+    const bool starts_alike = other_lower.starts_with(lower.front());
+    const std::size_t length = starts_alike ? std::max(name.size(), other.size()) : name.size();
+    if (distance <= std::max<std::size_t>(1, length / 3) && distance < nearest) {
       nearest = distance;
       best = other;
     }

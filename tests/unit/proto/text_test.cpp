@@ -4,6 +4,7 @@
 #include <string>
 
 #include "common/did_you_mean.hpp"
+#include "proto/cluster.pb.h"
 #include "proto/job.pb.h"
 #include "tests/support/catch.hpp"
 #include "tests/support/temp_folder.hpp"
@@ -129,6 +130,18 @@ TEST_CASE("a near name is offered, a far one is not", "[text]") {
   CHECK(taut::did_you_mean("conv1x", names) == "; did you mean \"conv1\"?");
   CHECK(taut::did_you_mean("norm", names).empty());
   CHECK(taut::did_you_mean(std::string(1000, 'x'), names).empty());
+}
+
+TEST_CASE("a longer name is near if it starts with the same letter", "[text]") {
+  const std::vector<std::string> names{"folder", "copies", "rotate", "loss"};
+  CHECK(taut::did_you_mean("copys", names) == "; did you mean \"copies\"?");
+  CHECK(taut::did_you_mean("copy", names).empty());
+  CHECK(taut::did_you_mean("order", names).empty());
+  CHECK(taut::did_you_mean("state", names).empty());
+  CHECK(taut::did_you_mean("lists", names).empty());
+  pb::ReplicationConfig replication;
+  CHECK(parse_text("copys: 2", "c", replication).error().message ==
+        "c:1:1: no field \"copys\" in ReplicationConfig; did you mean \"copies\"?");
 }
 
 TEST_CASE("an abbreviation is near what it abbreviates, and case does not count", "[text]") {
