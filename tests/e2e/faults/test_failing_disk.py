@@ -1,0 +1,215 @@
+"""Where writes and flushes of a disk fail with EIO, what would have been saved is lost, and nothing
+else."""
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import unittest.mock
+
+from cluster import *
+
+SAVED = "saved"
+CANNOT_WRITE = "cannot be written: Input/output error"
+
+
+class FailingDisk(ServersTest):
+    def setUp(self):
+        super().setUp()
+        compiler = shutil.which("cc")
+        if not compiler:
+            self.skipTest("no C compiler makes the library that lets writes fail")
+        library = self.folder / "failing_disk.so"
+        made = subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", library,
+                               SOURCE / "tests/e2e/faults/failing_disk.c"], capture_output=True,
+                              text=True)
+        self.assertEqual(made.returncode, 0, made.stderr)
+        self.fault = self.folder / "fault"
+        # A sanitizer's library has to be the first.
+        first = os.environ.get("TAUTLINE_SANITIZER_LIBRARY", "")
+        self.with_faults = {"LD_PRELOAD": f"{first} {library}".strip(),
+                            "FAILING_DISK": str(self.fault)}
+
+    def set_fault(self, fault, pattern):
+        new = self.file("fault.new", f"{fault} {self.folder}/{pattern}")
+        new.rename(self.fault)
+
+    def start_cluster(self, settings=""):
+        """Of which the coordinator's disk and server1's may fail."""
+        with unittest.mock.patch.dict(os.environ, self.with_faults):
+            self.brain = self.start_server("coordinator", shards=0, settings=settings)
+        self.others = [self.start_daemon("server", "server0")]
+        with unittest.mock.patch.dict(os.environ, self.with_faults):
+            self.others.append(self.start_daemon("server", "server1"))
+        self.others += [self.start_daemon("worker", f"worker{i}") for i in range(2)]
+
+    def log(self, name="coordinator"):
+        return (self.folder / f"{name}.log").read_text()
+
+    def clock(self, job):
+        return max((int(w["progress"].get("clock", 0)) for w in self.running(job)["workers"]),
+                   default=0)
+
+    def assert_trains_on(self, job):
+        before = self.clock(job)
+        wait_until(lambda: self.clock(job) > before + 10, 60, what="further clocks")
+        self.assertEqual(self.running(job)["state"], "RUNNING")
+        for process in (self.brain, *self.others):
+            self.assertIsNone(process.poll())
+
+
+class Checkpoints(FailingDisk):
+    def complete(self):
+        """The clocks of the checkpoints that have a manifest."""
+        return sorted(int(f.parent.name.rsplit("_", 1)[1])
+                      for f in (self.folder / SAVED).glob("tiny_iter_*/manifest.textproto")
+                      if ".part-" not in f.parent.name)
+
+    def wait_for_complete(self, above):
+        return wait_until(lambda: [c for c in self.complete() if c > above], 60,
+                          f"a complete checkpoint behind clock {above}")[0]
+
+    def assert_whole(self, clock):
+        """Its files have the digests that its manifest says."""
+        folder = self.folder / SAVED / f"tiny_iter_{clock}"
+        found = {hashlib.sha256(f.read_bytes()).hexdigest() for f in folder.iterdir()}
+        said = re.findall(r'^ *sha256: "(.*)"', (folder / "manifest.textproto").read_text(), re.M)
+        self.assertGreaterEqual(len(said), 2)
+        self.assertLessEqual(set(said), found)
+        self.assertEqual([f.name for f in folder.iterdir() if ".part" in f.name], [])
+
+    def resumed(self, clock, iterations):
+        """The parameters of a job that continues from a checkpoint."""
+        job = self.job("rest.textproto", iterations=iterations, workers=2,
+                       extra="consistency { mode: BSP }")
+        answer = self.ask("submit", job, "--resume", self.folder / SAVED / f"tiny_iter_{clock}")
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+        number = int(re.search(r"job (\d+)", answer.stdout)[1])
+        return self.wait_for_job(number, "DONE", 60)["parameters_sha256"]
+
+    def assert_costs_a_checkpoint(self, job, fault, file, words):
+        """Of those that are due while the fault lasts none is written, and each line says why."""
+        before = len(self.log())
+        self.set_fault(fault, f"{SAVED}/*/{file}*")
+        says = re.compile(r"the checkpoint at clock (\d+) is not written: (?:server \"server1\": )?"
+                          rf"{self.folder}/{SAVED}/tiny_iter_\1\.part-[^/]*/{file}: "
+                          rf"{words}")
+        line = re.compile(says.pattern + "; training continues")
+        failed = int(wait_until(lambda: line.search(self.log()[before:]), 60,
+                                f"a line on {fault} of {file}")[1])
+        self.assertRegex(wait_until(lambda: self.running(job).get("checkpoint_failure")), says)
+        by_hand = self.ask("checkpoint", job)
+        self.assertEqual(by_hand.returncode, 1)
+        self.assertRegex(by_hand.stderr, rf"\Atautline checkpoint: {says.pattern}\n\Z")
+        self.assert_trains_on(job)
+        self.fault.unlink()
+        after = self.wait_for_complete(failed)
+        self.assertNotIn(failed, self.complete())
+        wait_until(lambda: not self.running(job).get("checkpoint_failure"),
+                   what="a status without the failure")
+        self.assert_whole(after)
+
+    def test_write_and_flush_errors_cost_checkpoints_and_neither_training_nor_earlier_ones(self):
+        self.start_cluster()
+        job = self.submit("BSP", 1000000, clock_ms=20, more=(
+            f'checkpoint {{ every: 10 keep: 0 folder: "{self.folder / SAVED}" }}'))
+        first = self.wait_for_complete(0)
+        for fault, file, words in (
+                ("write", "shard1.safetensors", CANNOT_WRITE),
+                ("torn", "shard1.safetensors", CANNOT_WRITE),
+                ("flush", "shard1.safetensors",
+                 "cannot be flushed to the disk: Input/output error"),
+                ("write", "manifest.textproto", CANNOT_WRITE),
+                ("torn", "manifest.textproto", CANNOT_WRITE),
+                ("flush", "manifest.textproto", "cannot be put in place: Input/output error")):
+            with self.subTest(f"{fault} {file}"):
+                self.assert_costs_a_checkpoint(job, fault, file, words)
+        answer = self.ask("stop", job)
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+        self.assertIn("saved at clock", self.wait_for_job(job, "STOPPED", 60)["message"])
+        clocks = self.complete()
+        for clock in clocks:
+            self.assert_whole(clock)
+        # What was left of those that failed goes with the next one that is complete.
+        self.assertEqual(list((self.folder / SAVED).glob("*.part-*")), [])
+        # What continues without faults from the one before them ends in the same bits.
+        end = clocks[-1] + 20
+        self.assertEqual(self.resumed(first, end), self.resumed(clocks[-1], end))
+
+
+class State(FailingDisk):
+    def start_cluster_with_state(self):
+        """A job trains, and what waits for it is decided while the disk fails."""
+        self.coordinator = f"127.0.0.1:{free_ports(1)[0]}"
+        self.settings = f'state_folder: "{self.folder / "state"}" heartbeat_limit_s: 10'
+        self.start_cluster(self.settings)
+        job = self.submit("SSP", 1000000, clock_ms=10)
+        self.wait_for_job(job, "RUNNING")
+        self.assert_trains_on(job)
+        self.waiting = self.job("waiting.textproto", iterations=20, workers=2)
+        return job
+
+    def restart_coordinator(self):
+        self.fault.unlink()
+        with unittest.mock.patch.dict(os.environ, self.with_faults):
+            self.brain = self.start_server("coordinator", shards=0, settings=self.settings)
+
+    def refuse_waiting(self):
+        answer = self.ask("submit", self.waiting, "--wait", 1)
+        self.assertEqual(answer.returncode, 1, answer.stdout)
+        return answer.stderr
+
+    def submit_waiting(self):
+        answer = self.ask("submit", self.waiting)
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+        return int(re.search(r"job (\d+)", answer.stdout)[1])
+
+    def states(self):
+        return {int(one["job"]): one["state"] for one in self.status()["jobs"]}
+
+    def test_write_errors_of_the_state_cost_no_training_and_nothing_that_was_confirmed(self):
+        job = self.start_cluster_with_state()
+        confirmed = {job: "RUNNING"}
+        for fault in ("write", "torn"):
+            with self.subTest(fault):
+                before = len(self.log())
+                self.set_fault(fault, "state/*")
+                self.assertIn("confirms nothing that it cannot save", self.refuse_waiting())
+                self.assertRegex(self.log()[before:], "state cannot be saved, so nothing new is "
+                                                      "decided: .*state/coordinator.sqlite: .*disk "
+                                                      "I/O error")
+                self.assert_trains_on(job)
+                # It starts again from the state that the disk has.
+                self.brain.kill()
+                self.brain.wait()
+                self.restart_coordinator()
+                self.assert_trains_on(job)
+                self.assertEqual(self.states(), confirmed)
+                confirmed[self.submit_waiting()] = "SUBMITTED"
+                # Where the disk works again soon, what was refused is taken all the same.
+                self.set_fault(fault, "state/*")
+                self.refuse_waiting()
+                self.fault.unlink()
+                late = max(confirmed) + 1
+                wait_until(lambda: late in self.states(), what=f"job {late}")
+                confirmed[late] = "SUBMITTED"
+        self.assertEqual(self.states(), confirmed)
+        self.assertEqual(self.ask("stop", job, "--discard").returncode, 0)
+        for one in confirmed:
+            self.wait_for_job(one, "STOPPED" if one == job else "DONE", 60)
+
+    def test_a_coordinator_ends_at_a_failed_flush_of_its_state_and_starts_again_from_it(self):
+        job = self.start_cluster_with_state()
+        self.set_fault("flush", "state/*")
+        self.refuse_waiting()
+        self.assertNotEqual(self.assert_ends(self.brain, 5 * SLOWER), 0)
+        self.assertRegex(self.log(), "the coordinator steps down: .*state/coordinator.sqlite: "
+                                     "cannot be written: the disk failed to sync it")
+        self.restart_coordinator()
+        self.assert_trains_on(job)
+        self.assertEqual({w["state"] for w in self.running(job)["workers"]}, {"running"})
+
+
+if __name__ == "__main__":
+    unittest.main()
