@@ -161,6 +161,46 @@ while [ -e coordinator.lives ]; do sleep 0.05; done
         self.wait_for_clocks(job, 5)
         self.assertEqual({w["name"] for w in self.status()["workers"]}, {"worker0", "worker1"})
 
+    def held(self):
+        """The jobs that wait, and whether they are held."""
+        return {int(one["job"]): one.get("held", False) for one in self.status()["jobs"]
+                if one["state"] == "SUBMITTED"}
+
+    def test_jobs_that_wait_are_held_during_a_rolling_restart_and_start_on_no_successor(self):
+        self.start_cluster(servers=1)
+        job = self.submit("SSP", 1000000, clock_ms=5)
+        self.wait_for_clocks(job, 5)
+        waiting, kept_back = (self.submit("SSP", 1000000, workers=1) for _ in range(2))
+        self.assertEqual(self.ask("hold", kept_back).returncode, 0)
+        begin = f"held until the workers are replaced: job {waiting}"
+        end = f"released: job {waiting}"
+        after = {waiting: False, kept_back: True}
+        kept = ("--keep", "server0")
+        failed = self.rolling_restart(*kept, "--start-worker", "true {name}", "--patience", "1")
+        self.assertEqual((failed.returncode, failed.stdout.splitlines()), (1, [begin, end]))
+        self.assertEqual(self.held(), after)
+        for number, status in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
+            script = subprocess.Popen(
+                [SOURCE / "scripts/rolling_restart", "--tautline", BIN / "tautline",
+                 "--coordinator", self.coordinator, "--start-worker", "true {name}"],
+                cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            self.processes.append(script)
+            self.assertEqual(script.stdout.readline(), begin + "\n")
+            self.assertEqual(self.held(), {waiting: True, kept_back: True})
+            script.send_signal(number)
+            self.assertEqual((script.wait(30), script.stdout.read()), (status, end + "\n"))
+            self.assertEqual(self.held(), after)
+        answer = self.rolling_restart(*kept)
+        self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
+        self.assertEqual(answer.stdout.splitlines(), [
+            begin, *(line for i in (0, 1)
+                     for line in (f"worker{i}-2 has joined", f"worker{i} has left")), end, "done"])
+        self.assertEqual({w["name"] for w in self.running(job)["workers"]
+                          if w["state"] == "running"}, {"worker0-2", "worker1-2"})
+        self.assertEqual(self.held(), after)
+        self.assertEqual(self.ask("stop", job, "--discard").returncode, 0)
+        self.wait_for_job(waiting, "RUNNING")
+
     def test_a_signal_with_notice_drains_first(self):
         self.start_cluster(more="preemption_notice_s: 60")
         job = self.submit("ASYNC", 1000000)
