@@ -89,6 +89,7 @@ std::vector<std::string> status_view(const pb::StatusReply& status, int width) {
     lines.emplace_back();
     append(lines, progress_block(job, width));
     if (std::string shares = shares_line(job); !shares.empty()) lines.push_back(std::move(shares));
+    if (!job.checkpoint_failure().empty()) lines.push_back("  " + job.checkpoint_failure());
   }
   if (const auto followers = follower_table(status); !followers.empty()) {
     lines.emplace_back();

@@ -115,7 +115,12 @@ Result<std::string> put_in_place(const CheckpointTask& task, const std::string& 
   // Not every file system can do it: then what is there must be an empty folder.
   if (moved != 0 && errno == EINVAL) moved = std::rename(task.aside.c_str(), folder.c_str());
   if (moved != 0) return io_error(folder, "be moved to its final path");
-  TAUT_TRY(flush_folder(fs::path(folder).parent_path()));
+  if (Result<void> flushed = flush_folder(fs::path(folder).parent_path()); !flushed) {
+    // It is reported as not written: it must not be found as a whole one, which nothing would ever
+    // remove.
+    (void)std::rename(folder.c_str(), task.aside.c_str());
+    return flushed.error();
+  }
   return folder;
 }
 

@@ -282,6 +282,7 @@ json status_json(const pb::StatusReply& status, double unix_time_s, std::uint64_
     all["job"]["staleness"] = staleness_of(*full);
     all["job"]["sha256"] = full->parameters_sha256();
     all["job"]["checkpoint"] = newest_checkpoint(*full);
+    all["job"]["checkpoint_failure"] = full->checkpoint_failure();
     all["job"]["run_folder"] = full->run_folder();
     all["job"]["shards"] = shards_of(*full);
     all["job"]["followers"] = followers_of(*full);

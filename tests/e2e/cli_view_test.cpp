@@ -465,6 +465,15 @@ TEST_CASE("the status says how far whole backups are behind, and which shards ha
   CHECK(shown("11 of 12 shards without a whole backup (number 0, 2, 3, 4, 5, 6, 7, 8, ...): a"));
 }
 
+TEST_CASE("the status says why the newest checkpoint was not written", "[cli]") {
+  pb::StatusReply status;
+  pb::JobStatus& job = *status.add_jobs() = two_workers();
+  const std::string failure = "the checkpoint at clock 20 is not written: /saved: No space left";
+  CHECK_FALSE(holds(status_view(status, 80), failure));
+  job.set_checkpoint_failure(failure);
+  CHECK(holds(status_view(status, 80), failure));
+}
+
 TEST_CASE("the status without a job explains how to submit one", "[cli]") {
   pb::StatusReply status;
   CHECK(holds(status_view(status, 80), "tautline submit"));

@@ -199,8 +199,9 @@
     const kept = job.checkpoint
       ? `Saved at clock ${group(job.checkpoint.clock)}: ${job.checkpoint.folder}` : "";
     const left = job.run_folder ? `Run folder: ${job.run_folder}` : "";
-    text("job-kept", [kept, left].filter(Boolean).join("\n"));
-    $("job-kept").hidden = !kept && !left;
+    const words = [kept, job.checkpoint_failure, left].filter(Boolean);
+    text("job-kept", words.join("\n"));
+    $("job-kept").hidden = words.length === 0;
     const done = job.state === "running" ? (100 * share).toFixed(0) + " % " : "";
     document.title = `${done}${job.name} – Tautline`;
   }

@@ -137,6 +137,28 @@ class Checkpoints(FailingDisk):
         end = clocks[-1] + 20
         self.assertEqual(self.resumed(first, end), self.resumed(clocks[-1], end))
 
+    def test_a_checkpoint_is_not_there_whose_place_in_the_folder_cannot_be_flushed(self):
+        self.start_cluster()
+        job = self.submit("BSP", 1000000, clock_ms=20, more=(
+            f'checkpoint {{ every: 10 folder: "{self.folder / SAVED}" }}'))
+        self.wait_for_complete(0)
+        before = len(self.log())
+        self.set_fault("flush", SAVED)
+        line = re.compile(rf"the checkpoint at clock (\d+) is not written: {self.folder}/{SAVED}: "
+                          r"[^\n]*Input/output error; training continues")
+        failed = int(wait_until(lambda: line.search(self.log()[before:]), 60, "a line on it")[1])
+        self.assertNotIn(failed, self.complete())
+        self.assertIn("Input/output error", self.ask("status").stdout)
+        self.assert_trains_on(job)
+        self.fault.unlink()
+        after = self.wait_for_complete(failed)
+        self.assertNotIn(failed, self.complete())
+        self.assert_whole(after)
+        wait_until(lambda: not list((self.folder / SAVED).glob(f"tiny_iter_{failed}*")),
+                   what="nothing of the checkpoint that failed")
+        self.assertEqual(self.ask("stop", job, "--discard").returncode, 0)
+        self.wait_for_job(job, "STOPPED", 60)
+
 
 class State(FailingDisk):
     def start_cluster_with_state(self):
