@@ -111,7 +111,7 @@ workers: {workers}
     return path
 
 
-def wide_job(folder, mebibytes, more="", frozen=""):
+def wide_job(folder, mebibytes, more="", frozen="", mode="mode: SSP slack: 1"):
     """Two hidden layers, so that the weights between them are of about this size.
     frozen  of the layer between them, e.g. "param { lr_mult: 0 }"
     """
@@ -136,7 +136,7 @@ net_param {{
 solver_param {{ base_lr: 0.001 lr_policy: "fixed" max_iter: 1000000
                 snapshot_after_train: false }}
 data {{ folder: "/usr/share/datasets/fashion-mnist" }}
-consistency {{ mode: SSP slack: 1 }}
+consistency {{ {mode} }}
 workers: 2
 {more}
 """, encoding="utf-8")
