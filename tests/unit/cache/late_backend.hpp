@@ -26,7 +26,7 @@ class LateBackend : public WrappedBackend {
  public:
   struct Options {
     std::uint64_t seed = 0;  // 0: everything as late as can be
-    // Nothing is used again, and oneDNN's layouts differ by processor; what nobody touches is free.
+    // No block is used again, and oneDNN's layouts differ by processor; untouched pages take none.
     Bytes memory{1024ULL << 20U};
   };
 
