@@ -55,9 +55,10 @@ namespace taut {
   }
 }
 
-/// "; did you mean \"conv1\"?" for the nearest candidate, or nothing if none is near: more than a
-/// third of the name would have to change, or of a longer candidate that starts with the same
-/// letter: "copys" for "copies". Case does not count, and an abbreviation is near.
+/// "; did you mean \"conv1\"?" for the nearest candidate, or nothing if none is near. One is near
+/// if at most a third of the name's letters differ, or, where both start with the same letter, a
+/// third of the longer one's, as of "copys" and "copies". Case does not count, and an abbreviation
+/// is near.
 template <class Names>
 [[nodiscard]] std::string did_you_mean(std::string_view name, const Names& candidates) {
   constexpr std::size_t kMaxName = 64;  // the distance costs the product of the two lengths

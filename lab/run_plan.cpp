@@ -418,7 +418,7 @@ Result<Faults> Faults::parse(std::string_view text) {
     }
     if (!known) {
       return invalid(
-          fmt::format("fault \"{}\" is unknown; choose all, none, or of drop, duplicate, "
+          fmt::format("fault \"{}\" is unknown; choose all, none, drawn, or of drop, duplicate, "
                       "delay, reorder, partition, reconnect, pause, kill, join, slack, "
                       "restart, disk, checkpoint, server, drain, follow, shrink, stop",
                       word));

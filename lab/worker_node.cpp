@@ -316,8 +316,8 @@ void WorkerNode::step(TimePoint now) {
   ControlNode::step(now);
 }
 
-/// Whether a shard that it waits for has been silent for longer than its limit. It looks rarely: it
-/// may think that it has waited all along, but not that a shard has been silent.
+/// Whether a shard that it waits for has been silent for longer than its limit. It looks rarely, so
+/// it may take two waits for one where no shard was heard in between.
 bool WorkerNode::gives_up(TimePoint now) {
   if (waits_ == 0 && protocol_->unsettled() == 0) waits_from_ = now;
   if (now < next_look_) return false;

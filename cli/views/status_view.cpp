@@ -1,8 +1,11 @@
 #include "cli/views/status_view.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "cli/views/draw.hpp"
 #include "cli/views/job_text.hpp"
@@ -15,9 +18,13 @@ void append(std::vector<std::string>& lines, const std::vector<std::string>& mor
   lines.insert(lines.end(), more.begin(), more.end());
 }
 
+/// Of a running job its block has the reason why the newest checkpoint was not written.
 std::string note_of(const pb::JobStatus& job) {
-  if (job.message().empty() || job.advice().empty()) return job.message() + job.advice();
-  return job.message() + "; " + job.advice();
+  std::vector<std::string> notes{job.message(), job.advice()};
+  const bool is_said = job.message().find(job.checkpoint_failure()) != std::string::npos;
+  if (job.state() != pb::RUNNING && !is_said) notes.push_back(job.checkpoint_failure());
+  std::erase(notes, "");
+  return fmt::format("{}", fmt::join(notes, "; "));
 }
 
 std::vector<std::string> job_table(const pb::StatusReply& status) {

@@ -108,6 +108,15 @@ Result<std::string> free_path(const CheckpointTask& task, server::PartClient* pa
   }
 }
 
+/// What is reported as not written must not be found as a whole checkpoint, which nothing would
+/// ever remove: it is moved back.
+Error move_back(const CheckpointTask& task, const std::string& folder, Error why) {
+  if (std::rename(folder.c_str(), task.aside.c_str()) != 0) {
+    why.message += fmt::format("; its folder stays at {}", folder);
+  }
+  return why;
+}
+
 /// Moves the folder to its final path, where nothing may be: another coordinator may have put
 /// something there since it was looked at.
 Result<std::string> put_in_place(const CheckpointTask& task, const std::string& folder) {
@@ -115,12 +124,8 @@ Result<std::string> put_in_place(const CheckpointTask& task, const std::string& 
   // Not every file system can do it: then what is there must be an empty folder.
   if (moved != 0 && errno == EINVAL) moved = std::rename(task.aside.c_str(), folder.c_str());
   if (moved != 0) return io_error(folder, "be moved to its final path");
-  if (Result<void> flushed = flush_folder(fs::path(folder).parent_path()); !flushed) {
-    // It is reported as not written: it must not be found as a whole one, which nothing would ever
-    // remove.
-    (void)std::rename(folder.c_str(), task.aside.c_str());
-    return flushed.error();
-  }
+  const Result<void> flushed = flush_folder(fs::path(folder).parent_path());
+  if (!flushed) return move_back(task, folder, flushed.error());
   return folder;
 }
 
@@ -299,8 +304,11 @@ DoneCheckpointTask carry_out(CheckpointTask given, server::PartClient* parts) {
     case CheckpointTask::Kind::kFinish: {
       const auto finished = finish_checkpoint(task, done.notes, parts, &task.tried);
       if (finished) task.folder = finished.value();
-      const Result<void> noted = finished ? note_manifest(task) : Result<void>(finished.error());
-      if (!noted) done.error = noted.error().message;
+      if (!finished) {
+        done.error = finished.error().message;
+      } else if (const auto noted = note_manifest(task); !noted) {
+        done.error = move_back(task, finished.value(), noted.error()).message;
+      }
       break;
     }
     case CheckpointTask::Kind::kDrop:

@@ -472,6 +472,12 @@ TEST_CASE("the status says why the newest checkpoint was not written", "[cli]") 
   CHECK_FALSE(holds(status_view(status, 80), failure));
   job.set_checkpoint_failure(failure);
   CHECK(holds(status_view(status, 80), failure));
+  // Of a job that has ended too, and once.
+  job.set_state(pb::DONE);
+  CHECK(holds(status_view(status, 80), failure));
+  job.set_message("stopped; " + failure);
+  CHECK(holds(status_view(status, 80), failure));
+  CHECK_FALSE(holds(status_view(status, 80), failure + "; " + failure));
 }
 
 TEST_CASE("the status without a job explains how to submit one", "[cli]") {

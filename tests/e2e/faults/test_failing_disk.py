@@ -36,7 +36,7 @@ class FailingDisk(ServersTest):
         new.rename(self.fault)
 
     def start_cluster(self, settings=""):
-        """Of which the coordinator's disk and server1's may fail."""
+        """The disks of the coordinator and of server1 may fail."""
         with unittest.mock.patch.dict(os.environ, self.with_faults):
             self.brain = self.start_server("coordinator", shards=0, settings=settings)
         self.others = [self.start_daemon("server", "server0")]
@@ -137,10 +137,10 @@ class Checkpoints(FailingDisk):
         end = clocks[-1] + 20
         self.assertEqual(self.resumed(first, end), self.resumed(clocks[-1], end))
 
-    def test_a_checkpoint_is_not_there_whose_place_in_the_folder_cannot_be_flushed(self):
+    def test_a_checkpoint_whose_place_in_the_folder_cannot_be_flushed_is_not_found(self):
         self.start_cluster()
         job = self.submit("BSP", 1000000, clock_ms=20, more=(
-            f'checkpoint {{ every: 10 folder: "{self.folder / SAVED}" }}'))
+            f'checkpoint {{ every: 10 keep: 0 folder: "{self.folder / SAVED}" }}'))
         self.wait_for_complete(0)
         before = len(self.log())
         self.set_fault("flush", SAVED)
@@ -154,8 +154,9 @@ class Checkpoints(FailingDisk):
         after = self.wait_for_complete(failed)
         self.assertNotIn(failed, self.complete())
         self.assert_whole(after)
-        wait_until(lambda: not list((self.folder / SAVED).glob(f"tiny_iter_{failed}*")),
+        wait_until(lambda: not list((self.folder / SAVED).glob(f"tiny_iter_{failed}.part-*")),
                    what="nothing of the checkpoint that failed")
+        self.assertFalse((self.folder / SAVED / f"tiny_iter_{failed}").exists())
         self.assertEqual(self.ask("stop", job, "--discard").returncode, 0)
         self.wait_for_job(job, "STOPPED", 60)
 

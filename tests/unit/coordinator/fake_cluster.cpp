@@ -147,7 +147,7 @@ pb::Heartbeat FakeServer::report() const {
   return heartbeat;
 }
 
-/// Of each shard whose images it is to keep on its first host.
+/// The problem of each shard whose images it is to keep on its first host.
 void FakeServer::report_problems(const pb::ServerJob& state, pb::ServerJobReply& reply) const {
   for (const pb::ShardInfo& shard : state.shards()) {
     for (const pb::ShardBackup& backup : shard.backups()) {

@@ -101,6 +101,13 @@ TEST_CASE("no bound, no loss and odd names are still JSON", "[dashboard]") {
   CHECK(status_json(pb::StatusReply(), 1000)["job"].is_null());
 }
 
+TEST_CASE("the page has why the newest checkpoint was not written", "[dashboard]") {
+  pb::StatusReply status = make_status(1);
+  CHECK(status_json(status, 1000)["job"]["checkpoint_failure"] == "");
+  status.mutable_jobs(0)->set_checkpoint_failure("the disk is full");
+  CHECK(status_json(status, 1000)["job"]["checkpoint_failure"] == "the disk is full");
+}
+
 TEST_CASE("a test without an accuracy is null on the page and absent from the metrics",
           "[dashboard]") {
   pb::StatusReply status = make_status(1);

@@ -13,7 +13,7 @@ using test::item_of;
 using test::kAnn;
 using test::kBob;
 
-constexpr Duration kAgain{500'000};
+const Duration kAgain = Dial().again;
 constexpr TimePoint kLater = TimePoint() + Duration(10'000'000);
 
 /// Two hosts of a job that logs updates, whose tables are open and replicated.
