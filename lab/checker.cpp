@@ -267,9 +267,15 @@ std::optional<Broken> Checker::take_view(ShardSide& shard, const pb::ServerJob& 
 }
 
 /// A shard says that an order of a checkpoint arrived too late.
-std::optional<Broken> Checker::check_missed(const ShardSide& shard, const Event& event) {
-  const bool late = std::ranges::any_of(
+std::optional<Broken> Checker::check_missed(const ShardSide& shard, const Event& event) const {
+  bool late = std::ranges::any_of(
       shard.slices, [&](const auto& entry) { return entry.second->missed(event.view); });
+  // Nothing was asked of it yet: its slices are as its members' first clocks make them.
+  for (std::uint32_t table = 0; shard.slices.empty() && table < job_.tables; ++table) {
+    SliceOracle fresh(TableId(table), SliceId(0), std::nullopt);
+    fresh.take_view(*shard.contract);
+    late |= fresh.missed(event.view);
+  }
   if (late || !shard.moved.empty()) return std::nullopt;
   return Broken{"checkpoint",
                 fmt::format("shard {} says that order {} arrived too late, and it did not",

@@ -89,8 +89,8 @@ class Checker {
   [[nodiscard]] bool is_of_moved(const ShardSide& shard, const Event& event,
                                  const History& history);
   [[nodiscard]] std::optional<Broken> take_view(ShardSide& shard, const pb::ServerJob& view);
-  [[nodiscard]] static std::optional<Broken> check_missed(const ShardSide& shard,
-                                                          const Event& event);
+  [[nodiscard]] std::optional<Broken> check_missed(const ShardSide& shard,
+                                                   const Event& event) const;
   [[nodiscard]] std::optional<Broken> next_at_worker(const Event& event, const History& history);
   [[nodiscard]] std::optional<Broken> check_read(const Event& event, const History& history);
   [[nodiscard]] std::optional<Broken> check_holdings(const Event& event, const OpenRead& read,
