@@ -196,6 +196,8 @@ class ToyWorker final : public ReplicaValues {
     group.set_values();
     TAUT_TRY(meet(group, standing));
     clock_ = standing.next.value();
+    // The others may have ended all clocks while it joined: then it is given the last values.
+    if (standing.next >= Clock(kClocks)) values[standing.next - 1] = arrays_[2];
     while (standing.next < Clock(kClocks)) {
       const Clock clock = standing.next;
       group.begin_clock();
