@@ -107,6 +107,7 @@ bool Checker::is_of_moved(const ShardSide& shard, const Event& event, const Hist
 std::optional<Broken> Checker::next_at_shard(const Event& event, const History& history) {
   ShardSide& shard = shards_[event.shard.value()];
   note_rows(event, history);
+  note_answered(shard, event);
   if (!shard.forgotten) {
     if (auto wrong = promises_.take(event, history)) return wrong;
   }
@@ -202,6 +203,26 @@ std::int64_t Checker::kept_for_sure(TableId table, std::uint32_t slice,
   return most;
 }
 
+/// Notes whose updates a shard owed a follower when it answered.
+void Checker::note_answered(const ShardSide& shard, const Event& event) {
+  const bool is_answer =
+      event.kind == Event::Kind::kReply && event.item == pb::DataItem::FOLLOW_VALUE;
+  if (!is_answer || !servers_are_lost_) return;
+  auto& versions = answered_[{event.table.value(), event.slice.value()}];
+  const auto [entry, is_first] = versions.try_emplace(event.clock.value(), shard.known);
+  if (!is_first) std::erase_if(entry->second, [&](auto one) { return !shard.known.contains(one); });
+}
+
+/// Whether a model of this version owes a member's updates in this slice. A primary may have
+/// answered with updates that were lost with it and their worker; a worker that joined since then
+/// trains those clocks again, and the model that was read is not changed.
+bool Checker::was_due(const SliceKey& slice, std::int64_t version, std::uint32_t member) const {
+  const auto versions = answered_.find(slice);
+  if (!moved_to_.contains(slice) || versions == answered_.end()) return true;
+  const auto known = versions->second.find(version);
+  return known == versions->second.end() || known->second.contains(member);
+}
+
 /// Every slice of a follower's model holds each member's updates before its version; in BSP no
 /// others.
 std::optional<Broken> Checker::check_model(const Event& event, std::span<const float> values) {
@@ -215,6 +236,7 @@ std::optional<Broken> Checker::check_model(const Event& event, std::span<const f
   for (std::uint32_t slice = 0; slice < job_.slices; ++slice) {
     const auto part = values.subspan(std::size_t{slice} * kSliceElements, kSliceElements);
     for (const auto& [worker, member] : newest_.members) {
+      if (!was_due({event.table.value(), slice}, version, worker)) continue;
       const bool may_lack = member.fenced && moved_to_.contains({event.table.value(), slice});
       const auto count = static_cast<std::int64_t>(-part[2UL * worker]);
       std::int64_t due = newest_.pushes(member.join, std::min(version, member.leave));
@@ -239,6 +261,7 @@ std::optional<Broken> Checker::take_view(ShardSide& shard, const pb::ServerJob& 
     return std::nullopt;
   }
   shard.contract = Contract::of(view, job_.tables);
+  for (const auto& [worker, member] : shard.contract->members) shard.known.insert(worker);
   limit_reads(shard);
   if (view.revision() > newest_revision_) {
     newest_revision_ = view.revision();

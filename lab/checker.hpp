@@ -58,6 +58,7 @@ class Checker {
   using SliceKey = std::pair<std::uint32_t, std::uint32_t>;  // table, slice
   struct ShardSide {
     std::optional<Contract> contract;
+    std::set<std::uint32_t> known;                    // every member that it was told of
     std::map<std::uint64_t, std::int64_t> confirmed;  // by the bounded followers of the contract
     std::map<std::pair<std::uint32_t, std::uint32_t>, std::unique_ptr<SliceOracle>> slices;
     std::vector<SliceOracle*> touched;
@@ -117,6 +118,9 @@ class Checker {
   static void limit_reads(ShardSide& shard);
   [[nodiscard]] std::int64_t kept_for_sure(TableId table, std::uint32_t slice,
                                            std::uint32_t member) const;
+  void note_answered(const ShardSide& shard, const Event& event);
+  [[nodiscard]] bool was_due(const SliceKey& slice, std::int64_t version,
+                             std::uint32_t member) const;
   [[nodiscard]] std::optional<Broken> check_model(const Event& event,
                                                   std::span<const float> values);
   SliceOracle& oracle(ShardSide& shard, TableId table, SliceId slice);
@@ -149,6 +153,9 @@ class Checker {
   // Whose connection it is, at a shard.
   std::map<std::pair<std::uint32_t, PeerId>, std::uint32_t> reader_of_;
   std::map<std::uint64_t, std::int64_t> taken_;  // the newest version of each follower's program
+  // Where servers are lost: by slice and version, the members that a shard knew of when it answered
+  // a follower; of several shards or answers, those that all of them knew of.
+  std::map<SliceKey, std::map<std::int64_t, std::set<std::uint32_t>>> answered_;
   struct Part {
     std::uint32_t first = 0;
     std::uint32_t records = 0;

@@ -10,7 +10,8 @@
 namespace taut {
 
 /// A job's parameters as they are of one version, whole: they hold every member's updates of the
-/// clocks before it. Where updates are applied on arrival, some newer ones too. Not written again.
+/// clocks before it. Where updates are applied on arrival, some newer ones too. Not written again,
+/// also where a server and a worker that are lost take updates with them.
 struct Model {
   Clock version;
   std::shared_ptr<const std::vector<TableSpec>> tables;
