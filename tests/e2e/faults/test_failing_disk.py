@@ -35,13 +35,18 @@ class FailingDisk(ServersTest):
         new = self.file("fault.new", f"{fault} {self.folder}/{pattern}")
         new.rename(self.fault)
 
+    def disk_of(self, server):
+        return self.folder / f"disk of {server}"
+
     def start_cluster(self, settings=""):
         """The disks of the coordinator and of server1 may fail."""
         with unittest.mock.patch.dict(os.environ, self.with_faults):
             self.brain = self.start_server("coordinator", shards=0, settings=settings)
-        self.others = [self.start_daemon("server", "server0")]
+        disk = 'part_folder: "{}"'
+        self.others = [self.start_daemon("server", "server0", disk.format(self.disk_of("server0")))]
         with unittest.mock.patch.dict(os.environ, self.with_faults):
-            self.others.append(self.start_daemon("server", "server1"))
+            self.others.append(self.start_daemon("server", "server1",
+                                                 disk.format(self.disk_of("server1"))))
         self.others += [self.start_daemon("worker", f"worker{i}") for i in range(2)]
 
     def log(self, name="coordinator"):
@@ -79,10 +84,10 @@ class Checkpoints(FailingDisk):
         self.assertLessEqual(set(said), found)
         self.assertEqual([f.name for f in folder.iterdir() if ".part" in f.name], [])
 
-    def resumed(self, clock, iterations):
+    def resumed(self, clock, iterations, more=""):
         """The parameters of a job that continues from a checkpoint."""
         job = self.job("rest.textproto", iterations=iterations, workers=2,
-                       extra="consistency { mode: BSP }")
+                       extra="consistency { mode: BSP } " + more)
         answer = self.ask("submit", job, "--resume", self.folder / SAVED / f"tiny_iter_{clock}")
         self.assertEqual(answer.returncode, 0, answer.stderr)
         number = int(re.search(r"job (\d+)", answer.stdout)[1])
@@ -159,6 +164,43 @@ class Checkpoints(FailingDisk):
         self.assertFalse((self.folder / SAVED / f"tiny_iter_{failed}").exists())
         self.assertEqual(self.ask("stop", job, "--discard").returncode, 0)
         self.wait_for_job(job, "STOPPED", 60)
+
+    def test_errors_of_a_disk_that_has_parts_cost_checkpoints_and_no_part_of_another_one(self):
+        self.start_cluster()
+        coded = (f'checkpoint {{ every: 10 keep: 0 folder: "{self.folder / SAVED}" '
+                 'coded { data: 1 parity: 1 } }')
+        job = self.submit("BSP", 1000000, clock_ms=20, more=coded)
+        first = self.wait_for_complete(0)
+        for fault, words in (("write", CANNOT_WRITE), ("torn", CANNOT_WRITE),
+                             ("flush", "cannot be flushed to the disk: Input/output error")):
+            with self.subTest(fault):
+                before = len(self.log())
+                self.set_fault(fault, "disk of server1/*.part?.unfinished")
+                line = re.compile(r"the checkpoint at clock (\d+) is not written: [^\n]*"
+                                  rf"{self.disk_of('server1')}/[^\n]*\.part\d: {words}; "
+                                  "training continues")
+                failed = int(wait_until(lambda: line.search(self.log()[before:]), 60,
+                                        f"a line on {fault}")[1])
+                self.assert_trains_on(job)
+                self.fault.unlink()
+                self.wait_for_complete(failed)
+                self.assertNotIn(failed, self.complete())
+        self.assertEqual(self.ask("stop", job).returncode, 0)
+        self.wait_for_job(job, "STOPPED", 60)
+        clocks = self.complete()
+        for server in ("server0", "server1"):
+            # Nothing of those that failed stays.
+            wait_until(lambda: sorted(f.name for f in self.disk_of(server).glob("*/tiny_iter_*")) ==
+                       sorted(f"tiny_iter_{clock}" for clock in clocks),
+                       what=f"whole checkpoints alone on {server}")
+        end = clocks[-1] + 20
+        bits = self.resumed(first, end, coded)
+        for server in ("server0", "server1"):
+            # Either disk's parts suffice.
+            self.disk_of(server).rename(self.folder / "away")
+            self.assertEqual(self.resumed(clocks[-1], end, coded), bits)
+            shutil.rmtree(self.disk_of(server), ignore_errors=True)
+            (self.folder / "away").rename(self.disk_of(server))
 
 
 class State(FailingDisk):
