@@ -115,6 +115,19 @@ TEST_CASE("ranks follow the workers' names, and shards are numbered over the ser
   CHECK(cluster.at("b").server.state_of(job)->members_size() == 3);
 }
 
+TEST_CASE("how long a worker waits for a silent shard follows the limit of heartbeats",
+          "[coordinator]") {
+  for (const Duration limit : {Duration(2s), Duration(15s)}) {
+    FakeCluster cluster;
+    cluster.options.heartbeat_limit = limit;
+    cluster.restart_coordinator(1s);
+    fill(cluster, 1, 1);
+    cluster.submit(make_job(0));
+    REQUIRE(cluster.run_until([&] { return cluster.at("w0").worker.job().has_value(); }));
+    CHECK(cluster.at("w0").worker.job()->silence_limit_s() == 2 * seconds(limit));
+  }
+}
+
 TEST_CASE("no worker is notified of a job before every server has accepted it", "[coordinator]") {
   FakeCluster cluster;
   fill(cluster, 2, 1);
