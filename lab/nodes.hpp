@@ -157,6 +157,7 @@ class WorkerNode final : public ControlNode {
   bool leaves_ = false;      // as its process is to end
   bool leaves_job_ = false;  // and stays for others
   bool is_refused_ = false;  // by the coordinator
+  Duration silence_{0};      // of a shard, after which it gives up
   TimePoint waits_from_;     // since when it waits for shards
   TimePoint next_look_;      // for shards that are silent
   bool has_given_up_ = false;

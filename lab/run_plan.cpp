@@ -461,6 +461,7 @@ Plan draw_plan(std::uint64_t seed, const PlanLimits& limits) {
   const bool slow = (members_change || allowed.drain || allowed.shrink) && random.chance(0.5);
   plan.heartbeat_limit = Duration(400'000);
   plan.heartbeat_interval = Duration(40'000);
+  plan.daemon_limits = limits.daemon_limits;
   // An eighth of a heartbeat at least (two fifths in daemons): with less, most messages of a run
   // are requests that are repeated while they wait.
   plan.resend = ResendPolicy(Duration(10'000), Duration(5000), Duration(200'000));

@@ -101,6 +101,7 @@ struct Plan {
   std::int64_t slowness = 1;  // it computes so many times as long
   Duration heartbeat_interval{50'000};
   Duration heartbeat_limit{2'000'000};
+  bool daemon_limits = false;   // every other limit is to it as in daemons
   bool tells_closed = false;    // the coordinator learns of connections that close
   Duration limit{600'000'000};  // of virtual time
   ResendPolicy resend{Duration(10'000), Duration(1000), Duration(200'000)};
@@ -146,6 +147,7 @@ struct PlanLimits {
   bool logs_updates = false;            // where shards have backups; otherwise drawn
   std::optional<std::uint32_t> copies;  // of each shard, where they have backups
   bool by_rows = false;  // a table or two, wherever the job allows it; otherwise drawn
+  bool daemon_limits = false;
 };
 
 /// The plan of a seed: the same for the same seed and limits.

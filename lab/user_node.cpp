@@ -27,10 +27,21 @@ CoordinatorOptions coordinator_options(const Plan& plan, std::uint64_t session) 
   options.replication_interval = plan.replication_interval;
   options.replication_copies = plan.replication_copies;
   options.logs_updates = plan.logs_updates;
-  options.backup_limit = plan.heartbeat_limit * 4;
-  // Within a run's time: a worker that is lost after it has finished never writes its part.
-  options.checkpoint_limit = plan.heartbeat_limit * 10;
-  options.save_limit = plan.heartbeat_limit * 20;
+  if (plan.daemon_limits) {
+    const CoordinatorOptions defaults;
+    for (Duration CoordinatorOptions::*limit :
+         {&CoordinatorOptions::stop_limit, &CoordinatorOptions::worker_wait,
+          &CoordinatorOptions::checkpoint_limit, &CoordinatorOptions::save_limit,
+          &CoordinatorOptions::backup_limit}) {
+      const double ratio = seconds(defaults.*limit) / seconds(defaults.heartbeat_limit);
+      options.*limit = from_seconds(seconds(plan.heartbeat_limit) * ratio);
+    }
+  } else {
+    options.backup_limit = plan.heartbeat_limit * 4;
+    // Within a run's time: a worker that is lost after it has finished never writes its part.
+    options.checkpoint_limit = plan.heartbeat_limit * 10;
+    options.save_limit = plan.heartbeat_limit * 20;
+  }
   options.kept_bytes = plan.kept_bytes;
   options.resend_interval = plan.heartbeat_interval;
   options.session = session;

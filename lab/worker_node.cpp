@@ -105,6 +105,7 @@ void WorkerNode::begin(const pb::WorkerJob& job, TimePoint now) {
     world_.history.add(event_of(Event::Kind::kFailed, now));
     return;
   }
+  silence_ = world_.plan.daemon_limits ? from_seconds(job.silence_limit_s()) : kSilence;
   clock_ = begun_at_ = Clock(job.start_clock());
   shares_ = std::make_unique<ShareOrders>();
   shares_->take(job);
@@ -321,12 +322,12 @@ void WorkerNode::step(TimePoint now) {
 bool WorkerNode::gives_up(TimePoint now) {
   if (waits_ == 0 && protocol_->unsettled() == 0) waits_from_ = now;
   if (now < next_look_) return false;
-  next_look_ = now + kSilence / 300;
+  next_look_ = now + silence_ / 300;
   const auto silence = protocol_->longest_silence();
   if (!silence) waits_from_ = now;
   if (!silence || waits_from_ == now) return false;
   const TimePoint from = std::max(waits_from_, silence->since.value_or(waits_from_));
-  return now - from >= kSilence;
+  return now - from >= silence_;
 }
 
 /// Where it is, for a report.

@@ -4,6 +4,7 @@ import ctypes
 import json
 import os
 import pathlib
+import threading
 from typing import Any, Callable, Optional
 
 from tautline import errors
@@ -136,12 +137,34 @@ def check(code: int) -> None:
     raise errors.BY_CODE.get(code, errors.TautlineError)(message)
 
 
-def wait(function: Callable[..., int], *arguments: Any) -> None:
-    """Calls a function that waits until it has what it waits for. Signals are handled between."""
-    code = function(*arguments)
-    while code == AGAIN:
-        code = function(*arguments)
-    check(code)
+class Handle:
+    """An object of the library that several threads use, one at a time, and any of them closes."""
+
+    def __init__(self, free: Callable[[ctypes.c_void_p], None], closed: str) -> None:
+        self.pointer = ctypes.c_void_p()
+        self._free = free
+        self._closed = closed  # what a call says after that
+        self._is_closed = False
+        self._lock = threading.Lock()
+
+    def call(self, function: Callable[..., int], *arguments: Any) -> None:
+        """Calls a function until it has what it waits for. Signals, and calls of other threads, are
+        handled between its steps."""
+        code = AGAIN
+        while code == AGAIN:
+            with self._lock:
+                if self._is_closed or not self.pointer:
+                    raise errors.StoppedError(self._closed)
+                code = function(self.pointer, *arguments)
+        check(code)
+
+    def close(self) -> None:
+        """Frees it after the step that another thread is in, whose call raises StoppedError."""
+        self._is_closed = True
+        with self._lock:
+            pointer, self.pointer = self.pointer, ctypes.c_void_p()
+            if pointer:
+                self._free(pointer)
 
 
 def take_json(pointer: ctypes.c_void_p) -> Any:

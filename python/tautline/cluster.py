@@ -7,6 +7,7 @@ import pathlib
 import shutil
 import subprocess
 import tempfile
+import threading
 import time
 from types import TracebackType
 from typing import Any, Optional, TypeVar, Union
@@ -93,19 +94,19 @@ class Job:
     def slack(self, slack: Slack) -> None:
         _consistency(slack)
         clocks = -1 if slack is None or slack == float("inf") else int(slack)
-        _library.check(_library.lib.tautline_set_slack(self._cluster._handle, self.number, clocks))
+        self._cluster._call(_library.lib.tautline_set_slack, self.number, clocks)
 
     def checkpoint(self) -> None:
         """Orders a checkpoint just ahead of every member."""
-        _library.check(_library.lib.tautline_checkpoint(self._cluster._handle, self.number))
+        self._cluster._call(_library.lib.tautline_checkpoint, self.number)
 
     def stop(self, discard: bool = False) -> None:
         """Stops it, after a checkpoint unless that is discarded."""
-        _library.check(_library.lib.tautline_stop(self._cluster._handle, self.number, discard))
+        self._cluster._call(_library.lib.tautline_stop, self.number, discard)
 
     def finish(self) -> None:
         """Saves it while it trains and ends it as done; its members get StoppedError."""
-        _library.check(_library.lib.tautline_finish_job(self._cluster._handle, self.number))
+        self._cluster._call(_library.lib.tautline_finish_job, self.number)
 
     def wait(self, wait_s: Optional[float] = None, progress: Optional[bool] = None) -> str:
         """Waits until it has ended, and returns its state.
@@ -139,14 +140,19 @@ def _show(line: Progress, status: dict[str, Any]) -> None:
 
 
 class Cluster:
-    """A connection to a coordinator. From connect() or local(); a context manager."""
+    """A connection to a coordinator. From connect() or local(); a context manager. Threads may
+    share it and its jobs: their calls follow one another."""
 
     def __init__(self, address: str, keys: Optional[str] = None, wait_s: float = 10.0) -> None:
         self.address = address
         self.keys = keys
-        self._handle = ctypes.c_void_p()
+        self._handle = _library.Handle(
+            _library.lib.tautline_disconnect,
+            f"this connection to {address} was closed; connect anew")
         _library.check(_library.lib.tautline_connect(
-            _library.text(address), _library.text(keys), wait_s, ctypes.byref(self._handle)))
+            _library.text(address), _library.text(keys), wait_s,
+            ctypes.byref(self._handle.pointer)))
+        self._call = self._handle.call
 
     def submit(self, rule: Union[Rule, Outer], workers: int, slack: Slack = 1, *,
                min_workers: int = 0, name: Optional[str] = None, seed: int = 1,
@@ -176,8 +182,8 @@ class Cluster:
                               for field, value in checkpoint.items())
             lines.append(f"checkpoint {{ {fields} }}")
         number = ctypes.c_uint64()
-        _library.check(_library.lib.tautline_submit(
-            self._handle, "\n".join([*lines, more]).encode(), ctypes.byref(number)))
+        self._call(_library.lib.tautline_submit, "\n".join([*lines, more]).encode(),
+                   ctypes.byref(number))
         return Job(self, number.value)
 
     def job(self, number: int) -> Job:
@@ -192,14 +198,12 @@ class Cluster:
 
     def _status(self, job: int) -> dict[str, Any]:
         text = ctypes.c_void_p()
-        _library.check(_library.lib.tautline_status(self._handle, job, ctypes.byref(text)))
+        self._call(_library.lib.tautline_status, job, ctypes.byref(text))
         return _library.take_json(text)
 
     def close(self) -> None:
-        """Ends the connection."""
-        handle, self._handle = self._handle, ctypes.c_void_p()
-        if handle:
-            _library.lib.tautline_disconnect(handle)
+        """Ends the connection, after the call that another thread is in."""
+        self._handle.close()
 
     def __enter__(self: Self) -> Self:
         return self
@@ -240,8 +244,12 @@ class LocalCluster(Cluster):
         config.write_text(f'coordinator_address: "{coordinator}"\nheartbeat_interval_s: 0.2\n'
                           f'server {{ name: "{name}" shards: {shards} {more} }}\n'
                           f'log {{ file: {json.dumps(str(log))} }}\n')
+        # They end with this process even where it is killed; with the thread that starts them, in
+        # fact, so that only the main thread may ask for it.
+        ends_too = ["--end-with-parent"] * (threading.current_thread() is threading.main_thread())
         server = subprocess.Popen(
-            [program("tautline-server"), "--config", str(config), "--ready-file", str(ready)],
+            [program("tautline-server"), "--config", str(config), "--ready-file", str(ready),
+             *ends_too],
             cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE, text=True,
             # Keys of this cluster alone, which the first server makes.

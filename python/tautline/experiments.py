@@ -122,8 +122,9 @@ def _command(job: Path, options: dict[str, Any], vary: dict[str, Any]) -> list[s
 def _watch(process: "subprocess.Popen[str]", progress: Optional[bool]) -> Optional[pathlib.Path]:
     """Shows a sweep's runs until it has said all. Returns its folder, if it has begun."""
     assert process.stdout is not None
-    head = process.stdout.readline()  # "NAME: 4 points with 2 seeds each, 8 runs, folder ..."
-    count = re.search(r" (\d+) runs?, folder (.*)$", head)
+    # "NAME: 4 points with 2 seeds each, 8 runs, folder ...", perhaps behind what is read before.
+    heads = (re.search(r" (\d+) runs?, folder (.*)$", line) for line in process.stdout)
+    count = next(filter(None, heads), None)
     with Progress("runs", int(count[1]) if count else None, progress) as bar:
         done = 0
         for line in process.stdout:

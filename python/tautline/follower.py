@@ -97,7 +97,8 @@ class Follower:
         if not isinstance(relay, (bool, str)) or relay == "":
             raise InvalidError(f"relay is {relay!r}; it must be True, False or \"HOST:PORT\"")
         place = relay if isinstance(relay, str) else ":0" if relay else None
-        self._handle = ctypes.c_void_p()
+        self._handle = _library.Handle(
+            _library.lib.tautline_unfollow, f"this follower of job {job} was closed; follow anew")
         self.job = job
         self.version = -1
         options = _library.FollowOptions(
@@ -105,8 +106,8 @@ class Follower:
             _library.text(place))
         _library.check(_library.lib.tautline_follow(
             _library.text(address), _library.text(keys), job, ctypes.byref(options),
-            ctypes.byref(self._handle)))
-        self._close = weakref.finalize(self, _library.lib.tautline_unfollow, self._handle)
+            ctypes.byref(self._handle.pointer)))
+        self._close = weakref.finalize(self, self._handle.close)
 
     def pull(self, at_least: int = 0, max_behind: Optional[int] = None,
              wait_s: float = 60.0) -> Model:
@@ -125,8 +126,8 @@ class Follower:
         if math.isnan(wait_s) or wait_s < 0:
             raise InvalidError(f"wait_s is {wait_s}; it must be at least 0 seconds")
         handle = ctypes.c_void_p()
-        _library.wait(_library.lib.tautline_follow_pull, self._open_handle(), at_least,
-                      -1 if max_behind is None else max_behind, wait_s, ctypes.byref(handle))
+        self._handle.call(_library.lib.tautline_follow_pull, at_least,
+                          -1 if max_behind is None else max_behind, wait_s, ctypes.byref(handle))
         model = Model(handle)
         self.version = model.version
         return model
@@ -149,19 +150,14 @@ class Follower:
 
     def _traffic(self) -> tuple[int, int]:
         received, passed = ctypes.c_uint64(), ctypes.c_uint64()
-        _library.check(_library.lib.tautline_follow_traffic(
-            self._open_handle(), ctypes.byref(received), ctypes.byref(passed)))
+        self._handle.call(_library.lib.tautline_follow_traffic, ctypes.byref(received),
+                          ctypes.byref(passed))
         return received.value, passed.value
 
     def close(self) -> None:
-        """Stops following: training no longer waits for it. Its models stay valid."""
-        self._handle = ctypes.c_void_p()
+        """Stops following: training no longer waits for it. Its models stay valid. A pull of
+        another thread raises StoppedError."""
         self._close()
-
-    def _open_handle(self) -> ctypes.c_void_p:
-        if not self._handle:
-            raise StoppedError(f"this follower of job {self.job} was closed; follow anew")
-        return self._handle
 
     def __enter__(self) -> "Follower":
         return self

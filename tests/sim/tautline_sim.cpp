@@ -28,6 +28,7 @@ struct Options {
   bool sync = false;
   std::uint32_t copies = 0;
   bool rows = false;
+  bool daemon_limits = false;
   bool verbose = false;
   bool trace = false;
 };
@@ -51,6 +52,7 @@ Result<PlanLimits> limits_of(const Options& options) {
   if (options.seeded) limits.seeded = true;
   limits.logs_updates = options.sync;
   limits.by_rows = options.rows;
+  limits.daemon_limits = options.daemon_limits;
   if (options.copies > 0) limits.copies = options.copies;
   if (options.slack == "async") {
     limits.slack = Slack::unbounded();
@@ -83,6 +85,7 @@ std::string arguments_of(const Options& options) {
   add_flag("seeded", options.seeded);
   add_flag("sync", options.sync);
   add_flag("rows", options.rows);
+  add_flag("daemon-limits", options.daemon_limits);
   return all;
 }
 
@@ -170,6 +173,9 @@ int main(int argc, char** argv) {
   app.add_flag("--rows", options.rows,
                "a table or two by rows, wherever policy, compression and initial values allow it; "
                "drawn where not given");
+  app.add_flag("--daemon-limits", options.daemon_limits,
+               "workers give up, jobs wait for workers, and so on, in the daemons' proportion to "
+               "the limit of heartbeats; otherwise most limits are longer");
   app.add_flag("--verbose", options.verbose, "one line for each run");
   app.add_flag("--trace", options.trace, "every event, up to the first that breaks the contract");
   CLI11_PARSE(app, argc, argv);

@@ -61,6 +61,22 @@ class ExperimentsTest(PythonMembers):
         self.assertIn("matplotlib is not installed", third)
         self.assertIn("no column is named 'wrong'; there are slack, workers", fourth)
 
+    def test_a_sweep_of_a_job_with_weights_is_read_behind_the_line_on_them(self):
+        job = self.job(iterations=20)
+        trained = self.tautline("train", job, "--output", self.folder / "first", timeout=60)
+        self.assertEqual(trained.returncode, 0, trained.stderr)
+        weights = self.folder / "first.safetensors"
+        exported = self.tautline("export", next(self.folder.glob("first/checkpoints/tiny_iter_*")),
+                                 "--output", weights)
+        self.assertEqual(exported.returncode, 0, exported.stderr)
+        tuned = self.file("tuned.textproto", job.read_text() + f'\nweights: "{weights}"\n')
+        out = self.run_python("""
+            import sys, tautline
+            sweep = tautline.sweep(sys.argv[1], slack=[0], workers=1, folder=sys.argv[2])
+            print(len(sweep.runs))
+            """, tuned, self.folder / "out", timeout=100)
+        self.assertEqual(out.strip(), "1")
+
     def test_a_sweep_is_data_frames_and_a_chart_where_pandas_and_matplotlib_are(self):
         self.interpreter = interpreter_with("pandas, matplotlib, numpy")
         out = self.sweep(more="""

@@ -174,6 +174,33 @@ class Followers(FollowedJobs):
             'job 77 does not exist; "tautline status" lists the jobs'])
         member.kill()
 
+    def test_a_follower_may_be_closed_while_another_thread_pulls(self):
+        self.start_cluster()
+        job = self.submit(1, "mode: BSP")
+        follower = self.follow("""
+            import threading
+            for i in range(10):
+                def read(follower):
+                    for model in follower: raise AssertionError("no member has trained")
+                    ended.append(follower)
+                follower, ended = tautline.follow(job), []
+                thread = threading.Thread(target=read, args=[follower])
+                thread.start()
+                time.sleep(0.02 * i)
+                follower.close()
+                follower.close()
+                thread.join()
+                assert ended == [follower]
+                try: follower.pull()
+                except tautline.StoppedError as error: print(error)
+            # A program may end in the middle of a pull.
+            threading.Thread(target=tautline.follow(job).pull, daemon=True).start()
+            time.sleep(0.1)
+            """, job)
+        out = self.result(follower)
+        self.assertEqual(out.splitlines(), [
+            f"this follower of job {job} was closed; follow anew"] * 10)
+
     def test_what_is_here_will_do_where_it_is_new_enough(self):
         self.start_cluster(servers=1)
         job = self.submit(1, "mode: BSP")

@@ -1,6 +1,7 @@
 """Programs as members of a job: the Python package over libtautline.so, on real servers."""
 
 import json
+import pathlib
 import signal
 import time
 
@@ -50,6 +51,51 @@ class PythonTest(PythonMembers):
             """)
         self.assertEqual(out.splitlines()[0], "waits for 1 more member: 1 required, 0 joined")
         self.assertIn("DONE True", out)
+
+    def test_threads_share_a_cluster_until_one_of_them_closes_it(self):
+        self.start_cluster()
+        out = self.run_python("""
+            import sys, threading, time, tautline
+            cluster = tautline.connect(sys.argv[1], wait_s=20)
+            job = cluster.submit(rule=tautline.SGD(lr=0.1), workers=1)
+            counts, closed = [0, 0, 0], []
+            def repeat(which, call):
+                try:
+                    while True:
+                        call()
+                        counts[which] += 1
+                except tautline.StoppedError as error:
+                    closed.append(str(error))
+            def set_slack(): job.slack = 4
+            threads = [threading.Thread(target=repeat, args=[which, call]) for which, call in
+                       enumerate([job.status, set_slack, cluster.status])]
+            for thread in threads: thread.start()
+            time.sleep(1)
+            cluster.close()
+            for thread in threads: thread.join()
+            print(min(counts) > 3, len(closed), closed[0])
+            """, self.coordinator)
+        self.assertEqual(out.strip(), f"True 3 this connection to {self.coordinator} was closed; "
+                                      "connect anew")
+
+    def test_the_servers_of_a_local_cluster_end_with_a_program_that_is_killed(self):
+        program = self.program("""
+            import time, tautline
+            cluster = tautline.local(servers=2)
+            print(*[server.pid for server in cluster._servers], flush=True)
+            time.sleep(600)
+            """)
+        servers = [int(pid) for pid in program.stdout.readline().split()]
+        self.assertEqual(len(servers), 3)
+        program.kill()
+
+        def has_ended(pid):
+            try:
+                state = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+            except OSError:
+                return True
+            return state == "Z"  # nothing may be there to collect it
+        wait_until(lambda: all(map(has_ended, servers)), what="the servers' ends")
 
     def test_members_in_bsp_repeat_bit_for_bit_and_agree_with_the_rule(self):
         self.start_cluster()
