@@ -72,7 +72,8 @@ class ExperimentsTest(PythonMembers):
         tuned = self.file("tuned.textproto", job.read_text() + f'\nweights: "{weights}"\n')
         out = self.run_python("""
             import sys, tautline
-            sweep = tautline.sweep(sys.argv[1], slack=[0], workers=1, folder=sys.argv[2])
+            sweep = tautline.sweep(sys.argv[1], slack=[0], workers=1, seeds=1,
+                                   folder=sys.argv[2])
             print(len(sweep.runs))
             """, tuned, self.folder / "out", timeout=100)
         self.assertEqual(out.strip(), "1")
