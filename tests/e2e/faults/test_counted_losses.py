@@ -147,5 +147,26 @@ class Zombie(CountedLosses):
         self.check_counts("ASYNC")
 
 
+class MovedShard(CountedLosses):
+    """A shard moves to a server that had none of the job. The job's last checkpoint was ordered
+    before, when it started."""
+
+    def test_a_checkpoint_has_a_shard_that_moved_after_it_was_ordered(self):
+        clocks, parameters = 400, 600000
+        self.start_cluster(servers=2)
+        job, folder = self.submit_saved("SSP", clocks, parameters, CLOCK_MS)
+        self.wait_for_protected_clocks(job)
+        victim = self.shards(job)[0]["server"]
+        self.servers[victim].kill()
+        self.servers[victim].wait()
+        other = (self.servers.keys() - {victim}).pop()
+        wait_until(lambda: self.taken_over(other), what="the take-over")
+        self.servers[victim] = self.start_daemon("server", victim)
+        wait_until(lambda: victim in {shard["server"] for shard in self.shards(job)},
+                   what="a shard at the server that returned")
+        self.wait_for_job(job, "DONE", 60)
+        self.assertEqual(self.applied(folder, clocks, parameters), 2 * clocks)
+
+
 if __name__ == "__main__":
     unittest.main()
