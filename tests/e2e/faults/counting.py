@@ -1,8 +1,11 @@
 """Jobs whose parameters count the updates that were applied."""
 
+import array
+import csv
 import re
 
 from cluster import *
+from tensors import *
 
 # Every update subtracts the same power of two from each parameter: the sum does not depend on the
 # order, and one update more or less changes it.
@@ -43,6 +46,23 @@ class CountingTest(ServersTest):
     def wait_for_protected_clocks(self, job):
         wait_until(lambda: self.clock(job) > 10 and self.is_protected(job), 60,
                    what="clocks, and a whole backup of each shard")
+
+    def applied(self, folder, clocks, parameters):
+        """How many updates the parameters of the last checkpoint have, of which none is missing."""
+        files = (folder / f"tiny_iter_{clocks}").glob("shard*.safetensors")
+        tensors = [array.array("f", data) for file in files
+                   for data in read_safetensors(file)[0].values()]
+        self.assertEqual(sum(map(len, tensors)), parameters, "numbers in the checkpoint")
+        values = set().union(*tensors)
+        self.assertEqual(len(values), 1, values)
+        return -values.pop() / STEP
+
+    def read_of_others(self, job, worker, parameters):
+        """How many of the other worker's updates each of a worker's reads had, at least: the loss
+        counts both workers' updates, and of its own it has pushed one a clock."""
+        with (self.folder / f"records/job{job}-{worker}/metrics.csv").open() as file:
+            return [-float(row["loss"]) / (STEP * parameters) - int(row["clock"])
+                    for row in csv.DictReader(file)]
 
 
 __all__ = ["STEP", "CountingTest"]

@@ -1,14 +1,11 @@
 """A server with parameters and a worker die at the same moment: of the updates that a worker has
 read none is lost where they are logged, and without that no more than is documented."""
 
-import array
-import csv
 import re
 import sys
 
 from cluster import *
 from faults.counting import *
-from tensors import *
 
 CLOCKS = 400
 PARAMETERS = 64  # one slice, so one shard
@@ -25,21 +22,6 @@ class TwoLosses(CountingTest):
         self.servers = {f"server{i}": self.start_daemon("server", f"server{i}") for i in range(2)}
         self.workers = [self.start_daemon("worker", f"worker{i}") for i in range(2)]
 
-    def applied(self, folder):
-        """How many updates the parameters of the last checkpoint have."""
-        files = (folder / f"tiny_iter_{CLOCKS}").glob("shard*.safetensors")
-        tensors = [data for file in files for data in read_safetensors(file)[0].values()]
-        values = {value for data in tensors for value in array.array("f", data)}
-        self.assertEqual(len(values), 1, values)
-        return -values.pop() / STEP
-
-    def read_by_survivor(self, job):
-        """How many of the other worker's updates each of its reads had, at least: the loss counts
-        both workers' updates, and of its own it has pushed one a clock."""
-        with (self.folder / f"records/job{job}-worker0/metrics.csv").open() as file:
-            return [-float(row["loss"]) / (STEP * PARAMETERS) - int(row["clock"])
-                    for row in csv.DictReader(file)]
-
     def lose_both(self, mode):
         """Kills the shard's server and worker1 while they train. Returns how many of worker1's
         updates were read before, at least, and how many the parameters have in the end."""
@@ -51,8 +33,8 @@ class TwoLosses(CountingTest):
         self.servers[primary].kill()
         self.workers[1].kill()
         ended = self.wait_for_job(job, "DONE", 90)
-        kept = self.applied(folder) - CLOCKS
-        reads = self.read_by_survivor(job)
+        kept = self.applied(folder, CLOCKS, PARAMETERS) - CLOCKS
+        reads = self.read_of_others(job, "worker0", PARAMETERS)
         self.assertEqual(len(reads), CLOCKS)
         lost = next(w for w in ended["workers"] if w["name"] == "worker1")
         self.assertEqual(lost["state"], "lost")
