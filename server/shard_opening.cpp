@@ -151,7 +151,10 @@ std::string Shard::open_listed(JobState& job, const pb::OpenTables& requested) {
   try {
     const auto created = create_slices(job, std::move(tables));
     if (!created) problem = created.error().message;
-    if (created) job.images.follow(*job.view, job.id, job.slices, dial_);
+    if (created) {
+      follow_checkpoint(job);
+      job.images.follow(*job.view, job.id, job.slices, dial_);
+    }
   } catch (const std::bad_alloc&) {
     problem = fmt::format("shard {} has no memory for its part of the tables", id_.value());
   }
@@ -241,7 +244,6 @@ Result<void> Shard::create_slices(JobState& job, std::vector<TableSpec> tables) 
     opened.bytes += need.bytes;
     opened.compensation += need.compensation;
   }
-  follow_checkpoint(job);
   return ok();
 }
 

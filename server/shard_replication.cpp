@@ -70,7 +70,8 @@ void Shard::follow_places(JobState& job) {
 
 Result<void> Shard::take_over(JobState& job, const ShardPlace& place, SliceImageStore& copy) {
   if (job.tables.empty()) {
-    // No worker has opened them here yet. Those that wait for a list ask again, about this term.
+    // No worker has opened them here yet. Those that wait for a list ask again, about this term. A
+    // checkpoint that is ordered is followed once the shard's slices are there too.
     job.wait_for_list.clear();
     TAUT_TRY(create_slices(job, copy.tables()));
   } else if (copy.tables() != job.tables) {

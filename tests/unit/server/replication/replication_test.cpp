@@ -61,6 +61,26 @@ TEST_CASE("a gate opens when each member has been heard and has repeated what it
   }
 }
 
+TEST_CASE("a shard that moves with a checkpoint ahead is in it", "[replication]") {
+  // A host without any other shard of the job opens the tables when it takes over, and reported its
+  // part as written, without a slice, before it had any.
+  BackupPair pair(1);
+  REQUIRE(pair.greet(pair.first, kAnn, 1).accepted());
+  pair.open(pair.first, kAnn);
+  pair.replicate();
+  pb::CheckpointOrder& order = *pair.job.state.mutable_checkpoint();
+  order.set_number(3);
+  order.set_clock(1);
+  pair.take_over();
+  CHECK(pair.second.take_captures().empty());
+  REQUIRE(pair.greet(pair.second, kAnn, 2).accepted());
+  pair.open(pair.second, kAnn, {0});
+  pair.push(pair.second, kAnn, 0);
+  const std::vector<ShardCapture> captures = pair.second.take_captures();
+  REQUIRE(captures.size() == 1);
+  CHECK(captures[0].slices.size() == 1);
+}
+
 TEST_CASE("an update is stable once the backup has its image, and not before", "[replication]") {
   BackupPair pair(1);
   REQUIRE(pair.greet(pair.first, kAnn, 1).accepted());
