@@ -8,6 +8,7 @@ import pathlib
 import pty
 import re
 import shlex
+import shutil
 import struct
 import termios
 import time
@@ -434,6 +435,29 @@ class Kept(ClusterTest):
         self.runs("rm", "first", "--yes")
         self.assertFalse((self.folder / "runs/first").exists())
         self.assertTrue((self.folder / "runs/second/summary.json").exists())
+
+    def age(self, folder):
+        """Everything in it was written two minutes ago."""
+        for path in (folder, *folder.rglob("*")):
+            os.utime(path, (time.time() - 120,) * 2)
+
+    def test_a_run_or_sweep_that_writes_below_its_folder_is_not_removed(self):
+        run, sweep = self.folder / "runs/first", self.folder / "runs/grid"
+        (run / "summary.json").unlink()
+        sweep.mkdir()
+        for name in ("sweep.textproto", "base_job.textproto"):
+            (sweep / name).touch()
+        shutil.copytree(run, sweep / "tiny-bsp-1")
+        for folder, name in ((run, "first"), (sweep, "grid")):
+            metrics, = folder.rglob("job1-worker0/metrics.csv")
+            self.age(folder)
+            metrics.touch()
+            self.assert_fails(self.tautline("runs", "rm", name, "--yes"), name,
+                              "was written in the last minute")
+            self.assertTrue(metrics.exists())
+            self.age(folder)
+            self.runs("rm", name, "--yes")
+            self.assertFalse(folder.exists())
 
     def test_checkpoints_elsewhere_are_named_and_removed_only_when_asked(self):
         folder = self.folder / "saved"
