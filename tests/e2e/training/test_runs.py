@@ -274,6 +274,17 @@ class Trained(ClusterTest):
         self.assertEqual(len(summary["checkpoints"]), 1)
         self.assert_continues(error)
 
+    def test_a_signal_while_the_processes_of_a_finished_job_end_does_not_fail_the_run(self):
+        train = self.begin(iterations=30)
+        log = self.folder / "run/worker0.log"
+        # Its processes end within milliseconds.
+        while train.poll() is None and " stopping\n" not in log.read_text():
+            time.sleep(0.001)
+        train.send_signal(signal.SIGINT)
+        out, error = train.communicate(timeout=30)
+        self.assertEqual(train.returncode, 0, error)
+        self.assertRegex(out, r"iterations +30 of 30")
+
     def test_an_interrupted_run_that_is_discarded_is_not_saved(self):
         train = self.begin("--discard")
         train.send_signal(signal.SIGINT)
