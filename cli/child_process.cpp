@@ -1,5 +1,6 @@
 #include "cli/child_process.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -23,18 +24,22 @@ namespace bp = boost::process::v1;
 namespace bp = boost::process;
 #endif
 
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstring>
 #include <system_error>
 #include <thread>
 
+#include "common/files/descriptor.hpp"
+
 namespace taut::cli {
 namespace {
 
 /// Runs in the child between fork and exec: only async-signal-safe calls.
-void prepare_child(pid_t parent, bool shielded) {
+void prepare_child(pid_t parent, int log, bool shielded) {
   setpgid(0, 0);
+  for (const int output : {STDOUT_FILENO, STDERR_FILENO}) dup2(log, output);
   // What is blocked or ignored would stay so in the new program, and SIGTERM would not end it.
   sigset_t none;
   sigemptyset(&none);
@@ -62,22 +67,27 @@ ChildProcess::ChildProcess(ChildProcess&&) noexcept = default;
 ChildProcess& ChildProcess::operator=(ChildProcess&&) noexcept = default;
 
 Result<ChildProcess> ChildProcess::start(const Command& command) {
-  const pid_t parent = getpid();
-  std::error_code failed;
+  // An earlier attempt of the same run may have written to it: Boost would write over that.
+  const Descriptor log(::open(command.log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0660));
+  if (log.get() < 0) {
+    return make_error(ErrorCode::kIo,
+                      fmt::format("cannot start {}: its log {} cannot be written: {}", command.name,
+                                  command.log.string(), std::strerror(errno)));
+  }
   auto state = std::make_unique<State>();
   state->name = command.name;
   state->log = command.log;
   state->stop_signal = command.shielded ? SIGINT : SIGTERM;
-  try {
-    state->child = bp::child(
-        command.program.string(), bp::args(command.arguments),
-        bp::std_in<bp::null, (bp::std_out & bp::std_err)> command.log.string(), failed,
-        bp::extend::on_exec_setup = [parent, shielded = command.shielded](auto& /*executor*/) {
-          prepare_child(parent, shielded);
-        });
-  } catch (const std::system_error& failure) {  // the log's file is opened before `failed` counts
-    failed = failure.code();
-  }
+  const pid_t parent = getpid();
+  std::error_code failed;
+  // The log first: where the parent has no standard input, its number is that of the child's.
+  state->child = bp::child(
+      command.program.string(), bp::args(command.arguments),
+      bp::extend::on_exec_setup =
+          [parent, output = log.get(), shielded = command.shielded](auto& /*executor*/) {
+            prepare_child(parent, output, shielded);
+          },
+      bp::std_in < bp::null, failed);
   if (failed) {
     return make_error(
         failed == std::errc::no_such_file_or_directory ? ErrorCode::kNotFound : ErrorCode::kIo,

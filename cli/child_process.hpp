@@ -21,7 +21,8 @@ class ChildProcess {
     std::string name;  // for people: "worker0"
     std::filesystem::path program;
     std::vector<std::string> arguments;
-    std::filesystem::path log;  // receives its standard output and standard error
+    // Its standard output and standard error are appended to this file.
+    std::filesystem::path log;
     // It ignores SIGTERM and SIGUSR1, which an engine such as Slurm sends to every process of a job
     // at once: this one then decides when the child ends.
     bool shielded = false;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cctype>
 #include <ctime>
+#include <regex>
 #include <string_view>
 #include <system_error>
 #include <vector>
@@ -31,10 +32,11 @@ std::string as_file_name(std::string name) {
   return name.empty() ? "job" : name;
 }
 
+/// "server0.log", "worker0-2.log" of one that was started again, "node1-worker0.ready".
 bool is_process_file(const std::string& name) {
-  if (!name.starts_with("server") && !name.starts_with("worker")) return false;
-  const std::size_t digits = name.find_first_not_of("0123456789", 6);
-  return digits != std::string::npos && digits > 6 && name[digits] == '.';
+  static const std::regex kProcessFile(
+      R"((node[0-9]+-)?(coordinator|(server|worker)[0-9]+)(-[0-9]+)?\..*)");
+  return std::regex_match(name, kProcessFile);
 }
 
 /// "job1-worker0": a worker's records.

@@ -18,7 +18,7 @@ namespace taut {
 /// list of empty elements takes a hundred times its bytes, so this is checked before parsing; a
 /// message of few bytes is not looked at.
 /// prototype  any message of the type
-/// Errors     invalid: it would take more
+/// Errors     invalid: it would take more, or has a group
 [[nodiscard]] Result<void> check_parsed_bytes(const google::protobuf::Message& prototype,
                                               std::span<const std::byte> bytes);
 

@@ -61,9 +61,11 @@ Result<pb::ClusterConfig> read_cluster(const std::string& config_file, const std
   if (insecure) config.set_insecure(true);
   const char* const named = std::getenv("TAUTLINE_KEYS");
   const bool is_named = named != nullptr && *named != '\0';
-  if (!keys.empty() || (is_named && !config.has_keys())) {
-    config.set_keys(keys.empty() ? named : keys);
+  if (!keys.empty()) {
+    config.set_keys(keys);
     config.set_insecure(insecure);
+  } else if (is_named && !config.has_keys() && !config.insecure()) {
+    config.set_keys(named);
   }
   return config;
 }

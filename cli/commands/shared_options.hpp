@@ -21,7 +21,8 @@ using command_line::UsageError;
 int fail(std::string_view command, const std::string& message);
 
 /// A cluster file, or the defaults where none is named, with the folder of keys that a command goes
-/// by: --keys, else the file's, else TAUTLINE_KEYS; none: the user's own.
+/// by: --keys, else the file's, else TAUTLINE_KEYS; none: the user's own. A file with
+/// `insecure: true` needs none, and then the variable is not used.
 /// Errors    a cluster file that cannot be read
 [[nodiscard]] Result<pb::ClusterConfig> read_cluster(const std::string& config_file,
                                                      const std::string& keys, bool insecure);

@@ -65,6 +65,9 @@ Result<Answer> run(const std::string& name, std::vector<std::string> arguments,
                    const fs::path& folder) {
   TAUT_TRY(const fs::path program, find_program(name));
   const fs::path log = folder / (name + ".log");
+  // An answer that was interrupted leaves one, and this one would be appended to it.
+  std::error_code none;
+  fs::remove(log, none);
   TAUT_TRY(auto child,
            ChildProcess::start(
                {.name = name, .program = program, .arguments = std::move(arguments), .log = log}));
@@ -80,7 +83,6 @@ Result<Answer> run(const std::string& name, std::vector<std::string> arguments,
     std::this_thread::sleep_for(kBetweenLooks);
   }
   TAUT_TRY(const std::string text, read_file(log));
-  std::error_code none;
   fs::remove(log, none);
   return Answer{child.ended_well(), text};
 }

@@ -72,6 +72,14 @@ Option Option::check(const Check& check) {
   return *this;
 }
 
+std::string Option::name() const {
+  return option_->get_name();
+}
+
+bool Option::is_given() const {
+  return option_->count() > 0;
+}
+
 Option Command::text(const std::string& name, const SetText& set, const std::string& help) {
   return Option(app_->add_option_function<std::string>(name, set, help)->type_name("TEXT"));
 }

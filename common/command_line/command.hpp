@@ -53,6 +53,11 @@ class Option {
   /// Refuses values. The check returns what is wrong, or nothing.
   Option check(const std::function<std::string(const std::string&)>& check);
 
+  /// "--slack"; of an argument "JOB".
+  [[nodiscard]] std::string name() const;
+  /// Whether the command line has it. REQUIRES  it was parsed
+  [[nodiscard]] bool is_given() const;
+
  private:
   CLI::Option* option_;
 };

@@ -56,6 +56,18 @@ TEST_CASE("a child's exit status and its output are kept", "[cli]") {
   CHECK(read_file(folder.path / "log").value() == "one\ntwo\n");
 }
 
+TEST_CASE("a child's output is appended to the log of an earlier attempt", "[cli]") {
+  TemporaryFolder folder;
+  const fs::path log = folder.path / "log";
+  std::string old;
+  for (int i = 0; i < 1000; ++i) old += fmt::format("old {}\n", i);
+  std::ofstream(log) << old;
+  ChildProcess child = shell("echo new; echo newer >&2", log);
+  REQUIRE(soon([&] { return !child.running(); }));
+  CHECK(read_file(log).value() == old + "new\nnewer\n");
+  CHECK(last_lines(log, 2) == "\n  | new\n  | newer");
+}
+
 TEST_CASE("a killed child is reported with its signal", "[cli]") {
   TemporaryFolder folder;
   ChildProcess child = shell("sleep 60", folder.path / "log");
@@ -81,6 +93,7 @@ TEST_CASE("a log that cannot be written is an error, not a lost child", "[cli]")
                                           .arguments = {"-c", "exit 0"},
                                           .log = "/no/such/folder/log"});
   REQUIRE(!child);
+  CHECK(child.error().code == ErrorCode::kIo);
   CHECK(child.error().message.find("/no/such/folder/log") != std::string::npos);
 }
 

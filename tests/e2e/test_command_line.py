@@ -136,6 +136,17 @@ class Mistakes(ClusterTest):
                               'did you mean "slowdown"?')
         self.assert_usage("tautline-worker", ["--config", "c", "--straggler", "slowdown 3"])
 
+    def test_an_option_of_convert_for_the_other_kind_of_source_is_refused(self):
+        for option in (("--mean", "m"), ("--part", "test"), ("--root", "."),
+                       ("--height", "8", "--width", "8"), ("--gray",), ("--skip-corrupt",)):
+            self.assert_usage("tautline", ["convert", "table.csv", "out", *option],
+                              f"{option[0]} is for images, not for a table")
+        for option in (("--label", "a"), ("--drop", "a"), ("--classes",), ("--header",),
+                       ("--no-header",), ("--separator", "tab"), ("--features", "2"),
+                       ("--test-share", "0.5"), ("--seed", "1")):
+            self.assert_usage("tautline", ["convert", "images", "out", *option],
+                              f"{option[0]} is for a table, not for images")
+
     def test_conflicting_options_are_reported(self):
         self.assert_usage("tautline", ["convert", "images"], "OUT", "--mean or both")
         self.assert_usage("tautline", ["train", "--device", "gpu"], "auto, cpu, cuda")

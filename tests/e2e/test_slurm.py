@@ -58,6 +58,8 @@ class WithoutAnswers(ClusterTest):
     def test_array_jobs_that_have_ended_are_asked_for_once(self):
         (self.folder / "out").mkdir()
         (self.folder / "out/slurm-jobs").write_text("1\n2\n")
+        # An earlier command was interrupted while it asked.
+        (self.folder / "out/squeue.log").write_text("0 RUNNING\n" * 9)
         process = self.sweep("echo 9", 'case "$*" in *"--jobs 9 "*) echo 0 RUNNING ;; '
                                        '*) echo 0 FAILED ;; esac')
         jobs = lambda: [line.split("--jobs ")[1].split()[0] for line in self.asked("squeue")]

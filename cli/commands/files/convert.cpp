@@ -31,6 +31,8 @@ struct ConvertCommand {
   bool has_no_header = false;
   double test_share = 0;
   std::uint64_t seed = 1;
+  std::vector<command_line::Option> of_images;  // options that a table does not take
+  std::vector<command_line::Option> of_tables;  // and options that images do not take
 };
 
 Result<void> convert_images(ConvertCommand& command) {
@@ -89,59 +91,77 @@ Result<void> run(ConvertCommand& command) {
 void add_image_options(Command& command, ConvertCommand& options) {
   constexpr std::uint64_t kMaxSide = 65536;
   command.text("--lmdb", options.lmdb, "The folder of the new LMDB, instead of OUT").value("DIR");
-  command.text("--mean", options.mean, "Images: the mean file to write (binaryproto)")
-      .value("FILE");
-  command
-      .one_of("--part", options.part, "Images: which part, of a data set that has two",
-              {"train", "test"})
-      .by_default(options.part);
-  command.text("--root", options.root, "Images: where a list's relative paths start").value("DIR");
+  auto mean = command.text("--mean", options.mean, "Images: the mean file to write (binaryproto)")
+                  .value("FILE");
+  auto part = command
+                  .one_of("--part", options.part, "Images: which part, of a data set that has two",
+                          {"train", "test"})
+                  .by_default(options.part);
+  auto root = command.text("--root", options.root, "Images: where a list's relative paths start")
+                  .value("DIR");
   auto height = command.whole_number("--height", options.images.height,
                                      "Images: resizes them to this height", 1, kMaxSide);
   auto width = command.whole_number("--width", options.images.width,
                                     "Images: resizes them to this width", 1, kMaxSide);
   height.needs(width);
   width.needs(height);
-  command.flag("--gray", options.gray, "Images: one channel instead of three");
-  command.flag("--skip-corrupt", options.convert.skip_corrupt,
-               "Images: reports those that cannot be read and continues");
+  auto gray = command.flag("--gray", options.gray, "Images: one channel instead of three");
+  auto skip = command.flag("--skip-corrupt", options.convert.skip_corrupt,
+                           "Images: reports those that cannot be read and continues");
+  options.of_images = {mean, part, root, height, width, gray, skip};
 }
 
 void add_table_options(Command& command, ConvertCommand& options) {
   constexpr std::uint64_t kMaxFeatures = 1 << 24;
   constexpr double kMaxTestShare = 0.99;
-  command
-      .text("--label", options.table.label,
-            "Tables: the column of the label, by its name or its number from 1")
-      .value("COLUMN");
-  command
-      .texts("--drop", options.table.drop, "Tables: omits columns; several with ',' between them")
-      .separated_by_commas()
-      .value("COLUMN");
-  command.flag(
+  auto label = command
+                   .text("--label", options.table.label,
+                         "Tables: the column of the label, by its name or its number from 1")
+                   .value("COLUMN");
+  auto drop = command
+                  .texts("--drop", options.table.drop,
+                         "Tables: omits columns; several with ',' between them")
+                  .separated_by_commas()
+                  .value("COLUMN");
+  auto classes = command.flag(
       "--classes", options.table.classes,
       "Tables: numbers the label's values 0, 1, ... in their order, as for labels that are text");
   auto header = command.flag("--header", options.has_header,
                              "CSV: the first line names the columns (default: if none of its "
                              "fields is a number)");
-  command.flag("--no-header", options.has_no_header, "CSV: the first line is a row")
-      .excludes(header);
-  command
-      .text("--separator", options.separator,
-            "CSV: the character between fields, or tab (default: a comma; .tsv: a tab)")
-      .value("CHAR")
-      .check([](const std::string& text) {
-        if (text == "tab" || text.size() == 1) return std::string();
-        return "must be one character, or tab, is " + command_line::in_quotes(text);
-      });
-  command.whole_number("--features", options.table.columns,
-                       "LIBSVM: features per row (default: the highest index in the file)", 1,
-                       kMaxFeatures);
-  command.number("--test-share", options.test_share,
-                 "Tables: the share of the rows, drawn at random, that is written to OUT_test",
-                 "SHARE", {.max = kMaxTestShare});
-  command.whole_number("--seed", options.seed, "Tables: the seed for --test-share")
-      .by_default(std::to_string(options.seed));
+  auto no_header =
+      command.flag("--no-header", options.has_no_header, "CSV: the first line is a row")
+          .excludes(header);
+  auto separator =
+      command
+          .text("--separator", options.separator,
+                "CSV: the character between fields, or tab (default: a comma; .tsv: a tab)")
+          .value("CHAR")
+          .check([](const std::string& text) {
+            if (text == "tab" || text.size() == 1) return std::string();
+            return "must be one character, or tab, is " + command_line::in_quotes(text);
+          });
+  auto features = command.whole_number(
+      "--features", options.table.columns,
+      "LIBSVM: features per row (default: the highest index in the file)", 1, kMaxFeatures);
+  auto test_share =
+      command.number("--test-share", options.test_share,
+                     "Tables: the share of the rows, drawn at random, that is written to OUT_test",
+                     "SHARE", {.max = kMaxTestShare});
+  auto seed = command.whole_number("--seed", options.seed, "Tables: the seed for --test-share")
+                  .by_default(std::to_string(options.seed));
+  options.of_tables = {label,     drop,     classes,    header, no_header,
+                       separator, features, test_share, seed};
+}
+
+/// Throws UsageError if an option is for sources of the other kind.
+void check_kind(const ConvertCommand& options) {
+  const bool is_table = data::is_table_name(options.source);
+  for (const command_line::Option& other : is_table ? options.of_images : options.of_tables) {
+    if (!other.is_given()) continue;
+    throw UsageError(fmt::format("{} is for {}", other.name(),
+                                 is_table ? "images, not for a table" : "a table, not for images"));
+  }
 }
 
 /// Throws UsageError if no option names the output.
@@ -150,7 +170,6 @@ void check_output(const ConvertCommand& options) {
   if (!options.out.empty() && !options.lmdb.empty()) {
     throw UsageError("OUT and --lmdb both name where the result goes: give one");
   }
-  if (is_table && !options.mean.empty()) throw UsageError("--mean is for images, not for a table");
   const bool has_output = !options.out.empty() || !options.lmdb.empty();
   if (is_table && !has_output) {
     throw UsageError(
@@ -178,6 +197,7 @@ void add_convert(Command& command, int& status) {
   add_image_options(command, *options);
   add_table_options(command, *options);
   command.on_run([options, &status] {
+    check_kind(*options);
     check_output(*options);
     const auto done = run(*options);
     if (!done) status = fail("convert", done.error().message);

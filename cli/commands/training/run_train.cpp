@@ -285,7 +285,9 @@ Attempt attempt(const TrainOptions& options, const pb::Job& given) {
                         : "continue with: ") +
         resume_line(result.checkpoint);
   }
-  if (stop_signal() != 0) {
+  // A signal while the processes end comes too late to interrupt the job.
+  const bool is_done = last && last.value().state() == pb::DONE;
+  if (stop_signal() != 0 && !is_done) {
     result.error =
         fmt::format("ended by signal {}; logs in {}", stop_signal(), result.folder.string());
     result.status = 128 + stop_signal();

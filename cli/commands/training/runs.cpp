@@ -255,14 +255,17 @@ Result<void> remove_checkpoint(const fs::path& folder) {
 bool is_written(const RunRecord& run) {
   constexpr auto kQuiet = std::chrono::seconds(60);
   if (run.state != "unfinished" && run.state != "running") return false;
+  // A worker's records, and the runs of a sweep, are in folders below.
+  const auto options = fs::directory_options::skip_permission_denied;
   std::error_code failed;
-  for (fs::directory_iterator entry(run.folder, failed), end; !failed && entry != end;
-       entry.increment(failed)) {
+  for (fs::recursive_directory_iterator entry(run.folder, options, failed), end;
+       !failed && entry != end; entry.increment(failed)) {
     std::error_code ignored;
     const auto written = fs::last_write_time(entry->path(), ignored);
     if (!ignored && fs::file_time_type::clock::now() - written < kQuiet) return true;
   }
-  return false;
+  // A folder that has vanished meanwhile: a process is removing it.
+  return static_cast<bool>(failed);
 }
 
 /// Throws UsageError without --yes.

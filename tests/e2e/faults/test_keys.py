@@ -68,6 +68,18 @@ class OwnKeys(ClusterTest):
             with self.assertRaises(ConnectionError):
                 zmtp.Dealer(place)
 
+    def test_a_cluster_file_without_keys_is_used_whatever_the_variable_names(self):
+        self.insecure = True
+        self.start_server()
+        os.environ["TAUTLINE_KEYS"] = str(self.folder / "keys")
+        self.addCleanup(os.environ.pop, "TAUTLINE_KEYS")
+        answer = self.tautline("keys", "init", "--keys", self.folder / "keys")
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+        config = self.file("cluster.textproto", f'coordinator_address: "{self.coordinator}"\n'
+                           "insecure: true\n")
+        answer = self.tautline("status", "--config", config)
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+
     def test_keys_that_others_can_read_stop_a_daemon_and_a_command(self):
         self.start_server()
         owner = self.own_folder() / "owner.key"

@@ -8,6 +8,7 @@ import pathlib
 import pty
 import re
 import shlex
+import shutil
 import struct
 import termios
 import time
@@ -273,6 +274,17 @@ class Trained(ClusterTest):
         self.assertEqual(len(summary["checkpoints"]), 1)
         self.assert_continues(error)
 
+    def test_a_signal_while_the_processes_of_a_finished_job_end_does_not_fail_the_run(self):
+        train = self.begin(iterations=30)
+        log = self.folder / "run/worker0.log"
+        # Its processes end within milliseconds.
+        while train.poll() is None and " stopping\n" not in log.read_text():
+            time.sleep(0.001)
+        train.send_signal(signal.SIGINT)
+        out, error = train.communicate(timeout=30)
+        self.assertEqual(train.returncode, 0, error)
+        self.assertRegex(out, r"iterations +30 of 30")
+
     def test_an_interrupted_run_that_is_discarded_is_not_saved(self):
         train = self.begin("--discard")
         train.send_signal(signal.SIGINT)
@@ -434,6 +446,29 @@ class Kept(ClusterTest):
         self.runs("rm", "first", "--yes")
         self.assertFalse((self.folder / "runs/first").exists())
         self.assertTrue((self.folder / "runs/second/summary.json").exists())
+
+    def age(self, folder):
+        """Everything in it was written two minutes ago."""
+        for path in (folder, *folder.rglob("*")):
+            os.utime(path, (time.time() - 120,) * 2)
+
+    def test_a_run_or_sweep_that_writes_below_its_folder_is_not_removed(self):
+        run, sweep = self.folder / "runs/first", self.folder / "runs/grid"
+        (run / "summary.json").unlink()
+        sweep.mkdir()
+        for name in ("sweep.textproto", "base_job.textproto"):
+            (sweep / name).touch()
+        shutil.copytree(run, sweep / "tiny-bsp-1")
+        for folder, name in ((run, "first"), (sweep, "grid")):
+            metrics, = folder.rglob("job1-worker0/metrics.csv")
+            self.age(folder)
+            metrics.touch()
+            self.assert_fails(self.tautline("runs", "rm", name, "--yes"), name,
+                              "was written in the last minute")
+            self.assertTrue(metrics.exists())
+            self.age(folder)
+            self.runs("rm", name, "--yes")
+            self.assertFalse(folder.exists())
 
     def test_checkpoints_elsewhere_are_named_and_removed_only_when_asked(self):
         folder = self.folder / "saved"

@@ -1,11 +1,19 @@
 #include "cli/run_folder.hpp"
 
+#include <filesystem>
+#include <iterator>
+#include <string>
+
 #include "cli/run_origin.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/temp_folder.hpp"
 
 namespace taut::cli {
 namespace {
+
+auto entries(const std::filesystem::path& folder) {
+  return std::distance(std::filesystem::directory_iterator(folder), {});
+}
 
 TEST_CASE("a resume line has the same options and the checkpoint", "[cli]") {
   CHECK(
@@ -50,6 +58,23 @@ TEST_CASE("a run's folder is not used twice unless by force", "[cli]") {
   force.keep.clear();
   REQUIRE(make_run_folder(force).has_value());
   CHECK(!std::filesystem::exists(folder.path() / "run/checkpoints/tiny_iter_9"));
+}
+
+TEST_CASE("a run that is replaced by force leaves no file of a process", "[cli]") {
+  const test::TempFolder folder;
+  RunFolderOptions options;
+  options.requested = folder.path() / "run";
+  options.force = true;
+  for (const char* mine : {"worker.log", "my-worker0.log", "coordinator", "notes"}) {
+    folder.write(std::string("run/") + mine, "");
+  }
+  const auto own = entries(options.requested);
+  for (const char* file : {"server0.textproto", "worker0.log", "worker0-2.log", "coordinator.log",
+                           "coordinator.textproto", "node1-worker0.ready"}) {
+    folder.write(std::string("run/") + file, "");
+  }
+  REQUIRE(make_run_folder(options).has_value());
+  CHECK(entries(options.requested) == own);
 }
 
 }  // namespace

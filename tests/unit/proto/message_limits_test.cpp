@@ -168,6 +168,23 @@ TEST_CASE("a list of empty elements is refused before it takes memory", "[limits
   CHECK(check_parsed_bytes(tables, std::as_bytes(std::span(named))));
 }
 
+TEST_CASE("a group of empty groups is refused before it takes memory", "[limits]") {
+  // Field 15: the start of a group, and its end.
+  std::string groups = "\x7b";
+  for (int i = 0; i < 1 << 20; ++i) groups += "\x7b\x7c";
+  groups += '\x7c';
+  std::string data;
+  append_prefix(Plane::kData, data);
+  const auto refused = decode_data(Message{{Frame::copy_of(data + groups)}});
+  REQUIRE_FALSE(refused.has_value());
+  CHECK_THAT(refused.error().message, Contains("a group, which no schema has"));
+  std::string control;
+  append_prefix(Plane::kControl, control);
+  const auto also = decode_control(Message{{Frame::copy_of(control + groups)}});
+  REQUIRE_FALSE(also.has_value());
+  CHECK_THAT(also.error().message, Contains("a group, which no schema has"));
+}
+
 TEST_CASE("a text of a job's definition that is none is found by its path", "[limits]") {
   pb::Job job;
   job.set_name("net \xC3\xA9 \xE2\x82\xAC \xF0\x9F\x98\x80");
