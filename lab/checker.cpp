@@ -355,19 +355,7 @@ std::optional<Broken> Checker::next_at_worker(const Event& event, const History&
       return check_read(event, history);
     case Event::Kind::kFinished:
       worker.finished = true;
-      for (const auto& [number, shard] : shards_) {
-        for (const auto& [key, slice] : shard.slices) {
-          const std::int64_t pushed = worker.pushed[key.first];
-          // One that joined when all was done has pushed nothing, and a slice need not know it.
-          if (pushed == 0 || slice->done(event.worker.value()) >= pushed) continue;
-          return Broken{"ack",
-                        fmt::format("worker {} believes that all it pushed up to clock {} was "
-                                    "accepted; table {} slice {} waits for {}",
-                                    event.worker.value(), clock, key.first, key.second,
-                                    slice->done(event.worker.value()))};
-        }
-      }
-      return std::nullopt;
+      return check_accepted(event, worker);
     case Event::Kind::kFailed: {
       const auto member = newest_.members.find(event.worker.value());
       if (worker.finished || member == newest_.members.end() || member->second.fenced) {
@@ -382,6 +370,28 @@ std::optional<Broken> Checker::next_at_worker(const Event& event, const History&
     default:
       return std::nullopt;
   }
+}
+
+/// A worker believes that everything it pushed was accepted.
+std::optional<Broken> Checker::check_accepted(const Event& event, WorkerSide& worker) {
+  const std::uint32_t number = event.worker.value();
+  const auto member = newest_.members.find(number);
+  for (const auto& [host, shard] : shards_) {
+    for (const auto& [key, slice] : shard.slices) {
+      const std::int64_t pushed = worker.pushed[key.first];
+      // One that joined when all was done has pushed nothing, and a slice need not know it.
+      if (pushed == 0 || slice->done(number) >= pushed) continue;
+      // A slice forgets one that was lost, once it has all up to where that one left.
+      const bool is_forgotten = shard.contract && !shard.contract->members.contains(number);
+      const std::int64_t leave = member == newest_.members.end() ? kNever : member->second.leave;
+      if (is_forgotten && leave != kNever && leave >= pushed) continue;
+      return Broken{"ack", fmt::format("worker {} believes that all it pushed up to clock {} was "
+                                       "accepted; table {} slice {} waits for {}",
+                                       number, event.clock.value(), key.first, key.second,
+                                       slice->done(number))};
+    }
+  }
+  return std::nullopt;
 }
 
 std::optional<Broken> Checker::check_read(const Event& event, const History& history) {

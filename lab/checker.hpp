@@ -93,6 +93,7 @@ class Checker {
   [[nodiscard]] std::optional<Broken> check_missed(const ShardSide& shard,
                                                    const Event& event) const;
   [[nodiscard]] std::optional<Broken> next_at_worker(const Event& event, const History& history);
+  [[nodiscard]] std::optional<Broken> check_accepted(const Event& event, WorkerSide& worker);
   [[nodiscard]] std::optional<Broken> check_read(const Event& event, const History& history);
   [[nodiscard]] std::optional<Broken> check_holdings(const Event& event, const OpenRead& read,
                                                      std::span<const float> values,
