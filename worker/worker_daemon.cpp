@@ -214,9 +214,12 @@ Result<void> WorkerDaemon::handle(const ControlEvent& event) {
 }
 
 void WorkerDaemon::take_job(const pb::WorkerJob& job) {
-  log::set_epoch(static_cast<std::int64_t>(job.epoch()));
   const bool same =
       run_ && run_->job.job() == job.job() && run_->job.incarnation() == job.incarnation();
+  // Sent about a job that has ended or continues without this worker, which may have another one.
+  const bool only_stops = job.stop() && !job.has_definition();
+  if (only_stops && !same) return;
+  log::set_epoch(static_cast<std::int64_t>(job.epoch()));
   if (same) {
     std::scoped_lock lock(run_->mutex);
     take_orders(job, *run_);
