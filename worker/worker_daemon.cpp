@@ -222,9 +222,13 @@ void WorkerDaemon::take_job(const pb::WorkerJob& job) {
   log::set_epoch(static_cast<std::int64_t>(job.epoch()));
   if (same) {
     std::scoped_lock lock(run_->mutex);
-    take_orders(job, *run_);
-    // A repeated older state takes nothing back.
-    run_->job.set_revision(std::max(run_->job.revision(), job.revision()));
+    // Such a stop answers a report and has the revision that follows the report's: were it reported
+    // in turn, the two would be sent back and forth until the run has ended.
+    if (!only_stops) {
+      take_orders(job, *run_);
+      // A repeated older state takes nothing back.
+      run_->job.set_revision(std::max(run_->job.revision(), job.revision()));
+    }
     if (job.replicated()) run_->orders.moves.post(shard_addresses(job));
     if (job.leaves() && !run_->orders.leave.exchange(true)) {
       log::info("job {}: leaving it at the end of a clock", job.job());

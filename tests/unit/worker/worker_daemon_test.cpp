@@ -121,4 +121,19 @@ TEST_CASE("a late order to stop an earlier job does not end the job that runs", 
   }
 }
 
+TEST_CASE("a worker reports no revision of an order that only stops its run", "[daemon]") {
+  constexpr std::uint64_t kRevision = 5;
+  const pb::WorkerJob order = order_of(1, kRevision);
+  const auto reports = reports_of_worker([&](const pb::Progress& progress) -> Answer {
+    if (progress.job() == 0) return {order};
+    if (progress.finished()) return {.ends = true};
+    return {stop_of(1, progress.revision() + 1)};
+  });
+  REQUIRE(reports.back().finished());
+  CHECK(reports.back().error().empty());
+  for (const pb::Progress& report : reports) {
+    if (report.job() == 1) CHECK(report.revision() == kRevision);
+  }
+}
+
 }  // namespace taut::worker
