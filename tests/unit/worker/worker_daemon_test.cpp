@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <functional>
 #include <optional>
 #include <string>
@@ -15,12 +16,13 @@
 namespace taut::worker {
 namespace {
 
-constexpr std::uint64_t kLife = 1;  // the worker's
+constexpr std::uint64_t kLife = 1;  // the worker's first
 
 /// What a coordinator answers to a report.
 struct Answer {
   std::optional<pb::WorkerJob> order{};
-  bool ends = false;  // the worker's process
+  bool ends = false;     // the worker's process
+  bool is_lost = false;  // the worker, which has a new life from its next hello on
 };
 
 pb::ControlMessage message_of(const Answer& answer) {
@@ -28,7 +30,7 @@ pb::ControlMessage message_of(const Answer& answer) {
   if (answer.order) {
     *message.mutable_worker_job() = *answer.order;
   } else {
-    message.mutable_heartbeat_reply()->set_known(true);
+    message.mutable_heartbeat_reply()->set_known(!answer.is_lost);
     message.mutable_heartbeat_reply()->set_leaves(answer.ends);
     message.mutable_heartbeat_reply()->set_is_drained(answer.ends);
   }
@@ -41,16 +43,19 @@ std::vector<pb::Progress> reports_of_worker(
     const std::function<Answer(const pb::Progress&)>& answer) {
   constexpr std::size_t kMaxReports = 2000;
   std::vector<pb::Progress> reports;
+  std::uint64_t life = kLife;
   {
     const test::FakeCoordinator fake([&](const pb::ControlMessage& message) {
       pb::ControlMessage hello;
       hello.mutable_hello_reply()->set_accepted(true);
       hello.mutable_hello_reply()->set_wire_version(kWireVersion);
-      hello.mutable_hello_reply()->set_incarnation(kLife);
+      hello.mutable_hello_reply()->set_incarnation(life);
       if (!message.has_heartbeat()) return std::optional(hello);
       reports.push_back(message.heartbeat().progress());
       if (reports.size() >= kMaxReports) return std::optional(message_of({.ends = true}));
-      return std::optional(message_of(answer(reports.back())));
+      const Answer answered = answer(reports.back());
+      life += answered.is_lost ? 1 : 0;
+      return std::optional(message_of(answered));
     });
     pb::ClusterConfig config;
     const std::string text = fmt::format(
@@ -68,11 +73,11 @@ std::vector<pb::Progress> reports_of_worker(
 }
 
 /// The order to train a job, whose only shard never answers.
-pb::WorkerJob order_of(std::uint64_t job, std::uint64_t revision) {
+pb::WorkerJob order_of(std::uint64_t job, std::uint64_t revision, std::uint64_t life = kLife) {
   pb::WorkerJob order;
   order.set_job(job);
   order.set_revision(revision);
-  order.set_incarnation(kLife);
+  order.set_incarnation(life);
   order.set_slots(1);
   order.add_shards()->set_address("127.0.0.1:9");
   const char* const text =
@@ -134,6 +139,39 @@ TEST_CASE("a worker reports no revision of an order that only stops its run", "[
   for (const pb::Progress& report : reports) {
     if (report.job() == 1) CHECK(report.revision() == kRevision);
   }
+}
+
+TEST_CASE("a worker reports until its run has ended, and then begins the next job", "[daemon]") {
+  const pb::WorkerJob first = order_of(1, 1);
+  const pb::WorkerJob second = order_of(2, 1);
+  const auto reports = reports_of_worker([&](const pb::Progress& progress) -> Answer {
+    if (progress.job() == 2) return {.ends = true};
+    return {progress.job() == 0 ? first : second};
+  });
+  const auto begun = std::ranges::find(reports, 2U, &pb::Progress::job);
+  REQUIRE(begun != reports.end());
+  CHECK(!begun->finished());
+  const auto ended = std::ranges::find(reports, true, &pb::Progress::finished);
+  REQUIRE(ended < begun);
+  CHECK(ended->job() == 1);
+  CHECK(ended->error().empty());
+}
+
+TEST_CASE("a worker that was declared lost trains again in its next life", "[daemon]") {
+  const pb::WorkerJob first = order_of(1, 1);
+  const pb::WorkerJob again = order_of(1, 2, kLife + 1);
+  bool is_lost = false;
+  const auto reports = reports_of_worker([&](const pb::Progress& progress) -> Answer {
+    if (progress.incarnation() > kLife) return {.ends = true};
+    if (is_lost) return {again};
+    if (progress.job() == 0) return {first};
+    is_lost = true;
+    return {.is_lost = true};
+  });
+  const auto begun = std::ranges::find(reports, kLife + 1, &pb::Progress::incarnation);
+  REQUIRE(begun != reports.end());
+  CHECK(begun->job() == 1);
+  CHECK(!begun->finished());
 }
 
 }  // namespace taut::worker
