@@ -243,9 +243,9 @@ std::function<bool(Clock)> leaving_rule(const RunOrders& orders, Client& client,
 }
 
 Result<void> run_last_test(TestPhases& tests, ParameterCache& cache, Clock reached,
-                           Recorder* recorder, const DivergenceRule& divergence,
-                           ProgressBoard& board) {
-  TAUT_TRY(const TestResult result, tests.run(cache, reached, recorder));
+                           Recorder* recorder, const std::atomic<bool>& stop,
+                           const DivergenceRule& divergence, ProgressBoard& board) {
+  TAUT_TRY(const TestResult result, tests.run(cache, reached, recorder, stop));
   ProgressReport report = board.read();
   report.tests.push_back(result);
   board.post(report);
@@ -476,7 +476,8 @@ Result<JobOutcome> run_member(const pb::WorkerJob& job, const JobAssets& assets,
            digest_parameters(*cache, graph, reached, kFinalWait, orders.stop, divergence, board,
                              place.pace()));
   if (tests != nullptr) {
-    TAUT_TRY(run_last_test(*tests, *cache, reached, recorder.get(), divergence, board));
+    TAUT_TRY(
+        run_last_test(*tests, *cache, reached, recorder.get(), orders.stop, divergence, board));
   }
   return outcome;
 }

@@ -118,7 +118,7 @@ Result<void> run_locally(const pb::Job& job, Backend& device, const LocalRunOpti
   const JobWords words = words_of(job);
   print_training(words, reached, board.read());
   if (tests != nullptr) {
-    TAUT_TRY(const TestResult result, tests->run(cache, reached, recorder.get()));
+    TAUT_TRY(const TestResult result, tests->run(cache, reached, recorder.get(), stop));
     print_test(words, result);
     TAUT_TRY(divergence.check("the loss of the test", result.loss, reached, board));
   }

@@ -91,6 +91,9 @@ Result<std::unique_ptr<TextSampler>> TextSampler::create(const model::Graph& gra
     return invalid(fmt::format("the net scores {} units, and the vocabulary has {} entries", units,
                                vocabulary.size()));
   }
+  if (units < 2) {
+    return invalid("the vocabulary has no entry but the one for unknown units, which is not drawn");
+  }
   std::unique_ptr<TextSampler> sampler(new TextSampler(std::move(vocabulary), backend));
   sampler->fed_ = text->tops.size();
   sampler->scores_name_ = graph.blobs[scores].name;

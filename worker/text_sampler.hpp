@@ -40,7 +40,8 @@ class TextSampler {
   using Values = std::function<Result<void>(const TableSpec& table, std::span<float> values)>;
 
   /// graph     from sampling_graph
-  /// Errors    invalid: a vocabulary whose size differs from the scores'; as `values`
+  /// Errors    invalid: a vocabulary whose size differs from the scores', or that has no unit to
+  ///           draw; as `values`
   [[nodiscard]] static Result<std::unique_ptr<TextSampler>> create(const model::Graph& graph,
                                                                    data::Vocabulary vocabulary,
                                                                    const Values& values,

@@ -499,7 +499,7 @@ void Trainer::gather(const Step& step, std::size_t device, TableId table) {
 
 Result<void> Trainer::test(Clock clock) {
   if (tests_ == nullptr) return ok();
-  TAUT_TRY(const TestResult result, tests_->run(cache_, clock, options_.recorder));
+  TAUT_TRY(const TestResult result, tests_->run(cache_, clock, options_.recorder, *stop_));
   report_.tests.push_back(result);
   board_.post(report_);
   return options_.divergence.check("the loss of the test", result.loss, clock, board_);

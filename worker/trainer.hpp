@@ -89,7 +89,8 @@ class Trainer {
           ProgressBoard& board);
 
   /// Trains from start to end, or until `stop` is set. Returns the clock that it reached.
-  /// Errors    as ParameterCache::acquire and DataLoader::next
+  /// Errors    as ParameterCache::acquire and DataLoader::next; closed: `stop` was set while a test
+  ///           ran
   [[nodiscard]] Result<Clock> run(const std::atomic<bool>& stop);
 
  private:

@@ -174,6 +174,7 @@ Result<bool> WorkerDaemon::step() {
   }
   report();
   TAUT_TRY(end_without_device());
+  if (next_job_ && reported_end_) begin(*std::exchange(next_job_, std::nullopt));
   timeline::flush(steady_now());
   for (const ControlEvent& event : link_->step(kStep)) {
     TAUT_TRY(handle(event));
@@ -204,7 +205,8 @@ Result<void> WorkerDaemon::handle(const ControlEvent& event) {
     is_drained_ = true;
   } else if (const auto* lost = std::get_if<DeclaredLost>(&event)) {
     log::warn("{}", lost->reason);
-    end_run();
+    if (run_) run_->orders.stop = true;
+    next_job_.reset();
   } else if (const auto* unreachable = std::get_if<Unreachable>(&event)) {
     return make_error(ErrorCode::kTimeout,
                       fmt::format("no coordinator at {}: {}", config_.coordinator_address(),
@@ -214,14 +216,21 @@ Result<void> WorkerDaemon::handle(const ControlEvent& event) {
 }
 
 void WorkerDaemon::take_job(const pb::WorkerJob& job) {
-  log::set_epoch(static_cast<std::int64_t>(job.epoch()));
   const bool same =
       run_ && run_->job.job() == job.job() && run_->job.incarnation() == job.incarnation();
+  // Sent about a job that has ended or continues without this worker, which may have another one.
+  const bool only_stops = job.stop() && !job.has_definition();
+  if (only_stops && !same) return;
   if (same) {
     std::scoped_lock lock(run_->mutex);
-    take_orders(job, *run_);
-    // A repeated older state takes nothing back.
-    run_->job.set_revision(std::max(run_->job.revision(), job.revision()));
+    // Such a stop answers a report and has the revision that follows the report's: were it reported
+    // in turn, the two would be sent back and forth until the run has ended.
+    if (!only_stops) {
+      log::set_epoch(static_cast<std::int64_t>(job.epoch()));
+      take_orders(job, *run_);
+      // A repeated older state takes nothing back.
+      run_->job.set_revision(std::max(run_->job.revision(), job.revision()));
+    }
     if (job.replicated()) run_->orders.moves.post(shard_addresses(job));
     if (job.leaves() && !run_->orders.leave.exchange(true)) {
       log::info("job {}: leaving it at the end of a clock", job.job());
@@ -231,6 +240,21 @@ void WorkerDaemon::take_job(const pb::WorkerJob& job) {
     }
     return;
   }
+  if (run_ && !reported_end_) {
+    // A run may take long to end, and the coordinator must hear of this worker meanwhile.
+    if (!next_job_) {
+      log::info("job {}: begins when the run of job {} has ended", job.job(), run_->job.job());
+    }
+    run_->orders.stop = true;
+    next_job_ = job;
+    return;
+  }
+  begin(job);
+}
+
+/// REQUIRES: the last run has ended, or there was none
+void WorkerDaemon::begin(const pb::WorkerJob& job) {
+  log::set_epoch(static_cast<std::int64_t>(job.epoch()));
   end_run();
   records_.begin(JobId(job.job()));
   reported_end_ = false;

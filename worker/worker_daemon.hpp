@@ -80,6 +80,7 @@ class WorkerDaemon {
   [[nodiscard]] Result<bool> step();
   [[nodiscard]] Result<void> handle(const ControlEvent& event);
   void take_job(const pb::WorkerJob& job);
+  void begin(const pb::WorkerJob& job);
   static void take_orders(const pb::WorkerJob& job, Run& run);
   void train(const pb::WorkerJob& job, Run& run);
   void end_run();
@@ -100,6 +101,7 @@ class WorkerDaemon {
   std::unique_ptr<ControlLink> link_;
   std::unique_ptr<NodeExaminer> examiner_;
   std::unique_ptr<Run> run_;
+  std::optional<pb::WorkerJob> next_job_;  // begins when the run has ended
   RecordSender records_;
   bool is_drained_ = false;
   std::optional<TimePoint> leaves_by_;  // after a signal: it ends then, drained or not

@@ -105,7 +105,7 @@ Result<Converted> convert(const ImageStore& store, const ConvertOptions& options
       continue;
     }
     if (writer) {
-      TAUT_TRY(writer->add(fmt::format("{:08}", done.images), to_datum(image.value())));
+      TAUT_TRY(writer->add(lmdb_key(done.images, store.size()), to_datum(image.value())));
     }
     if (!options.mean.empty()) {
       TAUT_TRY(sum.add(image.value(), i));

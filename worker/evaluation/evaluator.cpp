@@ -110,22 +110,24 @@ void Evaluator::compute(std::span<const std::span<const float>> batch, Sums& sum
   files_.read(*net_, *stream_);
 }
 
-Result<TestResult> Evaluator::run(ParameterCache& cache) {
-  return run([this, &cache](TableId table, std::span<const std::uint64_t> rows,
-                            std::span<float> into) -> Result<void> {
+Result<TestResult> Evaluator::run(ParameterCache& cache, const std::atomic<bool>& stop) {
+  const auto read = [this, &cache](TableId table, std::span<const std::uint64_t> rows,
+                                   std::span<float> into) -> Result<void> {
     const bool by_rows = tables_[table.value()].rows.has_value();
     TAUT_TRY(by_rows ? cache.snapshot_rows(table, rows, into) : cache.snapshot(table, into));
     return ok();
-  });
+  };
+  return run(read, stop);
 }
 
-Result<TestResult> Evaluator::run_initial() {
-  return run([this](TableId id, std::span<const std::uint64_t> rows, std::span<float> into) {
+Result<TestResult> Evaluator::run_initial(const std::atomic<bool>& stop) {
+  const auto read = [this](TableId id, std::span<const std::uint64_t> rows, std::span<float> into) {
     const TableSpec& table = tables_[id.value()];
     const std::uint64_t seed = assets_->job().seed();
     return table.rows ? read_initial_rows(table, seed, rows, into)
                       : read_initial_values(table, seed, into);
-  });
+  };
+  return run(read, stop);
 }
 
 /// Reads a parameter's values, or its rows, onto the device.
@@ -150,7 +152,7 @@ Result<void> Evaluator::bring_rows(const data::Batch& batch, const ReadTable& re
   return ok();
 }
 
-Result<TestResult> Evaluator::run(const ReadTable& read) {
+Result<TestResult> Evaluator::run(const ReadTable& read, const std::atomic<bool>& stop) {
   for (const Parameter& parameter : parameters_) {
     if (parameter.fed) continue;
     TAUT_TRY(bring(parameter, {}, read));
@@ -160,6 +162,7 @@ Result<TestResult> Evaluator::run(const ReadTable& read) {
   Sums sums;
   TAUT_TRY(files_.begin(static_cast<std::uint64_t>(iterations_)));
   for (int i = 0; i < iterations_; ++i) {
+    if (stop) return make_error(ErrorCode::kClosed, "stopped during a test");
     TAUT_TRY(data::Batch batch, loader->next(kDataWait));
     TAUT_TRY(bring_rows(batch, read));
     backend_->begin_cycle(*stream_, cycle_);

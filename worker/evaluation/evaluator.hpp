@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -36,9 +37,11 @@ class Evaluator {
                                                                  Pace& pace = machine_pace());
 
   /// Runs one test phase of the newest values; the caller sets the result's clock.
-  [[nodiscard]] Result<TestResult> run(ParameterCache& cache);
+  /// Errors    closed: `stop` was set, which is read before each batch
+  [[nodiscard]] Result<TestResult> run(ParameterCache& cache, const std::atomic<bool>& stop);
   /// Runs one test phase of the values that the job's tables start from.
-  [[nodiscard]] Result<TestResult> run_initial();
+  /// Errors    as run()
+  [[nodiscard]] Result<TestResult> run_initial(const std::atomic<bool>& stop);
 
  private:
   struct Parameter {
@@ -55,7 +58,7 @@ class Evaluator {
   /// Reads a table's values, or those of some rows of one that is kept by rows.
   using ReadTable = std::function<Result<void>(TableId table, std::span<const std::uint64_t> rows,
                                                std::span<float> into)>;
-  [[nodiscard]] Result<TestResult> run(const ReadTable& read);
+  [[nodiscard]] Result<TestResult> run(const ReadTable& read, const std::atomic<bool>& stop);
   [[nodiscard]] Result<void> bring(const Parameter& parameter, std::span<const std::uint64_t> rows,
                                    const ReadTable& read);
   [[nodiscard]] Result<void> bring_rows(const data::Batch& batch, const ReadTable& read);

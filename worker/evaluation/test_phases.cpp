@@ -42,13 +42,15 @@ Result<std::unique_ptr<TestPhases>> TestPhases::create(const JobAssets& assets, 
   return phases;
 }
 
-Result<TestResult> TestPhases::run(ParameterCache& cache, Clock clock, Recorder* recorder) {
+Result<TestResult> TestPhases::run(ParameterCache& cache, Clock clock, Recorder* recorder,
+                                   const std::atomic<bool>& stop) {
   const bool is_initial = clock == Clock(0) && !is_resumed_;
   const TimePoint began = pace_.now();
   TestResult first;
   for (std::size_t test = 0; test < evaluators_.size(); ++test) {
     Evaluator& evaluator = *evaluators_[test];
-    TAUT_TRY(TestResult result, is_initial ? evaluator.run_initial() : evaluator.run(cache));
+    TAUT_TRY(TestResult result,
+             is_initial ? evaluator.run_initial(stop) : evaluator.run(cache, stop));
     result.clock = clock;
     if (test == 0) {
       first = result;

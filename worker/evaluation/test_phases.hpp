@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <vector>
 
@@ -29,7 +30,9 @@ class TestPhases {
   /// Runs and logs all of them as of a clock, of the newest values; at the job's clock 0 of its
   /// initial ones, whatever other workers have pushed since. Returns the first one's result.
   /// recorder  nullptr: no records
-  [[nodiscard]] Result<TestResult> run(ParameterCache& cache, Clock clock, Recorder* recorder);
+  /// Errors    closed: `stop` was set, which is read before each batch
+  [[nodiscard]] Result<TestResult> run(ParameterCache& cache, Clock clock, Recorder* recorder,
+                                       const std::atomic<bool>& stop);
 
  private:
   explicit TestPhases(Pace& pace) : pace_(pace) {}

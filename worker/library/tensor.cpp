@@ -149,6 +149,9 @@ Result<GivenTensor> GivenTensor::take(void* tensor, bool is_versioned, const std
                                             static_cast<std::size_t>(given.dimensions));
   const auto count = count_of(shape);
   if (!count) return invalid(fmt::format("{} {}", what, count.error().message));
+  if (given.data == nullptr) {
+    return invalid(fmt::format("{} of shape [{}] has no memory", what, fmt::join(shape, ", ")));
+  }
   if (!is_in_c_order(given)) {
     return invalid(fmt::format(
         "{} of shape [{}] has strides [{}], which are not those of C order; give a contiguous copy",

@@ -157,6 +157,32 @@ class DaemonLifetime(ClusterTest):
         self.wait_for_job(1, "STOPPED")
         self.assert_still_trains()
 
+    def begin_endless_test(self):
+        """A worker that runs the first test of job 1, which does not end."""
+        self.start_server()
+        worker = self.start_worker()
+        job = self.job()
+        job.write_text(job.read_text().replace("test_iter: 4", "test_iter: 1000000000"))
+        answer = self.ask("submit", job)
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+        self.wait_for_job(1, "RUNNING")
+        log = self.folder / "worker0.log"
+        wait_until(lambda: "from clock 0" in log.read_text(), what="a worker that has the job")
+        time.sleep(1)
+        return worker
+
+    def test_sigterm_ends_a_worker_within_five_seconds_while_it_tests(self):
+        worker = self.begin_endless_test()
+        worker.terminate()
+        self.assertEqual(self.assert_ends(worker), 0)
+
+    def test_a_job_can_be_stopped_during_a_test_and_the_next_one_runs(self):
+        self.begin_endless_test()
+        answer = self.ask("stop", 1, "--discard")
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+        self.wait_for_job(1, "STOPPED")
+        self.assert_still_trains()
+
     def test_the_slack_of_a_running_job_changes(self):
         self.start_server()
         workers = [self.start_worker(f"worker{i}") for i in range(2)]

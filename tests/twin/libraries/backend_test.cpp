@@ -199,6 +199,22 @@ TEST_CASE("a convolution whose result is too large for float16 says so", "[twin]
   CHECK_NOTHROW(device.stream->finish());
 }
 
+TEST_CASE("a deconvolution whose result is too large for float16 says so", "[twin]") {
+  Device device(0);
+  device.backend->set_math({.precision = Precision::kFloat16});
+  ConvolutionSpec spec = one_weight(1, 2);
+  spec.runs_backwards = true;
+  const auto op = device.backend->make(spec);
+  const DeviceBuffer bottom = device.put({1, 2, 400, 3});
+  const DeviceBuffer weight = device.put({300.0F});
+  const DeviceBuffer top = device.backend->allocate_floats(4);
+  // Its forward is the convolution's way back.
+  op->backward_bottom(*device.stream, bottom.as<float>(), weight.as<float>(), top.as<float>());
+  CHECK_THROWS_WITH(device.stream->finish(),
+                    Catch::Matchers::Contains("element 2") && Catch::Matchers::Contains("65504"));
+  CHECK_NOTHROW(device.stream->finish());
+}
+
 TEST_CASE("an event that is not ready leaves no error behind", "[twin]") {
   twin::set_seed(1);  // nothing runs before it is waited for
   Device device(0);

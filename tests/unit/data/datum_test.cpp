@@ -113,6 +113,16 @@ TEST_CASE("an LMDB's records are in the order of its keys", "[lmdb]") {
   CHECK(store.value()->read(2499).value().pixels[2] == 3);
 }
 
+TEST_CASE("keys of an LMDB are in order, however many there are", "[lmdb]") {
+  CHECK(data::lmdb_key(0, 1) == "00000000");
+  CHECK(data::lmdb_key(42, 100'000'000) == "00000042");
+  CHECK(data::lmdb_key(99'999'999, 100'000'000) == "99999999");
+  constexpr std::uint64_t kMore = 100'000'001;
+  CHECK(data::lmdb_key(0, kMore) == "000000000");
+  CHECK(data::lmdb_key(99'999'999, kMore) == "099999999");
+  CHECK(data::lmdb_key(99'999'999, kMore) < data::lmdb_key(100'000'000, kMore));
+}
+
 TEST_CASE("a record of an LMDB that is no Datum is named", "[lmdb]") {
   const TempFolder folder;
   const auto path = folder.path() / "lmdb";

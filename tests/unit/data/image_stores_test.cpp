@@ -101,6 +101,24 @@ TEST_CASE("a folder's folders are the classes", "[image-list]") {
             .find("record 2 has label 1") != std::string::npos);
 }
 
+TEST_CASE("a folder of classes with a link that leads nowhere is refused", "[image-list]") {
+  const TempFolder folder;
+  folder.write("ants/1.png", test::png_of(2, 2, true));
+  folder.write("cats/1.png", test::png_of(2, 2, true));
+  const auto link = folder.path() / "bees";
+  std::filesystem::create_symlink(folder.path() / "absent", link);
+  CHECK(error_of(data::open_image_list(folder.path(), {})) ==
+        link.string() + ": cannot be read: No such file or directory");
+  // A class may be a link, and one image that cannot be read moves no label.
+  std::filesystem::create_directory(folder.path() / "absent");
+  std::filesystem::create_symlink("nowhere", folder.path() / "ants/2.png");
+  const auto store = data::open_image_list(folder.path(), {});
+  REQUIRE(store.has_value());
+  REQUIRE(store.value()->size() == 3);
+  CHECK(store.value()->read(2).value().label == 3);
+  CHECK(error_of(store.value()->read(1)).find("ants/2.png") != std::string::npos);
+}
+
 TEST_CASE("a list that cannot work is refused", "[image-list]") {
   const TempFolder folder;
   const auto refused = [&](const std::string& text) {

@@ -139,6 +139,8 @@ TEST_CASE("a tensor that cannot be taken is refused, and stays its owner's", "[l
         "the tensor has shape 2x0: extents must be at least 1");
   CHECK(error_of([](Foreign& one) { one.plain.tensor.dimensions = -1; }) ==
         "the tensor has -1 dimensions without a shape");
+  CHECK(error_of([](Foreign& one) { one.plain.tensor.data = nullptr; }) ==
+        "the tensor of shape [2, 3] has no memory");
   CHECK(error_of([](Foreign& one) {
           one.plain.tensor.dimensions = 33;
           one.shape.assign(33, 1);

@@ -182,6 +182,15 @@ TEST_CASE("a net that text cannot be sampled from is refused", "[sample]") {
                                          some_values, *backend);
   REQUIRE_FALSE(other.has_value());
   CHECK(other.error().message == "the net scores 5 units, and the vocabulary has 3 entries");
+  for (pb::LayerParameter& layer : *net.mutable_layer()) {
+    if (layer.has_inner_product_param()) layer.mutable_inner_product_param()->set_num_output(1);
+  }
+  const auto empty = TextSampler::create(worker::sampling_graph(net).value(),
+                                         data::Vocabulary::of("", data::TextUnit::kCharacters, 0),
+                                         some_values, *backend);
+  REQUIRE_FALSE(empty.has_value());
+  CHECK(empty.error().message ==
+        "the vocabulary has no entry but the one for unknown units, which is not drawn");
   const Generated generated = make(kLstm, some_values);
   CHECK(generated.sampler->sample({.prompt = "a", .temperature = -1}).error().message ==
         "the temperature is -1; it must be at least 0");

@@ -31,6 +31,7 @@ using test::ServedJob;
 
 constexpr std::uint32_t kWorkers = 2;
 constexpr Clock kEnd{6};
+const std::atomic<bool> kNoStop = false;
 
 /// A job of two inner products on made-up images of 6 x 5.
 class TinyJob {
@@ -132,6 +133,17 @@ class FailingCache final : public ParameterCache {
  private:
   ParameterCache& inner_;
   const Clock from_;
+};
+
+/// Sets `stop` when a batch of a test was computed for the third time.
+class StopInTest final : public Pace {
+ public:
+  void tested(std::int64_t /*records*/) override {
+    if (++batches == 3) stop = true;
+  }
+
+  std::atomic<bool> stop = false;
+  int batches = 0;
 };
 
 /// A cache whose snapshots are not finite.
@@ -367,7 +379,7 @@ TEST_CASE("each test phase of a job is run on its own net", "[trainer]") {
   const auto cache = local_cache(tiny, assets, *backend, 1);
   const auto phases = TestPhases::create(assets, *backend);
   REQUIRE(phases.has_value());
-  const auto result = phases.value()->run(*cache, Clock(4), nullptr);
+  const auto result = phases.value()->run(*cache, Clock(4), nullptr, kNoStop);
   REQUIRE(result.has_value());
   CHECK(result.value().clock == Clock(4));
   // Ten classes that nothing tells apart yet.
@@ -383,7 +395,7 @@ TEST_CASE("the test at iteration 0 is of the initial values, whatever was applie
   const auto phases = TestPhases::create(assets, *backend);
   REQUIRE(phases.has_value());
   const auto loss_at = [&](ParameterCache& cache, Clock clock) {
-    const auto result = phases.value()->run(cache, clock, nullptr);
+    const auto result = phases.value()->run(cache, clock, nullptr, kNoStop);
     REQUIRE(result.has_value());
     return result.value().loss;
   };
@@ -449,7 +461,7 @@ TEST_CASE("a test's accuracy is one of several: the last that counts the fewest 
     const auto cache = local_cache(tiny, assets, *backend, 1);
     const auto phases = TestPhases::create(assets, *backend);
     REQUIRE(phases.has_value());
-    const auto result = phases.value()->run(*cache, Clock(0), nullptr);
+    const auto result = phases.value()->run(*cache, Clock(0), nullptr, kNoStop);
     REQUIRE(result.has_value());
     return result.value();
   };
@@ -492,7 +504,7 @@ TEST_CASE("a test counts for a class only the batches with labels of it", "[trai
   const auto cache = local_cache(tiny, assets, *backend, 1);
   const auto phases = TestPhases::create(assets, *backend);
   REQUIRE(phases.has_value());
-  const auto result = phases.value()->run(*cache, Clock(0), nullptr);
+  const auto result = phases.value()->run(*cache, Clock(0), nullptr, kNoStop);
   REQUIRE(result.has_value());
   const auto& outputs = result.value().outputs;
   REQUIRE(outputs.size() == 12);
@@ -525,6 +537,32 @@ TEST_CASE("a stopped run ends before its next clock", "[trainer]") {
   ProgressBoard board;
   Trainer trainer(replicas, *cache, nullptr, options, board);
   CHECK(trainer.run(stop).value() == Clock(3));
+}
+
+TEST_CASE("a run that is stopped during a test ends before the test's next batch", "[trainer]") {
+  TinyJob tiny;
+  pb::SolverParameter& solver = *tiny.job.mutable_solver_param();
+  solver.add_test_iter(100000);
+  solver.set_test_interval(2);
+  // A test of the initial values, or of others.
+  const bool is_initial = GENERATE(true, false);
+  solver.set_test_initialization(is_initial);
+  const JobAssets assets = tiny.assets();
+  const auto backend = cpu();
+  std::vector<Replica> replicas;
+  replicas.push_back(std::move(assets.make_replica(*backend, 0, 1, Clock(0)).value()));
+  const auto cache = local_cache(tiny, assets, *backend, 1);
+  StopInTest pace;
+  const auto phases = TestPhases::create(assets, *backend, pace);
+  REQUIRE(phases.has_value());
+  ProgressBoard board;
+  Trainer trainer(replicas, *cache, phases.value().get(), trainer_options(tiny.job), board);
+  const auto ended = trainer.run(pace.stop);
+  REQUIRE_FALSE(ended.has_value());
+  CHECK(ended.error().code == ErrorCode::kClosed);
+  CHECK(pace.batches == 3);
+  CHECK(board.read().clock == Clock(is_initial ? 0 : 2));
+  CHECK(board.read().tests.empty());
 }
 
 TEST_CASE("a run starts and ends at the given clocks", "[trainer]") {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/files/file.hpp"
+#include "common/files/folder.hpp"
 #include "worker/data/images/decode_image.hpp"
 #include "worker/data/images/image_store.hpp"
 
@@ -60,21 +61,31 @@ Result<std::vector<Entry>> read_list(const fs::path& source, const fs::path& roo
 }
 
 /// The folders or the files of a folder, by name.
-std::vector<fs::path> sorted(const fs::path& folder, bool folders) {
+/// Errors    io: the folder, or what may be one of its folders, cannot be read
+Result<std::vector<fs::path>> sorted(const fs::path& folder, bool folders) {
   std::vector<fs::path> paths;
-  std::error_code ignored;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
-    if (entry.is_directory(ignored) == folders) paths.push_back(entry.path());
+  std::error_code failed;
+  for (fs::directory_iterator entry(folder, failed), end; !failed && entry != end;
+       entry.increment(failed)) {
+    std::error_code unknown;
+    const bool is_folder = entry->is_directory(unknown);
+    // Without one of the classes those behind it would have other labels. An image that cannot be
+    // read is an error of its record.
+    if (folders && unknown) return io_error(entry->path(), "be read", unknown);
+    if (is_folder == folders) paths.push_back(entry->path());
   }
+  if (failed) return io_error(folder, "be read", failed);
   std::sort(paths.begin(), paths.end());
   return paths;
 }
 
-std::vector<Entry> read_folder(const fs::path& source) {
+Result<std::vector<Entry>> read_folder(const fs::path& source) {
   std::vector<Entry> entries;
   std::int64_t label = 0;
-  for (const fs::path& folder : sorted(source, true)) {
-    for (fs::path& path : sorted(folder, false)) entries.push_back({std::move(path), label});
+  TAUT_TRY(const std::vector<fs::path> folders, sorted(source, true));
+  for (const fs::path& folder : folders) {
+    TAUT_TRY(std::vector<fs::path> images, sorted(folder, false));
+    for (fs::path& path : images) entries.push_back({std::move(path), label});
     ++label;
   }
   return entries;
@@ -149,7 +160,7 @@ Result<std::unique_ptr<ImageStore>> open_image_list(const fs::path& source,
   }
   std::vector<Entry> entries;
   if (fs::is_directory(source, ignored)) {
-    entries = read_folder(source);
+    TAUT_TRY(entries, read_folder(source));
   } else {
     TAUT_TRY(entries, read_list(source, options.root));
   }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <lmdb.h>
 
+#include <algorithm>
 #include <system_error>
 #include <utility>
 
@@ -134,6 +135,12 @@ Result<void> LmdbReader::read(std::uint64_t index,
   }
   return failed(state_->name, fmt::format("reading record {}", index).c_str(), code,
                 ErrorCode::kInvalid);
+}
+
+std::string lmdb_key(std::uint64_t number, std::uint64_t count) {
+  constexpr std::size_t kDigits = 8;
+  const std::size_t digits = fmt::formatted_size("{}", std::max<std::uint64_t>(count, 1) - 1);
+  return fmt::format("{:0{}}", number, std::max(digits, kDigits));
 }
 
 struct LmdbWriter::State : Environment {

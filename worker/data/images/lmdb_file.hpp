@@ -41,6 +41,10 @@ class LmdbReader {
   std::vector<std::string> keys_;
 };
 
+/// The key of the record with a number, of so many: Caffe's eight digits, or more where the last
+/// record has more, since keys are in the order of their bytes.
+[[nodiscard]] std::string lmdb_key(std::uint64_t number, std::uint64_t count);
+
 /// Writes a new LMDB, key by key in ascending order.
 class LmdbWriter {
  public:

@@ -68,7 +68,7 @@ Result<void> write_lmdb(const NumberTable& table, const std::vector<std::uint64_
   TAUT_TRY(const auto writer, LmdbWriter::create(out));
   for (std::uint64_t i = 0; i < rows.size(); ++i) {
     TAUT_TRY(const std::string datum, to_datum(table, rows[i]));
-    TAUT_TRY(writer->add(fmt::format("{:08}", i), datum));
+    TAUT_TRY(writer->add(lmdb_key(i, rows.size()), datum));
   }
   return writer->finish();
 }

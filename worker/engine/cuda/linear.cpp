@@ -180,10 +180,11 @@ class Convolution final : public LinearOp {
             : factors_.convert(queue, bottom.address(), x, bottom_count_);
     const void* by = factors_.convert(queue, weights.address(), w, weight_count_);
     convolution_.forward(own.cudnn(), from, by, target(top, y), workspace);
-    // What is too large for float16 would be infinite from here on.
-    const bool may_overflow = factors_.numbers() == Numbers::kFloat16 && !runs_backwards_;
-    widen(queue, y, top, runs_backwards_ ? factors_.scale() : nullptr, nullptr,
-          may_overflow ? own.fault() : nullptr);
+    if (runs_backwards_) {
+      widen(queue, y, top, factors_.scale());
+    } else {
+      widen(queue, y, top, nullptr, nullptr, overflow(own));
+    }
     const bool adds_bias = bias_ && !bias.empty();
     if (!adds_bias && !relu_) return;
     cuda::affine_forward(queue, channels_, top.address(), nullptr,
@@ -209,7 +210,11 @@ class Convolution final : public LinearOp {
     }
     const void* by = factors_.convert(queue, weights.address(), w, weight_count_);
     convolution_.backward_bottom(own.cudnn(), from, by, target(bottom_gradient, dx), workspace);
-    widen(queue, dx, bottom_gradient, runs_backwards_ ? nullptr : factors_.scale());
+    if (runs_backwards_) {
+      widen(queue, dx, bottom_gradient, nullptr, nullptr, overflow(own));
+    } else {
+      widen(queue, dx, bottom_gradient, factors_.scale());
+    }
   }
 
   void backward_parameters(Stream& stream, DeviceSpan<const float> bottom,
@@ -254,6 +259,11 @@ class Convolution final : public LinearOp {
   /// The memory that cuDNN writes: 16-bit results go to scratch memory first.
   [[nodiscard]] void* target(DeviceSpan<float> final, void* scratch) const {
     return factors_.is_half() ? scratch : final.address();
+  }
+  /// Where a layer's result reports that it is too large for float16: it would be infinite from
+  /// there on. nullptr: it cannot be.
+  [[nodiscard]] cuda::Fault* overflow(CudaStream& stream) const {
+    return factors_.numbers() == Numbers::kFloat16 ? stream.fault() : nullptr;
   }
   void widen(cudaStream_t queue, const void* half, DeviceSpan<float> into, const float* scale,
              const float* other_scale = nullptr, cuda::Fault* fault = nullptr) const {
