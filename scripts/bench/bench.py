@@ -1,5 +1,5 @@
-"""What the measuring commands share: where the programs are, how a run is started and read, and how
-a table is printed."""
+"""What the measuring commands share: where the programs are, how a run is started and read, how a
+table is printed, and what is missed of the targets."""
 
 import argparse
 import datetime
@@ -69,6 +69,23 @@ def print_table(rows):
              for row in rows]
     lines.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
     print("\n".join(lines), flush=True)
+
+
+def at_most(what, figure, limit, form=".2f"):
+    """A target: whether it is reached, and which it is. form  of both numbers"""
+    return figure <= limit, f"{what}: {figure:{form}}, at most {limit:{form}} is required"
+
+
+def at_least(what, figure, limit, form=".2f"):
+    return figure >= limit, f"{what}: {figure:{form}}, at least {limit:{form}} is required"
+
+
+def exit_status(targets):
+    """1 if a target is missed, and then a line on stderr for each that is; else 0."""
+    missed = [what for is_reached, what in targets if not is_reached]
+    for what in missed:
+        print(f"missed: {what}", file=sys.stderr)
+    return 1 if missed else 0
 
 
 def run(command):

@@ -95,14 +95,14 @@ def wait_for(condition, what):
     return time.monotonic() - began
 
 
-def lenet_job(folder, consistency, clocks, workers=2, min_workers=0):
+def lenet_job(folder, consistency, clocks, workers=2, min_workers=0, base_lr=0.01):
     """LeNet on Fashion-MNIST. min_workers  0: the job does not name it"""
     elastic = f"min_workers: {min_workers}\n" if min_workers > 0 else ""
     path = pathlib.Path(folder) / "job.textproto"
     path.write_text(f"""
 name: "lenet"
 net: "{ROOT}/configs/models/lenet.prototxt"
-solver_param {{ base_lr: 0.01 lr_policy: "fixed" momentum: 0.9 max_iter: {clocks}
+solver_param {{ base_lr: {base_lr:g} lr_policy: "fixed" momentum: 0.9 max_iter: {clocks}
                snapshot_after_train: false }}
 data {{ folder: "/usr/share/datasets/fashion-mnist" }}
 consistency {{ {consistency} }}

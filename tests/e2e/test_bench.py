@@ -89,8 +89,26 @@ class Bench(Measured):
         self.assertIn("does not print how long", done.stderr)
 
 
-if __name__ == "__main__":
-    unittest.main()
+# A tautline with whose two workers the first waits WAIT seconds for each of computing.
+WAITS = """
+while [ "$1" != --output ]; do shift; done
+mkdir -p "$2/job1-first" "$2/job1-second"
+echo '{"workers": [{"name": "first", "share": 100}, {"name": "second", "share": 28}]}' \\
+  > "$2/summary.json"
+printf 'compute_s,wait_s,images\\n1,WAIT,100\\n1,WAIT,100\\n' > "$2/job1-first/metrics.csv"
+printf 'compute_s,wait_s,images\\n1,0,28\\n1,0,28\\n' > "$2/job1-second/metrics.csv"
+"""
+
+
+class Targets(Measured):
+    def test_a_missed_target_is_named_and_ends_a_measurement_with_1(self):
+        for wait, status, named in (
+                ("0.1", 0, ""),
+                ("0.25", 1, "missed: with balance the fast worker waits: 20.0%, at most 10.0% is "
+                            "required\n")):
+            self.write_program("bin/tautline", WAITS.replace("WAIT", wait))
+            done = self.measure("speeds/balance", "--rounds", "1", build=self.place / "build")
+            self.assertEqual((done.returncode, done.stderr), (status, named), done.stdout)
 
 
 # A tautline whose runs take no time: real workers make 50 iterations/s, or fail where BROKEN is,
@@ -194,3 +212,7 @@ class Scaling(Measured):
         for row in rows:
             self.assertLess(abs(float(row[3]) - float(row[4])), 0.5 * float(row[4]), row)
         self.assertIn("messages-of-the-coordinator.svg", written)
+
+
+if __name__ == "__main__":
+    unittest.main()
