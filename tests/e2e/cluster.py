@@ -195,16 +195,20 @@ class ClusterTest(unittest.TestCase):
         return self.file(name, f'name: "tiny"\nworkers: {workers}\ndata {{ folder: "{data}" }}\n'
                          + NET + SOLVER % (iterations, iterations) + extra)
 
+    def command(self, program, arguments):
+        """The command line of a program of ours."""
+        return [BIN / program, *map(str, arguments)]
+
     def run_program(self, program, *arguments, timeout=60):
         """Runs a program of ours to its end."""
-        return subprocess.run([BIN / program, *map(str, arguments)], cwd=self.folder,
+        return subprocess.run(self.command(program, arguments), cwd=self.folder,
                               capture_output=True, text=True, timeout=timeout * SLOWER)
 
     def tautline(self, *arguments, timeout=60):
         return self.run_program("tautline", *arguments, timeout=timeout)
 
     def start(self, program, *arguments):
-        process = subprocess.Popen([BIN / program, *map(str, arguments)], cwd=self.folder,
+        process = subprocess.Popen(self.command(program, arguments), cwd=self.folder,
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.processes.append(process)
         return process

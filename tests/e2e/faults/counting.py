@@ -15,22 +15,34 @@ net_param {
   layer { name: "data" type: "Data" top: "data" top: "label"
           data_param { batch_size: 2 backend: IDX } }
   layer { name: "ignored" type: "Silence" bottom: "data" bottom: "label" }
-  layer { name: "w" type: "Parameter" top: "w" parameter_param { shape { dim: %d } } }
-  layer { name: "loss" type: "Reduction" bottom: "w" top: "loss" loss_weight: 1 }
+%s
 }
 solver_param { base_lr: 0.0009765625 lr_policy: "fixed" max_iter: %d }
+"""
+TABLE = """
+  layer { name: "%s" type: "Parameter" top: "%s" parameter_param { shape { dim: %d } } }
+  layer { name: "%s" type: "Reduction" bottom: "%s" top: "%s" loss_weight: 1 }
 """
 STEP = 2.0 ** -10
 
 
+def net_that_counts(parameters, clocks, tables):
+    names = [("w" + end, "loss" + end)
+             for end in ("" if tables == 1 else str(i) for i in range(tables))]
+    return NET_THAT_COUNTS % ("".join(TABLE % (w, w, parameters, loss, w, loss)
+                                      for w, loss in names), clocks)
+
+
 class CountingTest(ServersTest):
-    def submit_counting(self, mode, clocks, parameters, clock_ms, more=""):
-        """Two workers; returns the job's number."""
+    def submit_counting(self, mode, clocks, parameters, clock_ms, more="", tables=1):
+        """Two workers; returns the job's number.
+        parameters  of each of the tables
+        """
         job = self.job(iterations=clocks, workers=2, extra=(
             f"consistency {{ mode: {mode} }} clock_time_ms: {clock_ms} {more}"))
         text = job.read_text()
         begin, end = text.index("net_param {"), text.index("consistency {")
-        job.write_text(text[:begin] + NET_THAT_COUNTS % (parameters, clocks) + text[end:])
+        job.write_text(text[:begin] + net_that_counts(parameters, clocks, tables) + text[end:])
         answer = self.ask("submit", job)
         self.assertEqual(answer.returncode, 0, answer.stderr)
         return int(re.search(r"job (\d+)", answer.stdout)[1])
