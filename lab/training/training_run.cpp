@@ -321,6 +321,7 @@ class Training {
     outcome.shards_us = world_.shards_us;
     outcome.clients_us = world_.clients_us;
     outcome.events = world_.agenda.taken() + world_.network->delivered();
+    outcome.shard_bytes = processes_->shard_bytes();
     const double submitted_s = seconds(processes_->user().submitted_at().since_origin());
     outcome.submitted_s = submitted_s;
     for (const pb::WorkerStatus& worker : outcome.job.workers()) {
