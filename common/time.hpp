@@ -1,6 +1,8 @@
 #pragma once
 
+#include <algorithm>
 #include <chrono>
+#include <cmath>
 
 namespace taut {
 
@@ -37,8 +39,18 @@ class TimePoint {
   return std::chrono::duration<double>(d).count();
 }
 
+/// Times from doubles are at most some thousand years away, so that sums of them are times too.
+inline constexpr double kMaxDurationSeconds = 1e11;
+
 [[nodiscard]] constexpr Duration from_seconds(double value) {
-  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(value));
+  return std::chrono::duration_cast<Duration>(
+      std::chrono::duration<double>(std::clamp(value, -kMaxDurationSeconds, kMaxDurationSeconds)));
+}
+
+/// Rounded up.
+[[nodiscard]] inline Duration from_microseconds(double value) {
+  constexpr double kMax = 1e6 * kMaxDurationSeconds;
+  return Duration(static_cast<Duration::rep>(std::ceil(std::clamp(value, -kMax, kMax))));
 }
 
 }  // namespace taut

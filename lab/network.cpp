@@ -42,21 +42,25 @@ Network::Network(std::uint64_t seed, LinkFaults faults, double framed)
 Network::Network(Journey& journey) : random_(0), framed_(0), journey_(&journey) {}
 
 SocketId Network::open(NodeId node) {
-  sockets_.push_back({node, true});
+  sockets_.push_back({.node = node});
   return static_cast<SocketId>(sockets_.size() - 1);
 }
 
 std::uint32_t Network::address_number(const std::string& address) {
   const auto [entry, added] =
       addresses_.try_emplace(address, static_cast<std::uint32_t>(bound_.size()));
-  if (added) bound_.emplace_back();
+  if (added) {
+    bound_.emplace_back();
+    to_.emplace_back();
+  }
   return entry->second;
 }
 
 void Network::listen(SocketId socket, const std::string& address) {
-  auto& bound = bound_[address_number(address)];
-  TAUT_CHECK(!bound, "two sockets listen on one address");
-  bound = socket;
+  const std::uint32_t number = address_number(address);
+  TAUT_CHECK(!bound_[number], "two sockets listen on one address");
+  bound_[number] = socket;
+  sockets_[socket].addresses.push_back(number);
 }
 
 PeerId Network::new_peer(std::uint32_t link, bool leads_to_listener) {
@@ -69,6 +73,8 @@ PeerId Network::connect(SocketId socket, const std::string& address) {
   Link& link = links_.emplace_back();
   link.connecting = socket;
   link.address = address_number(address);
+  sockets_[socket].links.push_back(number);
+  to_[link.address].push_back(number);
   link.at_connecting = new_peer(number, true);
   return link.at_connecting;
 }
@@ -86,15 +92,23 @@ void Network::disconnect(PeerId peer) {
 }
 
 void Network::close(SocketId socket) {
-  sockets_[socket].open = false;
-  for (auto& bound : bound_) {
-    if (bound == socket) bound.reset();
+  Socket& one = sockets_[socket];
+  one.open = false;
+  std::vector<std::uint32_t> ending = std::exchange(one.links, {});
+  for (const std::uint32_t address : std::exchange(one.addresses, {})) {
+    bound_[address].reset();
+    ending.insert(ending.end(), to_[address].begin(), to_[address].end());
   }
-  for (Link& link : links_) {
+  // Each once, in the order in which they were connected.
+  std::ranges::sort(ending);
+  const auto repeated = std::ranges::unique(ending);
+  ending.erase(repeated.begin(), repeated.end());
+  for (const std::uint32_t number : ending) {
+    Link& link = links_[number];
     if (link.connecting == socket) {
       break_link(link);
       link.alive = false;
-    } else if (link.at_listening && !bound_[link.address]) {
+    } else if (link.at_listening) {
       break_link(link);
     }
   }

@@ -113,6 +113,8 @@ class Network {
   struct Socket {
     NodeId node = 0;
     bool open = true;
+    std::vector<std::uint32_t> links{};      // that it has connected
+    std::vector<std::uint32_t> addresses{};  // that it listens on
   };
   struct Link {
     SocketId connecting = 0;
@@ -170,6 +172,7 @@ class Network {
   std::vector<Peer> peers_ = {Peer{}};  // PeerId 0 is no process
   std::map<std::string, std::uint32_t> addresses_;
   std::vector<std::optional<SocketId>> bound_;  // by address number
+  std::vector<std::vector<std::uint32_t>> to_;  // links, by address number
   std::set<std::pair<NodeId, NodeId>> blocked_;
   Journey* journey_ = nullptr;  // nullptr: messages take what faults_ say
   std::vector<Flight> flights_;

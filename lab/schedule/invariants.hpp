@@ -15,8 +15,8 @@ namespace taut::schedule {
 ///     their devices or none
 ///   - gang: a job has none of its devices, or as many as it asks for (as it may have, where the
 ///     policy is elastic), each of them once, on hosts that may be used
-///   - work is conserved: a job's progress never exceeds its service and never shrinks, and what
-///     has ended has made all of it; no job that was submitted is lost
+///   - work is conserved: a job's progress never shrinks, and grows by no more than its speed since
+///     the last event makes, to its end too; no job that was submitted is lost
 ///   - what the policy promises (Promise). Conserved work and reservations only while no device is
 ///     in part use: shares may leave the parts that a job needs, but no device that has them
 class Invariants {
@@ -30,16 +30,24 @@ class Invariants {
   [[nodiscard]] std::optional<std::string> check_end(const View& view) const;
 
  private:
+  /// Of a job at the last check.
+  struct Work {
+    double progress_s = 0;
+    double speed = 0;
+  };
   [[nodiscard]] std::optional<std::string> check_devices(const View& view);
   [[nodiscard]] std::optional<std::string> check_gang(const View& view, JobIndex job) const;
   [[nodiscard]] std::optional<std::string> check_work(const View& view);
+  [[nodiscard]] std::optional<std::string> check_progress(const View& view, JobIndex job) const;
   [[nodiscard]] std::optional<std::string> check_promise(const View& view);
   [[nodiscard]] std::optional<std::string> check_reservation(const View& view);
 
   const Promise promise_;
   const bool is_elastic_;
   std::vector<double> given_;            // of each device
-  std::vector<double> left_s_;           // of each job, at the last check
+  std::vector<Work> work_;               // of each job that was submitted
+  std::vector<JobIndex> were_active_;    // at the last check
+  double checked_s_ = 0;                 // when that was
   std::vector<std::uint32_t> rounds_;    // that each job has waited for
   std::vector<std::uint32_t> patience_;  // and may wait for
   JobIndex first_waiting_ = kNoJob;      // by submission

@@ -25,13 +25,17 @@ double View::held_s(JobIndex index) const {
   return state.held_s + (state.phase == Phase::kRunning ? now_s_ - state.settled_s : 0);
 }
 
-double View::left_s(JobIndex index) const {
+double View::progress_s(JobIndex index) const {
   const JobState& state = states_[index];
   double progress = state.progress_s;
   if (state.phase == Phase::kRunning) {
     progress += state.speed * std::max(0.0, now_s_ - std::max(state.settled_s, state.resumes_s));
   }
-  return std::max(0.0, jobs_[index].service_s - progress);
+  return progress;
+}
+
+double View::left_s(JobIndex index) const {
+  return std::max(0.0, jobs_[index].service_s - progress_s(index));
 }
 
 }  // namespace taut::schedule

@@ -72,6 +72,8 @@ class View {
   [[nodiscard]] double attained_s(JobIndex index) const;
   /// Seconds with devices until now.
   [[nodiscard]] double held_s(JobIndex index) const;
+  /// Of its service, what is done now.
+  [[nodiscard]] double progress_s(JobIndex index) const;
   /// Of its service, what is left now: the truth, which a policy with a perfect estimate has.
   [[nodiscard]] double left_s(JobIndex index) const;
   [[nodiscard]] double waited_s(JobIndex index) const {

@@ -1,7 +1,6 @@
 #include "lab/training/fair_links.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "common/check.hpp"
@@ -115,8 +114,7 @@ void FairLinks::plan(std::uint32_t number) {
   if (link.shares.empty()) return;
   const double each_us = link.us_per_byte * static_cast<double>(link.shares.size());
   const double left_us = std::max(0.0, (link.shares.front().finish - link.attained) * each_us);
-  const double at_us = std::ceil(link.last_us + left_us - kRest_us);
-  const TimePoint at(Duration(static_cast<Duration::rep>(at_us)));
+  const TimePoint at(from_microseconds(link.last_us + left_us - kRest_us));
   if (at >= link.planned) return;
   link.planned = at;
   plans_.push_back({at, order_++, number});

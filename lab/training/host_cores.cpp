@@ -1,7 +1,6 @@
 #include "lab/training/host_cores.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 namespace taut::lab {
@@ -31,8 +30,7 @@ void HostCores::advance() {
 void HostCores::plan() {
   if (threads_.empty()) return;
   const double left = std::max(0.0, (threads_.front().finish - attained_) / rate());
-  const auto wait = Duration(static_cast<Duration::rep>(std::ceil(left - kRest)));
-  agenda_.at(clock_.now() + wait, [this, plan = ++plan_] {
+  agenda_.at(clock_.now() + from_microseconds(left - kRest), [this, plan = ++plan_] {
     if (plan == plan_) finish();
   });
 }

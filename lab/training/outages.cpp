@@ -16,8 +16,8 @@ double wait_s(sim::Random& random, double per_hour) {
 }
 
 Outages::Outages(World& world, Processes& processes, const pb::LabCluster& cluster,
-                 std::uint64_t seed)
-    : world_(world), processes_(processes), is_affected_(world.machines.size()) {
+                 std::uint64_t seed, TimePoint limit)
+    : world_(world), processes_(processes), limit_(limit), is_affected_(world.machines.size()) {
   const auto& hosts = world.topology->hosts();
   for (int i = 0; i < cluster.outage_size(); ++i) {
     for (std::size_t host = 0; host < hosts.size(); ++host) {
@@ -43,7 +43,8 @@ void Outages::expect(std::size_t number) {
   Threat& threat = threats_[number];
   const pb::LabOutage& outage = threat.outage;
   const double wait = outage.has_at_s() ? outage.at_s() : wait_s(threat.random, outage.per_hour());
-  world_.agenda.at(world_.now() + from_seconds(wait), [this, number] { happen(number); });
+  const TimePoint at = world_.now() + from_seconds(wait);
+  if (at <= limit_) world_.agenda.at(at, [this, number] { happen(number); });
 }
 
 void Outages::happen(std::size_t number) {

@@ -25,7 +25,9 @@ struct HostLoss {
 class Outages {
  public:
   /// All but the cluster outlives this.
-  Outages(World& world, Processes& processes, const pb::LabCluster& cluster, std::uint64_t seed);
+  /// limit  what would happen later is left out
+  Outages(World& world, Processes& processes, const pb::LabCluster& cluster, std::uint64_t seed,
+          TimePoint limit);
   Outages(const Outages&) = delete;
   Outages& operator=(const Outages&) = delete;
 
@@ -48,6 +50,7 @@ class Outages {
 
   World& world_;
   Processes& processes_;
+  const TimePoint limit_;
   std::vector<Threat> threats_;
   std::vector<bool> is_affected_;  // by host: it is away, or about to go
   std::vector<HostLoss> losses_;

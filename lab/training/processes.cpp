@@ -35,6 +35,16 @@ void Processes::start() {
   for (sim::NodeId node = 0; node < places_.size(); ++node) step(node);
 }
 
+std::uint64_t Processes::shard_bytes() const {
+  std::uint64_t largest = 0;
+  for (std::uint32_t server = 0; server < options_.servers; ++server) {
+    const auto* const node = static_cast<const TrainingServer*>(
+        places_[world_.topology->server_node(server)].node.get());
+    if (node != nullptr) largest = std::max(largest, node->shard_bytes());
+  }
+  return largest;
+}
+
 /// Starts a server or a worker.
 void Processes::enter(sim::NodeId number) {
   Place& place = places_[number];

@@ -32,6 +32,8 @@ class Processes {
   void deliver(sim::Delivery delivery);
   void step(sim::NodeId number);
   [[nodiscard]] const TrainingUser& user() const { return *user_; }
+  /// TrainingServer::shard_bytes() of the servers that have not gone away.
+  [[nodiscard]] std::uint64_t shard_bytes() const;
 
   /// The servers and workers that run on a host, or would if it had not gone away.
   [[nodiscard]] std::vector<sim::NodeId> on_host(std::size_t host) const;

@@ -29,7 +29,7 @@ double to_us(TimePoint time) {
 }
 
 TimePoint from_us(double us) {
-  return TimePoint(Duration(static_cast<Duration::rep>(std::ceil(us))));
+  return TimePoint(from_microseconds(us));
 }
 
 }  // namespace

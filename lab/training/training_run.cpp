@@ -122,7 +122,7 @@ class Training {
     TAUT_TRY(ProcessOptions processes, process_options(job));
     processes_.emplace(world_, std::move(processes));
     set_listeners();
-    outages_.emplace(world_, *processes_, options_.cluster, options_.seed);
+    outages_.emplace(world_, *processes_, options_.cluster, options_.seed, limit());
     processes_->start();
     return ok();
   }
@@ -199,12 +199,13 @@ class Training {
     return options;
   }
 
+  [[nodiscard]] TimePoint limit() const { return TimePoint(from_seconds(options_.limit_s)); }
+
   Result<void> drive() {
-    const TimePoint limit(from_seconds(options_.limit_s));
     const TrainingUser& user = processes_->user();
     while (!user.is_over() && user.refusal().empty()) {
       const TimePoint next = std::min(world_.agenda.next(), world_.network->next_due());
-      if (next > limit) {
+      if (next > limit()) {
         return make_error(
             ErrorCode::kTimeout,
             fmt::format("the job has not ended within {:g} s of virtual time", options_.limit_s));
@@ -320,6 +321,7 @@ class Training {
     outcome.shards_us = world_.shards_us;
     outcome.clients_us = world_.clients_us;
     outcome.events = world_.agenda.taken() + world_.network->delivered();
+    outcome.shard_bytes = processes_->shard_bytes();
     const double submitted_s = seconds(processes_->user().submitted_at().since_origin());
     outcome.submitted_s = submitted_s;
     for (const pb::WorkerStatus& worker : outcome.job.workers()) {

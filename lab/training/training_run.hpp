@@ -56,7 +56,8 @@ struct TrainingOutcome {
   double shards_us = 0;          // of processors, that messages took at shards
   double clients_us = 0;         // and at workers
   std::uint64_t events = 0;
-  std::vector<LinkUse> links;  // those that carried something
+  std::uint64_t shard_bytes = 0;  // of this machine's memory, that the largest shard's values took
+  std::vector<LinkUse> links;     // those that carried something
   Topology::Traffic coordinator;
   std::vector<HostLoss> losses;  // hosts that went away, in this order
 };

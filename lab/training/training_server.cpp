@@ -32,6 +32,16 @@ ControlIdentity identity_of(const World& world, std::uint32_t number, std::uint6
   return identity;
 }
 
+/// Where no worker learns, none uses values: with zeros in their place a shard alone has its
+/// slices, and does not copy one for each update while answers are under way.
+void drop_values(DataMessage& message, CostMemory& memory) {
+  auto* const items = std::get_if<DataItems>(&message.body);
+  if (items == nullptr) return;
+  for (DataItem& item : items->items) {
+    if (item.kind == pb::DataItem::VALUE) item.payload = memory.zeros(item.payload.size());
+  }
+}
+
 }  // namespace
 
 TrainingServer::TrainingServer(World& world, std::uint32_t number, std::uint64_t start,
@@ -86,7 +96,7 @@ Lane::Work TrainingServer::serve(OneShard& one, PeerId from, const Message& mess
       coding_us += one.encoded.take(world_.codecs, answer.message);
     }
   }
-  auto messages = encoded(answers);
+  auto messages = encoded(std::move(answers));
   if (world_.meter != nullptr) {
     std::uint64_t all = bytes;
     for (const auto& [to, answer] : messages) all += bytes_of(answer);
@@ -135,16 +145,20 @@ void TrainingServer::show(const OneShard& one, std::string_view name, TimePoint 
 }
 
 std::vector<std::pair<PeerId, Message>> TrainingServer::encoded(
-    const std::vector<server::Outgoing>& answers) const {
+    std::vector<server::Outgoing> answers) const {
+  if (world_.memory != nullptr) {
+    for (server::Outgoing& answer : answers) drop_values(answer.message, *world_.memory);
+  }
   std::vector<std::pair<PeerId, Message>> messages;
   messages.reserve(answers.size());
-  for (const server::Outgoing& answer : answers)
+  for (const server::Outgoing& answer : answers) {
     messages.emplace_back(answer.to, encode(answer.message));
+  }
   return messages;
 }
 
-void TrainingServer::send(const OneShard& one, const std::vector<server::Outgoing>& messages) {
-  for (auto& [to, message] : encoded(messages)) {
+void TrainingServer::send(const OneShard& one, std::vector<server::Outgoing> messages) {
+  for (auto& [to, message] : encoded(std::move(messages))) {
     world_.network->send(one.socket, to, std::move(message));
   }
 }
@@ -189,6 +203,15 @@ void TrainingServer::step(TimePoint now) {
 
 TimePoint TrainingServer::wake() const {
   return std::min(ControlNode::wake(), images_due_);
+}
+
+std::uint64_t TrainingServer::shard_bytes() const {
+  std::uint64_t largest = 0;
+  for (const auto& one : shards_) {
+    const BufferPool::Usage usage = one->pool.usage();
+    largest = std::max(largest, usage.used.value() + usage.kept.value());
+  }
+  return largest;
 }
 
 void TrainingServer::on_event(const ControlEvent& event, TimePoint /*now*/) {

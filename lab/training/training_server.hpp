@@ -25,6 +25,10 @@ class TrainingServer final : public sim::ControlNode {
   void step(TimePoint now) override;
   [[nodiscard]] TimePoint wake() const override;
 
+  /// What the values and states of its largest shard have taken of this machine's memory so far, up
+  /// to what a shard keeps for further ones.
+  [[nodiscard]] std::uint64_t shard_bytes() const;
+
  private:
   static constexpr Bytes kFreeValues{64UL << 20U};  // of a shard, kept for further ones
   struct OneShard {
@@ -43,9 +47,9 @@ class TrainingServer final : public sim::ControlNode {
   void on_data(sim::SocketId, PeerId, DataMessage, TimePoint) override {}
   [[nodiscard]] Lane::Work serve(OneShard& one, PeerId from, const Message& message);
   [[nodiscard]] std::vector<std::pair<PeerId, Message>> encoded(
-      const std::vector<server::Outgoing>& answers) const;
+      std::vector<server::Outgoing> answers) const;
   void send_next(OneShard& one, PeerId to, const Message& message);
-  void send(const OneShard& one, const std::vector<server::Outgoing>& messages);
+  void send(const OneShard& one, std::vector<server::Outgoing> messages);
   void take_job(const pb::ServerJob& job);
   /// What the shards start from. Errors: as server::read_shard_images().
   [[nodiscard]] Result<std::vector<server::ShardImages>> begin_of(const pb::ServerJob& job);

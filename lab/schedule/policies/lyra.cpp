@@ -43,6 +43,13 @@ class Lyra : public Policy {
       take(left[static_cast<std::size_t>(type)], workers);
       plan.grants.push_back({.job = job, .workers = workers});
     }
+    // A job that lost devices with a host gets its base back before others start.
+    for (Grant& grant : plan.grants) {
+      std::uint32_t& idle = left[static_cast<std::size_t>(type_of(view, grant.job))];
+      const std::uint32_t more = std::min(view.job(grant.job).workers - grant.workers, idle);
+      grant.workers += more;
+      idle -= more;
+    }
     std::ranges::sort(waiting);
     for (const auto& [left_s, job] : waiting) start(view, job, left, plan);
     for (std::size_t type = 0; type < kDeviceTypes; ++type) {

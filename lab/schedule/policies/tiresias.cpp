@@ -20,15 +20,16 @@ class Tiresias : public Policy {
   [[nodiscard]] bool counts_shares() const override { return true; }
 
   [[nodiscard]] Plan decide(const View& view) override {
-    constexpr double kThreshold = 3600;
     constexpr double kStarving = 8;
+    // A job within the rounding of its times has crossed the threshold: it is not seen again.
+    constexpr double kRounding = 1e-6;
     // Active jobs are by submission, and so is each queue.
     std::vector<JobIndex> order;
     std::vector<JobIndex> second_queue;
     for (const JobIndex job : view.active()) {
       if (forgiven_s_.size() <= job) forgiven_s_.resize(job + 1);
       const double ran = view.held_s(job);
-      bool second = view.attained_s(job) - forgiven_s_[job] >= kThreshold;
+      bool second = until_second_s(view, job) <= kRounding;
       if (second && ran > 0 && view.waited_s(job) >= kStarving * ran) {
         forgiven_s_[job] = view.attained_s(job);
         second = false;
@@ -39,14 +40,20 @@ class Tiresias : public Policy {
     Plan plan = fill_in_order(view, order);
     // When the next one crosses the threshold.
     for (const Grant& grant : plan.grants) {
-      const double left = kThreshold - (view.attained_s(grant.job) - forgiven_s_[grant.job]);
-      if (left <= 0) continue;
-      plan.wake_s = std::min(plan.wake_s, view.now_s() + left / view.job(grant.job).devices());
+      const double left_s = until_second_s(view, grant.job);
+      if (left_s > kRounding) plan.wake_s = std::min(plan.wake_s, view.now_s() + left_s);
     }
     return plan;
   }
 
  private:
+  /// Until the job, with its devices, has what the first queue gives.
+  [[nodiscard]] double until_second_s(const View& view, JobIndex job) const {
+    constexpr double kThreshold = 3600;
+    const double left = kThreshold - (view.attained_s(job) - forgiven_s_[job]);
+    return left / view.job(job).devices();
+  }
+
   std::vector<double> forgiven_s_;  // of the service of each job
 };
 

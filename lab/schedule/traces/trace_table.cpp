@@ -98,19 +98,19 @@ Result<std::uint32_t> TraceTable::whole(std::size_t row, std::string_view column
 
 Result<double> TraceTable::time(std::size_t row, std::string_view column) const {
   const std::string_view all = text(row, column);
-  const auto part = [all](std::size_t from, std::size_t length) {
+  bool is_fine = all.size() == 19 && all[4] == '-' && all[7] == '-' && all[10] == ' ' &&
+                 all[13] == ':' && all[16] == ':';
+  const auto part = [&](std::size_t from, std::size_t length) {
     unsigned value = 0;
-    return from + length <= all.size() && parse_all(all.substr(from, length), value) ? value
-                                                                                     : 1000000U;
+    is_fine = is_fine && parse_all(all.substr(from, length), value);
+    return value;
   };
   using namespace std::chrono;
-  const bool has_marks = all.size() == 19 && all[4] == '-' && all[7] == '-' && all[10] == ' ' &&
-                         all[13] == ':' && all[16] == ':';
   const year_month_day date(year(static_cast<int>(part(0, 4))), month(part(5, 2)), day(part(8, 2)));
   const unsigned hour = part(11, 2);
   const unsigned minute = part(14, 2);
   const unsigned second = part(17, 2);
-  if (!has_marks || !date.ok() || hour > 23 || minute > 59 || second > 60) {
+  if (!is_fine || !date.ok() || hour > 23 || minute > 59 || second > 60) {
     return wrong(row, column, "a time as 2017-10-03 14:02:11");
   }
   const double days = static_cast<double>(sys_days(date).time_since_epoch().count());

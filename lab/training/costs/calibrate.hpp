@@ -16,7 +16,7 @@ struct ProcessTimes {
   double server_us = 0;       // of the server's process, for one worker
 };
 
-/// The job as it is measured: in lock-step, without tests, stragglers and checkpoints.
+/// The job as it is measured: in lock-step with servers, without tests, stragglers and checkpoints.
 [[nodiscard]] pb::Job job_to_measure(pb::Job job, std::uint32_t workers);
 
 /// Measures this machine for a job: each layer's forward and backward, the making of a batch, what

@@ -5,10 +5,14 @@
 #include <map>
 #include <utility>
 
+#include "common/ssp/compression.hpp"
 #include "common/ssp/slice_layout.hpp"
 #include "lab/training/costs/closed_exchange.hpp"
+#include "lab/training/costs/codec_costs.hpp"
 #include "lab/training/costs/compute_times.hpp"
 #include "proto/config/exchange/settle_exchange.hpp"
+#include "proto/config/settle_compression.hpp"
+#include "worker/model/row_parameters.hpp"
 
 namespace taut::lab {
 namespace {
@@ -16,47 +20,94 @@ namespace {
 constexpr double kUsPerMs = 1e3;
 constexpr double kMib = 1UL << 20U;
 
-/// What one worker's clock costs each shard: the parts of the tables that are there, each way, and
-/// a message for each table.
-struct ShardLoad {
-  double bytes = 0;
-  double messages = 0;
+/// What an exchange of one worker takes: its updates, and the values that it reads.
+struct Load {
+  double pushed = 0;            // bytes
+  double pulled = 0;            // bytes
+  double applied = 0;           // bytes of float32 values that change
+  double messages = 0;          // one for each slice
+  double decode_us = 0;         // of updates
+  double encode_us = 0;         // of values, once for each version
+  double worker_coding_us = 0;  // of both
 };
 
-std::vector<ShardLoad> loads_of(const model::Graph& graph, std::uint32_t servers) {
+struct Loads {
+  std::vector<Load> shards;
+  Load first;  // of the first table
+};
+
+/// Adds a slice's values.
+void add_dense(const TableSpec& table, std::uint64_t count, const Compression& compression,
+               const CodecCosts& codecs, Load& load) {
+  const math::Encoding push = compression.of_push(table);
+  const math::Encoding pull = compression.of_pull(table);
+  load.pushed += static_cast<double>(math::encoded_bytes(push, count));
+  load.pulled += static_cast<double>(math::encoded_bytes(pull, count));
+  load.applied += static_cast<double>(count) * sizeof(float);
+  load.decode_us += codecs.decode_us(push, count);
+  load.encode_us += codecs.encode_us(pull, count);
+  load.worker_coding_us += codecs.encode_us(push, count) + codecs.decode_us(pull, count);
+}
+
+/// Adds a bucket's part of a batch's rows: their numbers with the request and with the update.
+void add_rows(const TableSpec& table, Load& load) {
+  const double rows = static_cast<double>(table.rows->clock_rows) / table.rows->buckets;
+  const double values = rows * static_cast<double>(table.width()) * sizeof(float);
+  load.pushed += 2 * rows * sizeof(std::uint64_t) + values;
+  load.pulled += values;
+  load.applied += values;
+}
+
+Loads loads_of(const std::vector<TableSpec>& tables, const Compression& compression,
+               const CodecCosts& codecs, std::uint32_t servers) {
   std::vector<ShardId> shards;
   for (std::uint32_t i = 0; i < servers; ++i) shards.emplace_back(i);
-  const SliceLayout layout(graph.parameters, shards);
-  std::vector<ShardLoad> loads(servers);
-  for (const Slice& slice : layout.slices()) {
-    ShardLoad& load = loads[slice.shard.value()];
-    load.bytes += static_cast<double>(slice.count) * sizeof(float);
+  const SliceLayout layout(tables, shards);
+  Loads loads{std::vector<Load>(servers), {}};
+  const auto add = [&](const Slice& slice, Load& load) {
+    const TableSpec& table = tables[slice.table.value()];
+    if (table.rows) {
+      add_rows(table, load);
+    } else {
+      add_dense(table, slice.count, compression, codecs, load);
+    }
     ++load.messages;
+  };
+  for (const Slice& slice : layout.slices()) {
+    add(slice, loads.shards[slice.shard.value()]);
+    if (slice.table == TableId(0)) add(slice, loads.first);
   }
   return loads;
 }
 
-/// The busiest link's time for a clock of all workers, and the round trip of the first table.
+/// Clocks from one exchange of a worker with the servers to the next.
+std::uint32_t interval_of(const pb::Consistency& consistency) {
+  if (consistency.has_periodic_averaging()) return consistency.periodic_averaging().interval();
+  return consistency.has_elastic_averaging() ? consistency.elastic_averaging().interval() : 1;
+}
+
+/// The busiest link's time for an exchange of all workers, and the round trip of the first table.
 struct Network {
   double busiest_us = 0;
   double first_us = 0;
 };
 
-/// Lets one clock's bytes pass over the links, as the lab does.
-Result<Network> network_of(const pb::LabCluster& cluster, const std::vector<ShardLoad>& loads,
-                           double first_bytes, std::uint32_t workers) {
+/// Lets an exchange's bytes pass over the links, as the lab does.
+Result<Network> network_of(const pb::LabCluster& cluster, const Loads& loads,
+                           std::uint32_t workers) {
   Network network;
-  const auto servers = static_cast<std::uint32_t>(loads.size());
+  const auto servers = static_cast<std::uint32_t>(loads.shards.size());
+  const auto bytes = [](double count) { return static_cast<std::uint64_t>(count); };
   TAUT_TRY(const auto used, Topology::make(cluster, servers, workers, 1));
   TAUT_TRY(const auto empty, Topology::make(cluster, servers, workers, 1));
   Topology& topology = *used;
   for (std::uint32_t worker = 0; worker < workers; ++worker) {
     for (std::uint32_t server = 0; server < servers; ++server) {
-      const auto bytes = static_cast<std::uint64_t>(loads[server].bytes);
+      const Load& load = loads.shards[server];
       const sim::NodeId from = topology.worker_node(worker);
       const sim::NodeId to = topology.server_node(server);
-      (void)topology.arrival(from, to, bytes, TimePoint());
-      (void)topology.arrival(to, from, bytes, TimePoint());
+      (void)topology.arrival(from, to, bytes(load.pushed), TimePoint());
+      (void)topology.arrival(to, from, bytes(load.pulled), TimePoint());
     }
   }
   for (const Pipe& pipe : topology.pipes()) {
@@ -64,9 +115,9 @@ Result<Network> network_of(const pb::LabCluster& cluster, const std::vector<Shar
   }
   const sim::NodeId worker = topology.worker_node(workers - 1);
   const sim::NodeId server = topology.server_node(0);
-  const auto first = static_cast<std::uint64_t>(first_bytes);
-  for (const auto& [from, to] : {std::pair(worker, server), std::pair(server, worker)}) {
-    const TimePoint there = empty->arrival(from, to, first, TimePoint());
+  for (const TimePoint there :
+       {empty->arrival(worker, server, bytes(loads.first.pushed), TimePoint()),
+        empty->arrival(server, worker, bytes(loads.first.pulled), TimePoint())}) {
     network.first_us += static_cast<double>(there.since_origin().count());
   }
   return network;
@@ -86,27 +137,33 @@ double compute_ms(const Topology& topology, double alone_ms, std::uint32_t worke
   return slowest;
 }
 
-/// Adds what servers and the way to them take.
+/// Adds what servers and the way to them take, of a clock.
 Result<void> add_servers(const pb::LabCluster& cluster, const model::Graph& graph,
-                         std::uint32_t servers, std::uint32_t workers, ClosedEstimate& estimate) {
-  const std::vector<ShardLoad> loads = loads_of(graph, servers);
-  const double first_bytes = graph.parameters.empty()
-                                 ? 0
-                                 : sizeof(float) * static_cast<double>(graph.parameters[0].count());
-  TAUT_TRY(const Network network, network_of(cluster, loads, first_bytes, workers));
-  estimate.network_ms = network.busiest_us / kUsPerMs;
+                         std::uint32_t servers, std::uint32_t workers, Slack slack,
+                         const pb::Job& job, ClosedEstimate& estimate) {
+  TAUT_TRY(const Compression compression, to_compression(job));
   const pb::LabCosts& costs = cluster.costs();
-  for (const ShardLoad& load : loads) {
-    const double of_worker_us =
-        load.messages * costs.shard_message_us() +
-        load.bytes / kMib * (2 * costs.shard_us_per_mib() + costs.apply_us_per_mib());
-    estimate.server_ms = std::max(estimate.server_ms, workers * of_worker_us / kUsPerMs);
+  const Loads loads =
+      loads_of(model::served_tables(graph), compression, CodecCosts(costs), servers);
+  TAUT_TRY(const Network network, network_of(cluster, loads, workers));
+  const double each_ms = kUsPerMs * interval_of(job.consistency());
+  estimate.network_ms = network.busiest_us / each_ms;
+  // In lock-step all workers read the same version.
+  const std::uint32_t versions = slack == Slack(0) ? 1 : workers;
+  const auto moving_us = [&costs](const Load& load) {
+    return (load.pushed + load.pulled) / kMib * costs.shard_us_per_mib() +
+           load.applied / kMib * costs.apply_us_per_mib() + load.decode_us;
+  };
+  for (const Load& load : loads.shards) {
+    const double of_worker_us = load.messages * costs.shard_message_us() + moving_us(load);
+    estimate.server_ms = std::max(estimate.server_ms,
+                                  (workers * of_worker_us + versions * load.encode_us) / each_ms);
   }
-  const double own_us =
-      costs.shard_message_us() + 2 * costs.client_message_us() +
-      first_bytes / kMib *
-          (2 * costs.shard_us_per_mib() + costs.apply_us_per_mib() + costs.client_us_per_mib());
-  estimate.exposed_ms = (network.first_us + own_us) / kUsPerMs;
+  const Load& first = loads.first;
+  const double own_us = costs.shard_message_us() + 2 * costs.client_message_us() +
+                        moving_us(first) + first.encode_us + first.worker_coding_us +
+                        first.pulled / kMib * costs.client_us_per_mib();
+  estimate.exposed_ms = (network.first_us + own_us) / each_ms;
   return ok();
 }
 
@@ -159,12 +216,13 @@ Result<ClosedEstimate> closed_estimate(const pb::LabCluster& cluster, const Topo
   }
   constexpr std::int64_t kMaxClocks = 64;
   if (!slack.is_unbounded()) {
-    const std::int64_t clocks = std::min(slack.clocks() + 1, kMaxClocks);
+    const std::int64_t interval = exchanges ? 1 : interval_of(job.consistency());
+    const std::int64_t clocks = std::min((slack.clocks() + 1) * interval, kMaxClocks);
     estimate.spread_ms =
         estimate.compute_ms * (mean_of_largest(cluster.compute(), workers, clocks) - 1);
   }
   if (!exchanges) {
-    TAUT_TRY(add_servers(cluster, graph, servers, workers, estimate));
+    TAUT_TRY(add_servers(cluster, graph, servers, workers, slack, job, estimate));
     decide(estimate);
     return estimate;
   }

@@ -27,10 +27,12 @@ struct ClosedEstimate {
 };
 
 /// A job on a cluster, as a formula: computing, its spread over the workers that wait for each
-/// other (the mean of the largest of so many draws; under a slack s of means over s + 1 clocks),
-/// bytes over the busiest link, the shard's thread, and the round trip of the first layer. What
+/// other (the mean of the largest of so many draws; under a slack s of means over s + 1 clocks, or
+/// meetings where workers average), bytes over the busiest link as the job's compression has them,
+/// the shard's thread, and the round trip of the first layer; all of these divided by the clocks
+/// between two meetings. Of a table by rows a worker moves as many as its batch may name. What
 /// overlaps counts as the larger one.
-/// Errors  as ComputeTimes::make
+/// Errors  as ComputeTimes::make and to_compression
 /// slack   unbounded: no worker waits for another
 /// job     of whose workers closed_exchange() says what they take where they exchange among
 ///         themselves

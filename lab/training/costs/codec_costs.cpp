@@ -82,16 +82,22 @@ CodecCosts::CodecCosts(const pb::LabCosts& costs)
   }
 }
 
+double CodecCosts::encode_us(const math::Encoding& encoding, std::uint64_t count) const {
+  return of(encoding).encode_us * static_cast<double>(count);
+}
+
+double CodecCosts::decode_us(const math::Encoding& encoding, std::uint64_t count) const {
+  return of(encoding).decode_us * static_cast<double>(count);
+}
+
 double CodecCosts::encode_us(const DataItem& item) const {
-  return of(item.encoding).encode_us * static_cast<double>(item.count);
+  return encode_us(item.encoding, item.count);
 }
 
 double CodecCosts::decode_us(const DataMessage& message) const {
   double us = 0;
   for (const DataItem& item : items_of(message)) {
-    if (!item.payload.empty()) {
-      us += of(item.encoding).decode_us * static_cast<double>(item.count);
-    }
+    if (!item.payload.empty()) us += decode_us(item.encoding, item.count);
   }
   return us;
 }

@@ -27,6 +27,8 @@ class CodecCosts {
 
   /// Whether no codec takes time, so that messages need not be looked into.
   [[nodiscard]] bool are_free() const { return are_free_; }
+  [[nodiscard]] double encode_us(const math::Encoding& encoding, std::uint64_t count) const;
+  [[nodiscard]] double decode_us(const math::Encoding& encoding, std::uint64_t count) const;
   [[nodiscard]] double encode_us(const DataItem& item) const;
   /// Of all items of a message.
   [[nodiscard]] double decode_us(const DataMessage& message) const;

@@ -14,6 +14,14 @@ CostMemory::CostMemory(const std::vector<TableSpec>& specs) {
   }
 }
 
+Frame CostMemory::zeros(std::size_t bytes) {
+  if (longest.size() < bytes) {
+    longest = pool.acquire(bytes);
+    std::ranges::fill(longest.bytes(), std::byte{0});
+  }
+  return Frame(longest).part(0, bytes);
+}
+
 DeviceSpan<const float> CostStore::front(TableId table) const {
   const std::vector<float>& values = of(table).values;
   return {values.data(), values.size()};

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "common/net/buffer_pool.hpp"
+#include "common/net/message.hpp"
 #include "common/ssp/table.hpp"
 #include "worker/cache/value_store.hpp"
 #include "worker/client/client.hpp"
@@ -15,6 +16,9 @@ namespace taut::lab {
 struct CostMemory {
   explicit CostMemory(const std::vector<TableSpec>& tables);
 
+  /// So many bytes, which all share that have some.
+  [[nodiscard]] Frame zeros(std::size_t bytes);
+
   struct Table {
     TableId id;
     std::vector<float> values;
@@ -22,6 +26,7 @@ struct CostMemory {
   };
   BufferPool pool{Bytes(0)};
   std::vector<Table> tables;
+  Buffer longest;  // zeros
 };
 
 /// A store for a worker that only costs: it pushes and reads as a HostStore does, and takes no

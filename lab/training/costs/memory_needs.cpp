@@ -24,6 +24,15 @@ std::uint64_t values_of(std::span<const TableSpec> tables) {
   return values;
 }
 
+/// What updates of a worker leave out for its next ones.
+std::uint64_t left_out_of(std::span<const TableSpec> tables, const Compression& compression) {
+  std::uint64_t values = 0;
+  for (const TableSpec& table : tables) {
+    if (!table.rows) values += math::state_values(compression.of_push(table), table.count());
+  }
+  return values;
+}
+
 /// Of the rows that a batch names, of all tables that are kept by rows.
 std::uint64_t batch_values_of(std::span<const TableSpec> tables) {
   std::uint64_t values = 0;
@@ -70,13 +79,10 @@ Result<ProcessMemory> process_memory(const pb::Job& job, std::span<const TableSp
   const std::uint64_t values = values_of(tables);
   const std::uint64_t kept = 1 + static_cast<std::uint64_t>(rule.state_count());
   const std::uint64_t part = (values + servers - 1) / servers;
-  std::uint64_t left_out = 0;
-  for (const TableSpec& table : tables) {
-    if (!table.rows) left_out += math::state_values(compression.of_push(table), table.count());
-  }
   const std::uint64_t rows = row_bytes_of(tables, rule, servers, job.workers());
   ProcessMemory memory;
-  memory.worker = sizeof(float) * (4 * (values + batch_values_of(tables)) + left_out);
+  memory.worker =
+      sizeof(float) * (4 * (values + batch_values_of(tables)) + left_out_of(tables, compression));
   memory.server = sizeof(float) * part * (kept + gradients_of(job)) + rows;
   memory.server += std::min(backups, servers - 1) * (sizeof(float) * part * kept + rows);
   return memory;
@@ -127,7 +133,10 @@ Result<std::uint64_t> lab_memory(const pb::Job& job, std::span<const TableSpec> 
                                  bool learns) {
   // Measured: 994 MiB for 10,000 workers and 16 servers that do not learn.
   constexpr std::uint64_t kOfWorker = 96UL << 10U;
-  const std::uint64_t processes = kOfWorker * job.workers();
+  TAUT_TRY(const Compression compression, to_compression(job));
+  // Each worker encodes its own updates, of zeros too.
+  const std::uint64_t left_out = sizeof(float) * left_out_of(tables, compression);
+  const std::uint64_t processes = (kOfWorker + left_out) * job.workers();
   if (!learns) return processes;
   TAUT_TRY(const math::UpdateRule rule, to_update_rule(job));
   const std::uint64_t kept = 1 + static_cast<std::uint64_t>(rule.state_count());

@@ -56,8 +56,9 @@ struct HostMisfit {
                                                             std::uint32_t servers);
 
 /// Bytes that the lab itself takes at least: in one process, where workers share what is the same.
+/// What compression leaves out of a worker's updates is its own, whether it learns or not.
 /// learns  whether it has gradients
-/// Errors  as to_update_rule()
+/// Errors  as to_update_rule() and to_compression()
 [[nodiscard]] Result<std::uint64_t> lab_memory(const pb::Job& job,
                                                std::span<const TableSpec> tables, bool learns);
 

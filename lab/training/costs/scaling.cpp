@@ -2,6 +2,7 @@
 
 #include "lab/training/training_run.hpp"
 #include "proto/config/exchange/settle_exchange.hpp"
+#include "proto/config/settle_compression.hpp"
 #include "worker/replica.hpp"
 
 namespace taut::lab {
@@ -59,6 +60,11 @@ Result<double> clock_in_lab(const ScalingOptions& options, std::uint32_t workers
 Result<std::vector<ScalingPoint>> plan_scaling(const ScalingOptions& options) {
   if (exchanges_at_workers(options.job) && !options.slacks.empty()) {
     return invalid("--slack: the job's workers exchange among themselves, without slack; omit it");
+  }
+  if (chooses_compression(options.job)) {
+    return invalid(
+        "compression: AUTO is chosen from what workers measure of machines and links; name a "
+        "scheme");
   }
   TAUT_TRY(const worker::JobAssets assets, worker::JobAssets::open(options.job, 1));
   const std::int64_t batch = assets.train_batch();

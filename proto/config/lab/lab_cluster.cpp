@@ -46,7 +46,7 @@ class Check {
     for (int i = 0; i < cluster_.link_size(); ++i) {
       const pb::LabLink& link = cluster_.link(i);
       TAUT_TRY(is_new(names, link.name(), "link", {{"link", i}, {"name"}}));
-      TAUT_TRY(is_above({{"link", i}, {"gbit_per_s"}}, link.gbit_per_s(), 1e5));
+      TAUT_TRY(is_in({{"link", i}, {"gbit_per_s"}}, link.gbit_per_s(), 1e-6, 1e5));
       TAUT_TRY(is_in({{"link", i}, {"latency_us"}}, link.latency_us(), 0, kMaxMicroseconds));
       TAUT_TRY(is_in({{"link", i}, {"jitter_us"}}, link.jitter_us(), 0, kMaxMicroseconds));
       TAUT_TRY(is_in({{"link", i}, {"loss"}}, link.loss(), 0, 0.5));

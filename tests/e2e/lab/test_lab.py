@@ -133,7 +133,7 @@ compute { clock_ms: 5 }
         path.write_text(CLUSTER.replace("gbit_per_s: 1 ", "gbit_per_s: 0 "))
         answer = self.tautline("lab", self.job(), "--cluster", path, "--output",
                                self.folder / "none")
-        self.assert_fails(answer, "cluster.textproto:4:21: gbit_per_s must be greater than 0")
+        self.assert_fails(answer, "cluster.textproto:4:21: gbit_per_s must be between 1e-06")
         self.assertFalse((self.folder / "none").exists())
 
     def test_validate_says_what_a_labs_cluster_has_and_where_it_cannot_be(self):
@@ -153,7 +153,7 @@ compute { clock_ms: 5 }
         for old, new, error in (
                 ('workers: 0 servers: 2 link: "card"', 'workers: 0 servers: 2 link: "cart"',
                  '2:54: no link "cart"; did you mean "card"?'),
-                ("gbit_per_s: 1 ", "gbit_per_s: 0 ", "4:21: gbit_per_s must be greater than 0"),
+                ("gbit_per_s: 1 ", "gbit_per_s: 0 ", "4:21: gbit_per_s must be between 1e-06"),
                 ("jitter_us: 400", "jiter_us: 400", '4:50: '),
                 ("compute {", 'outage { host: "node9" at_s: 1 }\ncompute {',
                  '5:10: no host "node9"; did you mean "node"?')):

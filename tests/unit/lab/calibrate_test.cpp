@@ -1,6 +1,7 @@
 #include "lab/training/costs/calibrate.hpp"
 
 #include "lab/training/training_run.hpp"
+#include "proto/config/exchange/settle_exchange.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/temp_folder.hpp"
 #include "worker/model/job/job.hpp"
@@ -118,6 +119,18 @@ TEST_CASE("a calibration has the codecs of the job, and what applying takes", "[
     CHECK(codec.encode_us_per_mib() > 0);
     CHECK(codec.decode_us_per_mib() > 0);
   }
+}
+
+TEST_CASE("a job whose workers exchange among themselves is calibrated with servers", "[lab]") {
+  pb::Job job = job_of_file();
+  job.clear_consistency();
+  job.clear_straggler();
+  job.mutable_exchange()->set_type(pb::WorkerExchange::ALLREDUCE);
+  settle_exchange(job);
+  const auto cluster = calibrate(job, 1, std::nullopt);
+  if (!cluster) FAIL(cluster.error().message);
+  CHECK(cluster.value().costs().shard_message_us() > 0);
+  CHECK(cluster.value().compute().layer_size() > 0);
 }
 
 TEST_CASE("messages of nearly one size cost each the same, whatever noise there is", "[lab]") {

@@ -1,7 +1,9 @@
 #include "lab/training/costs/closed_model.hpp"
 
+#include "lab/training/costs/scaling.hpp"
 #include "proto/config/lab/lab_cluster.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/unit/model/net_text.hpp"
 
 namespace taut::lab {
 namespace {
@@ -17,9 +19,9 @@ model::Graph one_layer(std::int64_t parameters) {
   return graph;
 }
 
-ClosedEstimate estimate(const std::string& compute, std::uint32_t workers, Slack slack,
-                        std::int64_t parameters = 10, const std::string& of_host = "",
-                        const pb::Job& job = {}, const std::string& costs = "") {
+ClosedEstimate estimate_of(const model::Graph& graph, const std::string& compute,
+                           std::uint32_t workers, Slack slack, const std::string& of_host = "",
+                           const pb::Job& job = {}, const std::string& costs = "") {
   const auto cluster = parse_lab_cluster(
       "host { name: \"s\" cores: 4 workers: 0 servers: 1 link: \"card\" }"
       "host { name: \"w\" count: 8 cores: 2 workers: 4 link: \"card\"" +
@@ -36,10 +38,16 @@ ClosedEstimate estimate(const std::string& compute, std::uint32_t workers, Slack
   if (!cluster) FAIL(cluster.error().message);
   const auto topology = Topology::make(cluster.value(), 1, workers, 1);
   REQUIRE(topology.has_value());
-  const auto estimated = closed_estimate(cluster.value(), *topology.value(), one_layer(parameters),
-                                         64, 1, workers, slack, job);
+  const auto estimated =
+      closed_estimate(cluster.value(), *topology.value(), graph, 64, 1, workers, slack, job);
   REQUIRE(estimated.has_value());
   return estimated.value();
+}
+
+ClosedEstimate estimate(const std::string& compute, std::uint32_t workers, Slack slack,
+                        std::int64_t parameters = 10, const std::string& of_host = "",
+                        const pb::Job& job = {}, const std::string& costs = "") {
+  return estimate_of(one_layer(parameters), compute, workers, slack, of_host, job, costs);
 }
 
 }  // namespace
@@ -93,6 +101,47 @@ TEST_CASE("a server's card is the limit where all bytes pass it", "[lab]") {
   CHECK(one.network_ms == Approx(32).epsilon(0.01));
   CHECK(one.clock_ms == Approx(32).epsilon(0.01));
   CHECK(one.limit == "network");
+}
+
+TEST_CASE("compression has fewer bytes pass, each way by its scheme", "[lab]") {
+  pb::Job job;
+  const auto one = [&job] { return estimate("clock_ms: 1", 8, Slack(0), 1'000'000, "", job); };
+  job.mutable_compression()->add_push()->set_scheme(pb::PushCompression::INT8);
+  // The values still pass the server's card as they are.
+  CHECK(one().network_ms == Approx(32).epsilon(0.01));
+  job.mutable_compression()->add_pull()->set_scheme(pb::PullCompression::INT8);
+  CHECK(one().network_ms == Approx(8).epsilon(0.02));
+  const auto coded =
+      estimate("clock_ms: 1", 8, Slack(0), 1UL << 18U, "", job,
+               "codec { name: \"INT8\" encode_us_per_mib: 300 decode_us_per_mib: 200 }");
+  // Each worker's update is decoded, and one version of the values encoded.
+  CHECK(coded.server_ms == Approx(8 * 0.2 + 0.3));
+}
+
+TEST_CASE("a plan of a compression that is yet to be chosen is refused", "[lab]") {
+  ScalingOptions options;
+  options.job.mutable_compression()->add_push()->set_scheme(pb::PushCompression::AUTO);
+  CHECK_THAT(plan_scaling(options).error().message,
+             Catch::Matchers::StartsWith("compression: AUTO is chosen"));
+}
+
+TEST_CASE("workers that meet every ten clocks move a tenth at each", "[lab]") {
+  pb::Job job;
+  job.mutable_consistency()->mutable_periodic_averaging()->set_interval(10);
+  const auto meeting = estimate("clock_ms: 1", 8, Slack(0), 1'000'000, "", job);
+  CHECK(meeting.network_ms == Approx(3.2).epsilon(0.01));
+  CHECK(meeting.exposed_ms < 1);
+}
+
+TEST_CASE("of a table by rows a clock moves those of a batch with their numbers", "[lab][rows]") {
+  model::Graph graph = test::graph_of(
+      "layer { name: 'in' type: 'DummyData' top: 'numbers' dummy_data_param {"
+      "  shape { dim: 500 dim: 4 } classes: 1000000 } }"
+      "layer { name: 'rows' type: 'Embed' top: 'rows' bottom: 'numbers' embed_param {"
+      "  input_dim: 1000000 num_output: 8 bias_term: false by_rows: true buckets: 3 } }");
+  // 2,000 rows of 8 values, whose numbers are in the request and in the update.
+  CHECK(estimate_of(graph, "clock_ms: 1", 8, Slack(0)).network_ms ==
+        Approx(8 * 2000 * (8 * 4 + 2 * 8) / 1e6).epsilon(0.01));
 }
 
 TEST_CASE("a ring's clock is its bytes over each card, however many workers there are", "[lab]") {

@@ -26,9 +26,11 @@ TEST_CASE("a lab's cluster that cannot be is refused with line and column", "[la
   CHECK(refusal_of(kHosts + "link { name: \"fast\" gbit_per_s: 1 }") ==
         "c:1:38: no link \"a\"; add link { name: \"a\" }");
   CHECK(refusal_of(kHosts + "link { name: \"a\" gbit_per_s: 0 }") ==
-        "c:2:18: gbit_per_s must be greater than 0 and at most 100000, is 0");
+        "c:2:18: gbit_per_s must be between 1e-06 and 100000, is 0");
   CHECK(refusal_of(kHosts + "link { name: \"a\" gbit_per_s: nan }") ==
-        "c:2:18: gbit_per_s must be greater than 0 and at most 100000, is nan");
+        "c:2:18: gbit_per_s must be between 1e-06 and 100000, is nan");
+  CHECK(refusal_of(kHosts + "link { name: \"a\" gbit_per_s: 1e-17 }") ==
+        "c:2:18: gbit_per_s must be between 1e-06 and 100000, is 1e-17");
   CHECK(refusal_of(kHosts + "link { name: \"a\" gbit_per_s: 1 latency_us: -1 }") ==
         "c:2:32: latency_us must be between 0 and 10000000, is -1");
   CHECK(refusal_of(kHosts + "link { name: \"a\" gbit_per_s: 1 }\n\nlink { name: \"a\" }") ==

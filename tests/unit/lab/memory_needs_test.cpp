@@ -133,4 +133,27 @@ TEST_CASE("more workers than this machine has memory for are refused before they
   CHECK(needs.value() == 100'000'000 * (kParameterBytes + (96UL << 10U)) + 2 * kParameterBytes);
 }
 
+TEST_CASE("what updates leave out is counted for each worker, without learning too", "[lab]") {
+  const auto bytes = [](const std::string& compression, bool learns) {
+    const TrainingOptions options = tiny_training(kSolver + compression, "compute { clock_ms: 1 }");
+    return lab_memory(options.job, its_tables(), learns).value();
+  };
+  const std::string top_k = "compression { push { scheme: TOP_K keep: 0.1 min_values: 1 } }";
+  CHECK(bytes(top_k, false) - bytes("", false) == 3 * kParameterBytes);
+  CHECK(bytes(top_k, true) - bytes("", true) == 3 * kParameterBytes);
+}
+
+TEST_CASE("answers under way do not keep slices of a shard whose workers do not learn", "[lab]") {
+  // Clocks are short: there are always answers under way when the next update is applied.
+  TrainingOptions options =
+      tiny_training("solver_param { base_lr: 0.1 max_iter: 50 }", "compute { clock_ms: 0.01 }");
+  options.learns = false;
+  const TrainingOutcome outcome = run_to_end(options);
+  CHECK(outcome.job.state() == pb::DONE);
+  // Of two small slices, which take the smallest buffers.
+  const std::uint64_t slices = 2 * BufferPool::rounded_size(1);
+  CHECK(outcome.shard_bytes >= slices);
+  CHECK(outcome.shard_bytes <= 2 * slices);
+}
+
 }  // namespace taut::lab

@@ -1,6 +1,7 @@
 #include "lab/training/outages.hpp"
 
 #include "tests/support/catch.hpp"
+#include "tests/unit/lab/tiny_training.hpp"
 
 namespace taut::lab {
 
@@ -18,6 +19,17 @@ TEST_CASE("what happens six times an hour is waited for ten minutes on average",
   CHECK(sum / kWaits == Approx(600).epsilon(0.03));
   // Of an exponential distribution, e^-2 are longer than twice the mean.
   CHECK(static_cast<double>(long_ones) / kWaits == Approx(0.1353).epsilon(0.06));
+}
+
+TEST_CASE("what happens once in more years than time can count never happens", "[lab]") {
+  CHECK(from_seconds(1e300) == from_seconds(kMaxDurationSeconds));
+  CHECK(from_microseconds(1e300) == from_seconds(kMaxDurationSeconds));
+  TrainingOptions options = tiny_training("solver_param { base_lr: 0.1 max_iter: 5 }",
+                                          "compute { clock_ms: 1 } "
+                                          "outage { host: \"w\" per_hour: 1e-18 }");
+  const TrainingOutcome outcome = run_to_end(options);
+  CHECK(outcome.job.state() == pb::DONE);
+  CHECK(outcome.losses.empty());
 }
 
 }  // namespace taut::lab

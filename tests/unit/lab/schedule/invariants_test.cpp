@@ -103,5 +103,20 @@ TEST_CASE("a job that starves is found", "[schedule]") {
   CHECK(broken({}, jobs, nothing) == "job 0 never ends: the policy starves it");
 }
 
+TEST_CASE("work that no device has made is found, and work that is lost", "[schedule]") {
+  const auto jobs = numbered({test_job(0, 4, 100), test_job(10, 4, 100)});
+  const auto jump = [](double by_s) {
+    return [by_s](const View& view) {
+      if (view.now_s() == 10) const_cast<JobState&>(view.state(0)).progress_s += by_s;
+      return fill_in_order(view, view.active());
+    };
+  };
+  CHECK(broken({}, jobs, jump(5)) ==
+        "at 10.000 s job 0 has made 15.000 s of work since 0.000 s; it may make 0 to 10.000 s");
+  CHECK(broken({}, jobs, jump(-15)) ==
+        "at 10.000 s job 0 has made -5.000 s of work since 0.000 s; it may make 0 to 10.000 s");
+  CHECK(broken({}, jobs, jump(0)).empty());
+}
+
 }  // namespace
 }  // namespace taut::schedule

@@ -127,5 +127,11 @@ TEST_CASE("Tiresias puts a new job before one that has had its device-hour", "[s
   CHECK(ends(run_policy("tiresias", both, cluster)) == Times{2900, 3200});
 }
 
+TEST_CASE("Tiresias sees a job cross the threshold although its times are rounded", "[schedule]") {
+  const Cluster cluster = test_cluster("1x1");
+  const auto jobs = numbered({test_job(0, 1, 0.3), test_job(0.1, 1, 1e5), test_job(100.1, 1, 100)});
+  CHECK(run_policy("tiresias", jobs, cluster).jobs[2].ended_s == Approx(3700.3));
+}
+
 }  // namespace
 }  // namespace taut::schedule

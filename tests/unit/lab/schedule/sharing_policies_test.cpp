@@ -107,6 +107,21 @@ TEST_CASE("Lyra uses hosts on loan while they are lent", "[schedule]") {
   CHECK(own.makespan_s == Approx(4100));
 }
 
+TEST_CASE("Lyra gives a job its base back that lost devices with a host", "[schedule]") {
+  Cluster cluster = test_cluster("2x4");
+  cluster.add_hosts(1, 4, DeviceType::kV100, 0, true);
+  cluster.loans = {{0, 1}, {25200, 0}};
+  const auto jobs = numbered({test_job(0, 4, 46800), test_job(0, 8, 360000)});
+  const SimulationResult result = run_policy("lyra", jobs, cluster);
+  CHECK(result.jobs[0].ended_s == Approx(46800));
+  // The second has 4 devices from the host's return on, and 8 again once the first has ended.
+  CHECK(result.jobs[1].preemptions == 0);
+  CHECK(result.jobs[1].changes == 2);
+  const double slow = speed_of(jobs[1], {.workers = 4, .tier = Tier::kRack}, cluster);
+  const double left_s = 360000 - 25200 - slow * (46800 - 25200);
+  CHECK(result.jobs[1].ended_s == Approx(46800 + left_s).epsilon(0.001));
+}
+
 TEST_CASE("Muri interleaves jobs that use different stages", "[schedule]") {
   const Cluster cluster = test_cluster("1x4");
   const auto jobs = numbered({test_job(0, 4, 10000, "dqn"), test_job(0, 4, 10000, "dqn"),

@@ -110,6 +110,9 @@ TEST_CASE("a bad line of a trace is refused with file, line, column, value and w
   CHECK(
       refusal(kPhilly + "2017-10-03 24:00:10,60.5,2,121,ed69ec\n") ==
       "jobs.csv:2:1: timestamp must be a time as 2017-10-03 14:02:11, is \"2017-10-03 24:00:10\"");
+  CHECK(
+      refusal(kPhilly + "2o17-10-03 14:02:11,60.5,2,121,ed69ec\n") ==
+      "jobs.csv:2:1: timestamp must be a time as 2017-10-03 14:02:11, is \"2o17-10-03 14:02:11\"");
   CHECK(refusal(kAlibaba + "a,4000,1024,1,2000,,LS,Running,100,900,150\n") ==
         "jobs.csv:2:15: gpu_milli must be a whole number from 1 to 1000, is \"2000\"");
   CHECK(refusal(kAlibaba + "a,4000,1024,1,460,,LS,Running,100,150,150\n") ==
