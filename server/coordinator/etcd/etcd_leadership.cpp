@@ -66,9 +66,7 @@ void EtcdLeadership::run() {
     const std::scoped_lock lock(mutex_);
     if (stopping_) break;
   }
-  if (!lease_id_.empty()) {
-    [[maybe_unused]] const auto revoked = client_.call("/v3/lease/revoke", {{"ID", lease_id_}});
-  }
+  revoke();
 }
 
 /// Stands for election where no coordinator leads.
@@ -98,13 +96,20 @@ Result<void> EtcdLeadership::stand() {
   const Json put = {
       {"requestPut", {{"key", key}, {"value", to_base64(address_)}, {"lease", lease_id_}}}};
   const Json get = {{"requestRange", {{"key", key}}}};
-  TAUT_TRY(const Json answer, client_.call("/v3/kv/txn", {{"compare", Json::array({absent})},
-                                                          {"success", Json::array({put})},
-                                                          {"failure", Json::array({get})}}));
-  if (!answer.value("succeeded", false)) return ok();
+  const auto answer = client_.call("/v3/kv/txn", {{"compare", Json::array({absent})},
+                                                  {"success", Json::array({put})},
+                                                  {"failure", Json::array({get})}});
+  // Of a request without an answer it is not known whether the key is put under the lease.
+  if (!answer && answer.error().code == ErrorCode::kUnavailable) return answer.error();
+  if (!answer || !answer.value().value("succeeded", false)) {
+    // It is not kept alive until the next election, in which an ended lease would be refused.
+    revoke();
+    if (!answer) return answer.error();
+    return ok();
+  }
   has_lease_ = true;
   const std::scoped_lock lock(mutex_);
-  term_ = etcd_number(answer.at("header"), "revision");
+  term_ = etcd_number(answer.value().at("header"), "revision");
   until_ = began + lease_ * 3 / 4;
   leader_ = address_;
   log::info("this process leads, term {}", term_);
@@ -124,6 +129,13 @@ Result<void> EtcdLeadership::keep() {
   const std::scoped_lock lock(mutex_);
   until_ = began + lease_ * 3 / 4;
   return ok();
+}
+
+/// Ends the lease, if there is one: the next election needs a new one.
+void EtcdLeadership::revoke() {
+  if (lease_id_.empty()) return;
+  const std::string id = std::exchange(lease_id_, {});
+  [[maybe_unused]] const auto revoked = client_.call("/v3/lease/revoke", {{"ID", id}});
 }
 
 /// What was led is over: the next term needs a new lease.

@@ -33,6 +33,7 @@ class EtcdLeadership final : public Leadership {
   [[nodiscard]] Result<void> look();
   [[nodiscard]] Result<void> stand();
   [[nodiscard]] Result<void> keep();
+  void revoke();
   void lose();
   void pause(Duration length);
 

@@ -162,6 +162,31 @@ TEST_CASE("a leader whose lease has ended stops leading, and stands again", "[et
   }));
 }
 
+TEST_CASE("a process whose lease ended while it stood for election leads under a new one",
+          "[etcd]") {
+  FakeEtcd etcd;
+  etcd.delay(true);
+  const Leader only(etcd);
+  REQUIRE(wait_until([&] { return etcd.delayed() > 0; }));
+  etcd.expire_leases();
+  etcd.delay(false);
+  REQUIRE(only.leads());
+  CHECK(etcd.carry_out_delayed() == 0);
+}
+
+TEST_CASE("a process that lost an election leads after the winner", "[etcd]") {
+  FakeEtcd etcd;
+  auto first = std::make_unique<Leader>(etcd, "a:1");
+  REQUIRE(first->leads());
+  // As if the key had appeared between the look and the election.
+  etcd.hide(true);
+  const Leader second(etcd, "b:2", 1s);
+  REQUIRE(wait_until([&] { return etcd.revoked() > 0; }));
+  etcd.hide(false);
+  first.reset();
+  REQUIRE(second.leads());
+}
+
 TEST_CASE("a save whose answer is lost is settled by the next one", "[etcd]") {
   FakeEtcd etcd;
   const Leader leader(etcd);

@@ -1,5 +1,6 @@
 #include "tests/unit/coordinator/fake_etcd.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "common/check.hpp"
@@ -38,11 +39,26 @@ void FakeEtcd::delay(bool on) {
   delays_ = on;
 }
 
+std::size_t FakeEtcd::delayed() {
+  const std::scoped_lock lock(mutex_);
+  return delayed_.size();
+}
+
+void FakeEtcd::hide(bool on) {
+  const std::scoped_lock lock(mutex_);
+  hides_ = on;
+}
+
+int FakeEtcd::revoked() {
+  const std::scoped_lock lock(mutex_);
+  return revoked_;
+}
+
 int FakeEtcd::carry_out_delayed() {
   const std::scoped_lock lock(mutex_);
   int succeeded = 0;
   for (const Json& request : std::exchange(delayed_, {})) {
-    if (transact(request).value("succeeded", false)) ++succeeded;
+    if (!lacks_lease(request) && transact(request).value("succeeded", false)) ++succeeded;
   }
   return succeeded;
 }
@@ -74,6 +90,9 @@ http::Response FakeEtcd::handle(const http::Request& request) {
     delayed_.push_back(content);
     return http::json_response(503, R"({"error":"etcdserver: request timed out"})");
   }
+  if (transacts && lacks_lease(content)) {
+    return http::json_response(404, R"({"error":"etcdserver: requested lease not found"})");
+  }
   const Json reply = answer(request.path, content);
   if (transacts && loses_) {
     return http::json_response(503, R"({"error":"etcdserver: request timed out"})");
@@ -82,7 +101,7 @@ http::Response FakeEtcd::handle(const http::Request& request) {
 }
 
 Json FakeEtcd::answer(const std::string& path, const Json& request) {
-  if (path == "/v3/kv/range") return range(request);
+  if (path == "/v3/kv/range") return hides_ ? Json::object() : range(request);
   if (path == "/v3/kv/txn") return transact(request);
   const std::string id = request.value("ID", "");
   if (path == "/v3/lease/grant") {
@@ -97,7 +116,10 @@ Json FakeEtcd::answer(const std::string& path, const Json& request) {
     lease->second = steady_now() + lengths_[id];
     return {{"result", {{"ID", id}, {"TTL", "2"}}}};
   }
-  if (path == "/v3/lease/revoke") drop_lease(id);
+  if (path == "/v3/lease/revoke") {
+    drop_lease(id);
+    ++revoked_;
+  }
   return Json::object();
 }
 
@@ -143,6 +165,18 @@ Json FakeEtcd::transact(const Json& request) {
   // Nor for false.
   if (succeeded) reply["succeeded"] = true;
   return reply;
+}
+
+/// Whether it would put a key under a lease that does not exist.
+bool FakeEtcd::lacks_lease(const Json& request) const {
+  for (const Json& compare : request.value("compare", Json::array())) {
+    if (!holds(compare)) return false;
+  }
+  const Json writes = request.value("success", Json::array());
+  return std::ranges::any_of(writes, [this](const Json& one) {
+    const std::string lease = one.value("requestPut", Json::object()).value("lease", "");
+    return !lease.empty() && !leases_.contains(lease);
+  });
 }
 
 bool FakeEtcd::holds(const Json& compare) const {

@@ -26,6 +26,12 @@ class FakeEtcd {
   void lose_answers(bool on);
   /// Further transactions are kept, and answered as failures of the server.
   void delay(bool on);
+  /// How many are kept.
+  [[nodiscard]] std::size_t delayed();
+  /// Further reads of keys outside of transactions find none.
+  void hide(bool on);
+  /// How many leases were given up.
+  [[nodiscard]] int revoked();
   /// Carries out what was kept. Returns how many of them succeeded.
   int carry_out_delayed();
 
@@ -47,6 +53,7 @@ class FakeEtcd {
   nlohmann::json answer(const std::string& path, const nlohmann::json& request);
   nlohmann::json range(const nlohmann::json& request) const;
   nlohmann::json transact(const nlohmann::json& request);
+  bool lacks_lease(const nlohmann::json& request) const;
   bool holds(const nlohmann::json& compare) const;
   void drop_lease(const std::string& id);
   void drop_expired();
@@ -59,6 +66,8 @@ class FakeEtcd {
   std::int64_t next_lease_ = 100;
   bool loses_ = false;
   bool delays_ = false;
+  bool hides_ = false;
+  int revoked_ = 0;
   std::vector<nlohmann::json> delayed_;
   std::unique_ptr<http::Server> server_;
 };
