@@ -204,6 +204,59 @@ TEST_CASE("a save whose answer is lost is settled by the next one", "[etcd]") {
   CHECK(leader.store->load().value().jobs.at(JobId(1)).message() == "second");
 }
 
+TEST_CASE("a step that changes more jobs than a transaction holds is saved", "[etcd]") {
+  constexpr std::uint64_t kJobs = 200;
+  FakeEtcd etcd;
+  const Leader leader(etcd);
+  REQUIRE(leader.leads());
+  REQUIRE(leader.store->load().has_value());
+  CoordinatorChanges changes;
+  // More than 128 operations, and some larger than 1.5 MiB together.
+  for (std::uint64_t id = 1; id <= kJobs; ++id) {
+    changes.merge(change_of(id, std::string(id % 10 == 0 ? 150'000 : 10, 'm')));
+  }
+  REQUIRE(leader.store->save(changes).has_value());
+  const auto records = leader.store->load();
+  REQUIRE(records.has_value());
+  CHECK(records.value().counters.next_job() == kJobs + 1);
+  REQUIRE(records.value().jobs.size() == kJobs);
+  for (const auto& [id, job] : records.value().jobs) {
+    CHECK(job.SerializeAsString() == changes.jobs.at(id).SerializeAsString());
+  }
+  CoordinatorChanges removal;
+  for (const auto& [id, job] : changes.jobs) removal.forgotten.insert(id);
+  REQUIRE(leader.store->save(removal).has_value());
+  CHECK(leader.store->load().value().jobs.empty());
+}
+
+TEST_CASE(
+    "of a large step that is saved in part, a job is not apart from the one that continues it",
+    "[etcd]") {
+  FakeEtcd etcd;
+  const Leader leader(etcd);
+  REQUIRE(leader.leads());
+  REQUIRE(leader.store->load().has_value());
+  CoordinatorChanges changes;
+  for (std::uint64_t id = 1; id <= 200; ++id) {
+    changes.merge(change_of(id, "runs"));
+    if (id <= 100) changes.jobs.at(JobId(id)).set_restarted_as(201 - id);
+  }
+  // The first transaction is carried out, and its answer is lost.
+  etcd.lose_answers(true);
+  REQUIRE_FALSE(leader.store->save(changes).has_value());
+  etcd.lose_answers(false);
+  const auto part = leader.store->load();
+  REQUIRE(part.has_value());
+  CHECK(part.value().counters.next_job() == 201);
+  CHECK_FALSE(part.value().jobs.empty());
+  CHECK(part.value().jobs.size() < 200);
+  for (const auto& [id, job] : part.value().jobs) {
+    CHECK(part.value().jobs.contains(JobId(201 - id.value())));
+  }
+  REQUIRE(leader.store->save(changes).has_value());
+  CHECK(leader.store->load().value().jobs.size() == 200);
+}
+
 TEST_CASE("a save that arrives late changes nothing", "[etcd]") {
   FakeEtcd etcd;
   const Leader leader(etcd);

@@ -17,6 +17,22 @@ std::string key_in(const Json& request, const char* name = "key") {
   return from_base64(request.value(name, "")).value();
 }
 
+// etcd's limits, by default.
+constexpr std::size_t kMaxOperations = 128;
+constexpr std::size_t kMaxBytes = 1536U << 10U;
+
+/// Why etcd refuses a transaction of this size; empty: it takes it.
+std::string why_too_large(const Json& request) {
+  const Json writes = request.value("success", Json::array());
+  if (writes.size() > kMaxOperations) return "etcdserver: too many operations in txn request";
+  std::size_t bytes = 0;
+  for (const Json& one : writes) {
+    const Json put = one.value("requestPut", Json::object());
+    bytes += put.value("key", "").size() + put.value("value", "").size();
+  }
+  return bytes > kMaxBytes ? "etcdserver: request is too large" : "";
+}
+
 }  // namespace
 
 FakeEtcd::FakeEtcd() {
@@ -86,6 +102,9 @@ http::Response FakeEtcd::handle(const http::Request& request) {
   const Json content = Json::parse(request.body, nullptr, false);
   if (!content.is_object()) return http::json_response(400, R"({"error":"no JSON object"})");
   const bool transacts = request.path == "/v3/kv/txn";
+  if (const std::string reason = transacts ? why_too_large(content) : ""; !reason.empty()) {
+    return http::json_response(400, Json{{"error", reason}}.dump());
+  }
   if (transacts && delays_) {
     delayed_.push_back(content);
     return http::json_response(503, R"({"error":"etcdserver: request timed out"})");

@@ -14,7 +14,7 @@
 namespace taut {
 
 /// One member of etcd, as far as coordinators use it: keys, transactions and leases behind the JSON
-/// gateway. It loses answers and delays requests when told to.
+/// gateway, with its limits for a transaction. It loses answers and delays requests when told to.
 /// Thread    any
 class FakeEtcd {
  public:
