@@ -1,5 +1,7 @@
 #include "server/coordinator/etcd/etcd_leadership.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -51,7 +53,7 @@ std::string EtcdLeadership::leader() const {
 
 void EtcdLeadership::run() {
   while (true) {
-    const auto done = has_lease_ ? keep() : look();
+    const auto done = advance();
     {
       const std::scoped_lock lock(mutex_);
       const std::string trouble = done ? "" : done.error().message;
@@ -67,6 +69,15 @@ void EtcdLeadership::run() {
     if (stopping_) break;
   }
   revoke();
+}
+
+/// What etcd answers may have another form than is expected, which costs one look.
+Result<void> EtcdLeadership::advance() {
+  try {
+    return has_lease_ ? keep() : look();
+  } catch (const Json::exception& failure) {
+    return invalid(fmt::format("an answer of etcd cannot be used: {}", failure.what()));
+  }
 }
 
 /// Stands for election where no coordinator leads.
@@ -107,9 +118,10 @@ Result<void> EtcdLeadership::stand() {
     if (!answer) return answer.error();
     return ok();
   }
+  const std::int64_t term = etcd_number(answer.value().at("header"), "revision");
   has_lease_ = true;
   const std::scoped_lock lock(mutex_);
-  term_ = etcd_number(answer.value().at("header"), "revision");
+  term_ = term;
   until_ = began + lease_ * 3 / 4;
   leader_ = address_;
   log::info("this process leads, term {}", term_);

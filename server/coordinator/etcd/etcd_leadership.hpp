@@ -30,6 +30,7 @@ class EtcdLeadership final : public Leadership {
 
  private:
   void run();
+  [[nodiscard]] Result<void> advance();
   [[nodiscard]] Result<void> look();
   [[nodiscard]] Result<void> stand();
   [[nodiscard]] Result<void> keep();

@@ -162,6 +162,32 @@ TEST_CASE("a leader whose lease has ended stops leading, and stands again", "[et
   }));
 }
 
+TEST_CASE("an answer of another form than expected does not end a leader", "[etcd]") {
+  const auto [status, body] = GENERATE(table<int, std::string>({
+      {503, R"({"error":{"grpc_code":14,"http_code":503,"message":"etcdserver: no leader"}})"},
+      {500, R"({"error":["no leader"]})"},
+      {200, R"({"result":"none"})"},
+      {200, R"({"result":{"TTL":{}}})"},
+  }));
+  FakeEtcd etcd;
+  const Leader only(etcd, "a:1", 1s);
+  REQUIRE(only.leads());
+  etcd.answer_keepalive(http::json_response(static_cast<unsigned>(status), body));
+  REQUIRE(wait_until([&] { return etcd.failed_keepalives() > 1 || !only.leadership->term(); }));
+  etcd.answer_keepalive(std::nullopt);
+  REQUIRE(only.leads());
+}
+
+TEST_CASE("the reason of a streamed request's failure is named", "[etcd]") {
+  FakeEtcd etcd;
+  etcd.answer_keepalive(
+      http::json_response(503, R"({"error":{"grpc_code":14,"message":"etcdserver: no leader"}})"));
+  EtcdClient client(options_of(etcd));
+  const auto answer = client.call("/v3/lease/keepalive", {{"ID", "100"}});
+  CHECK(answer.error().code == ErrorCode::kUnavailable);
+  CHECK_THAT(answer.error().message, Contains("status 503: etcdserver: no leader"));
+}
+
 TEST_CASE("a process whose lease ended while it stood for election leads under a new one",
           "[etcd]") {
   FakeEtcd etcd;

@@ -65,6 +65,16 @@ void FakeEtcd::hide(bool on) {
   hides_ = on;
 }
 
+void FakeEtcd::answer_keepalive(std::optional<http::Response> response) {
+  const std::scoped_lock lock(mutex_);
+  keepalive_ = std::move(response);
+}
+
+int FakeEtcd::failed_keepalives() {
+  const std::scoped_lock lock(mutex_);
+  return keepalives_;
+}
+
 int FakeEtcd::revoked() {
   const std::scoped_lock lock(mutex_);
   return revoked_;
@@ -101,6 +111,10 @@ http::Response FakeEtcd::handle(const http::Request& request) {
   drop_expired();
   const Json content = Json::parse(request.body, nullptr, false);
   if (!content.is_object()) return http::json_response(400, R"({"error":"no JSON object"})");
+  if (request.path == "/v3/lease/keepalive" && keepalive_) {
+    ++keepalives_;
+    return *keepalive_;
+  }
   const bool transacts = request.path == "/v3/kv/txn";
   if (const std::string reason = transacts ? why_too_large(content) : ""; !reason.empty()) {
     return http::json_response(400, Json{{"error", reason}}.dump());

@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,10 @@ class FakeEtcd {
   [[nodiscard]] std::size_t delayed();
   /// Further reads of keys outside of transactions find none.
   void hide(bool on);
+  /// Further requests to keep a lease alive are answered so; nothing: as they should.
+  void answer_keepalive(std::optional<http::Response> response);
+  /// How many were answered so.
+  [[nodiscard]] int failed_keepalives();
   /// How many leases were given up.
   [[nodiscard]] int revoked();
   /// Carries out what was kept. Returns how many of them succeeded.
@@ -67,6 +72,8 @@ class FakeEtcd {
   bool loses_ = false;
   bool delays_ = false;
   bool hides_ = false;
+  std::optional<http::Response> keepalive_;
+  int keepalives_ = 0;  // answered with it
   int revoked_ = 0;
   std::vector<nlohmann::json> delayed_;
   std::unique_ptr<http::Server> server_;
