@@ -169,6 +169,9 @@ CoordinatorOutput Coordinator::tick(TimePoint now) {
   for (const Participant* lost : registry_.lose_silent(now)) {
     out_.notes.add(lost->lost_reason + " and was declared lost");
   }
+  std::erase_if(loads_, [this](const auto& entry) {
+    return registry_.find(pb::ROLE_SERVER, entry.first) == nullptr;
+  });
   settle();
   return take_output();
 }

@@ -123,7 +123,9 @@ void Coordinator::add_clocks(const JobRecord& job, pb::JobStatus& status) const 
   if (job.stored().state() != pb::RUNNING || averages(job.stored().definition())) return;
   for (const pb::StoredServer& server : job.stored().servers()) {
     const auto loads = loads_.find(server.name());
-    const Participant* process = registry_.find(pb::ROLE_SERVER, server.name());
+    // What a lost one has said last stays as it was.
+    const Participant* process =
+        registry_.find_live(pb::ROLE_SERVER, server.name(), Incarnation(server.incarnation()));
     if (loads == loads_.end() || process == nullptr) continue;
     for (const pb::ShardLoad& load : loads->second) {
       if (load.clocks().job() != job.stored().job()) continue;
@@ -152,6 +154,8 @@ void Coordinator::on_status(const pb::StatusRequest& request, pb::StatusReply& r
     if (place != queue.places.end()) status.set_place(place->second);
     if (request.definition()) *status.mutable_definition() = job.stored().definition();
     for (const auto& [server, loads] : loads_) {
+      const Participant* process = registry_.find(pb::ROLE_SERVER, server);
+      if (process == nullptr || process->lost) continue;
       // The shards know a dynamic slack.
       for (const pb::ShardLoad& load : loads) {
         if (load.dynamic_job() != id.value() || !job.is_active()) continue;
