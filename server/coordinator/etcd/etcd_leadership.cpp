@@ -14,7 +14,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr Duration kLook{200'000};  // between two looks at which coordinator leads
+constexpr Duration kLook{200'000};       // between two looks at which coordinator leads
+constexpr Duration kAside = 10 * kLook;  // after a resignation
 
 /// One silent member must not cost the lease: there is time to ask the others.
 EtcdOptions settled(EtcdOptions options, Duration lease) {
@@ -42,7 +43,7 @@ EtcdLeadership::~EtcdLeadership() {
 
 std::optional<std::int64_t> EtcdLeadership::term() const {
   const std::scoped_lock lock(mutex_);
-  if (term_ == 0 || steady_now() >= until_) return std::nullopt;
+  if (term_ == 0 || resigns_ || steady_now() >= until_) return std::nullopt;
   return term_;
 }
 
@@ -51,8 +52,17 @@ std::string EtcdLeadership::leader() const {
   return leader_;
 }
 
+void EtcdLeadership::resign() {
+  {
+    const std::scoped_lock lock(mutex_);
+    resigns_ = term_ != 0;
+  }
+  wake_.notify_all();
+}
+
 void EtcdLeadership::run() {
   while (true) {
+    if (step_aside()) pause(kAside);
     const auto done = advance();
     {
       const std::scoped_lock lock(mutex_);
@@ -69,6 +79,17 @@ void EtcdLeadership::run() {
     if (stopping_) break;
   }
   revoke();
+}
+
+/// Ends the term of one that resigns. Returns whether it does: others go first.
+bool EtcdLeadership::step_aside() {
+  {
+    const std::scoped_lock lock(mutex_);
+    if (!resigns_) return false;
+  }
+  revoke();
+  lose("it was resigned");
+  return true;
 }
 
 /// What etcd answers may have another form than is expected, which costs one look.
@@ -135,7 +156,7 @@ Result<void> EtcdLeadership::keep() {
   TAUT_TRY(const Json answer, client_.call("/v3/lease/keepalive", {{"ID", lease_id_}}));
   const Json result = answer.value("result", Json::object());
   if (etcd_number(result, "TTL") <= 0) {
-    lose();
+    lose("the lease was not kept alive");
     return ok();
   }
   const std::scoped_lock lock(mutex_);
@@ -151,18 +172,20 @@ void EtcdLeadership::revoke() {
 }
 
 /// What was led is over: the next term needs a new lease.
-void EtcdLeadership::lose() {
+void EtcdLeadership::lose(const std::string& why) {
   has_lease_ = false;
   const std::scoped_lock lock(mutex_);
-  log::warn("term {} is over: the lease was not kept alive", term_);
+  log::warn("term {} is over: {}", term_, why);
   term_ = 0;
+  resigns_ = false;
   leader_.clear();
   lease_id_.clear();
 }
 
 void EtcdLeadership::pause(Duration length) {
   std::unique_lock lock(mutex_);
-  wake_.wait_for(lock, std::chrono::microseconds(length.count()), [this] { return stopping_; });
+  wake_.wait_for(lock, std::chrono::microseconds(length.count()),
+                 [this] { return stopping_ || resigns_; });
 }
 
 }  // namespace taut

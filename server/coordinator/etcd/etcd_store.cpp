@@ -21,6 +21,8 @@ using Json = nlohmann::json;
 // that change with the definition.
 constexpr std::size_t kMaxDefinition = 768ULL << 10U;
 constexpr std::size_t kMaxOperations = 128;  // of a transaction, by default
+// Keys that are read at once: each may have a definition, and the client waits only so long.
+constexpr int kPage = 16;
 // Base64 in a transaction of several jobs; one job alone may have more.
 constexpr std::size_t kMaxText = 1024ULL << 10U;
 
@@ -71,6 +73,8 @@ class EtcdStore final : public CoordinatorStore {
   [[nodiscard]] std::size_t max_definition() const override { return kMaxDefinition; }
 
  private:
+  Result<std::string> load_page(const std::string& from, std::int64_t& revision,
+                                CoordinatorRecords& records);
   Result<void> take(const std::string& name, const std::string& value, std::int64_t revision,
                     CoordinatorRecords& records);
   void put(const std::string& name, const std::string& value, Batch& batch) const;
@@ -98,18 +102,11 @@ Result<CoordinatorRecords> EtcdStore::load() {
   term_ = *term;
   fenced_at_ = 0;
   defined_.clear();
-  // All keys with the prefix: '0' follows '/'.
-  std::string end = prefix_;
-  end.back() = '0';
-  const auto found =
-      client_.call("/v3/kv/range", {{"key", to_base64(prefix_)}, {"range_end", to_base64(end)}});
-  if (!found) return make_error(ErrorCode::kIo, found.error().message);
   CoordinatorRecords records;
-  for (const Json& pair : found.value().value("kvs", Json::array())) {
-    TAUT_TRY(const std::string key, from_base64(pair.value("key", "")));
-    TAUT_TRY(const std::string value, from_base64(pair.value("value", "")));
-    if (!key.starts_with(prefix_)) continue;
-    TAUT_TRY(take(key.substr(prefix_.size()), value, etcd_number(pair, "mod_revision"), records));
+  std::string from = prefix_;
+  std::int64_t revision = 0;
+  while (!from.empty()) {
+    TAUT_TRY(from, load_page(from, revision, records));
   }
   for (const auto& [id, job] : records.jobs) {
     const std::string damage = damage_of(id, job);
@@ -120,6 +117,33 @@ Result<CoordinatorRecords> EtcdStore::load() {
                     prefix_, id.value(), damage));
   }
   return records;
+}
+
+/// Reads some keys from `from` on, all pages as of one revision. Returns where the next page is
+/// from; empty: this was the last one.
+Result<std::string> EtcdStore::load_page(const std::string& from, std::int64_t& revision,
+                                         CoordinatorRecords& records) {
+  // All keys with the prefix: '0' follows '/'.
+  std::string end = prefix_;
+  end.back() = '0';
+  const auto found = client_.call("/v3/kv/range", {{"key", to_base64(from)},
+                                                   {"range_end", to_base64(end)},
+                                                   {"limit", std::to_string(kPage)},
+                                                   {"revision", std::to_string(revision)}});
+  if (!found) return make_error(ErrorCode::kIo, found.error().message);
+  if (revision == 0) {
+    revision = etcd_number(found.value().value("header", Json::object()), "revision");
+  }
+  std::string last;
+  for (const Json& pair : found.value().value("kvs", Json::array())) {
+    TAUT_TRY(last, from_base64(pair.value("key", "")));
+    TAUT_TRY(const std::string value, from_base64(pair.value("value", "")));
+    if (!last.starts_with(prefix_)) continue;
+    TAUT_TRY(take(last.substr(prefix_.size()), value, etcd_number(pair, "mod_revision"), records));
+  }
+  // The next key is the same with a zero byte.
+  if (last.empty() || !found.value().value("more", false)) return std::string();
+  return last + '\0';
 }
 
 Result<void> EtcdStore::take(const std::string& name, const std::string& value,

@@ -188,6 +188,22 @@ TEST_CASE("the reason of a streamed request's failure is named", "[etcd]") {
   CHECK_THAT(answer.error().message, Contains("status 503: etcdserver: no leader"));
 }
 
+TEST_CASE("a leader that resigns stops leading at once, and another one leads", "[etcd]") {
+  FakeEtcd etcd;
+  const Leader first(etcd, "a:1");
+  REQUIRE(first.leads());
+  const std::int64_t term = *first.leadership->term();
+  const Leader second(etcd, "b:2");
+  first.leadership->resign();
+  CHECK_FALSE(first.leadership->term());
+  REQUIRE(second.leads());
+  CHECK(*second.leadership->term() > term);
+  REQUIRE(wait_until([&] { return first.leadership->leader() == "b:2"; }));
+  // One that does not lead has nothing to resign.
+  first.leadership->resign();
+  CHECK(second.leadership->term().has_value());
+}
+
 TEST_CASE("a process whose lease ended while it stood for election leads under a new one",
           "[etcd]") {
   FakeEtcd etcd;

@@ -159,16 +159,21 @@ Json FakeEtcd::answer(const std::string& path, const Json& request) {
 Json FakeEtcd::range(const Json& request) const {
   const std::string from = key_in(request);
   const bool is_one = !request.contains("range_end");
-  Json found = Json::array();
+  const auto limit = static_cast<std::size_t>(std::stoll(request.value("limit", "0")));
+  Json reply = {{"header", {{"revision", std::to_string(revision_)}}}};
+  // As with the gateway, an empty list and false are omitted.
   for (auto pair = pairs_.lower_bound(from); pair != pairs_.end(); ++pair) {
     if (is_one ? pair->first != from : pair->first >= key_in(request, "range_end")) break;
-    found.push_back({{"key", to_base64(pair->first)},
-                     {"value", pair->second.value},
-                     {"create_revision", std::to_string(pair->second.created)},
-                     {"mod_revision", std::to_string(pair->second.modified)}});
+    if (limit > 0 && reply.contains("kvs") && reply["kvs"].size() == limit) {
+      reply["more"] = true;
+      break;
+    }
+    reply["kvs"].push_back({{"key", to_base64(pair->first)},
+                            {"value", pair->second.value},
+                            {"create_revision", std::to_string(pair->second.created)},
+                            {"mod_revision", std::to_string(pair->second.modified)}});
   }
-  // As with the gateway, an empty list is omitted.
-  return found.empty() ? Json::object() : Json{{"kvs", found}};
+  return reply;
 }
 
 Json FakeEtcd::transact(const Json& request) {
