@@ -74,7 +74,8 @@ class Registry {
 
   /// A second live process of one name is refused, once the first has shown that it is alive.
   [[nodiscard]] Greeting greet(PeerId from, const pb::Hello& hello, TimePoint now);
-  /// Adds a process that was known before the coordinator restarted.
+  /// Adds a process that was known before the coordinator restarted. Of several lives of it, which
+  /// records of different jobs may name, the newest remains.
   void recover(Participant participant, TimePoint now);
 
   /// A peer's connection has closed, as when its process ends: if nothing is heard of it soon, on

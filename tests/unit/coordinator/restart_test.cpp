@@ -1,10 +1,12 @@
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <memory>
 
 #include "proto/control_message.hpp"
+#include "proto/wire_version.hpp"
 #include "server/coordinator/store/check_record.hpp"
 #include "server/coordinator/store/sqlite_database.hpp"
 #include "tests/support/catch.hpp"
@@ -124,6 +126,38 @@ TEST_CASE("a status of many ended jobs of many workers can be read", "[coordinat
   REQUIRE(old.evaluations_size() == 1);
   CHECK(old.evaluations(0).clock() == 900);
   CHECK(status_of(1).jobs(0).workers_size() == 300);
+}
+
+TEST_CASE("of two lives of a worker in the records the newer one is known after a restart",
+          "[coordinator]") {
+  // The newer one is of the earlier job.
+  CoordinatorRecords records;
+  for (const std::uint64_t id : {1, 2}) {
+    pb::StoredJob& job = records.jobs[JobId(id)];
+    job = stored_job(id, "");
+    job.set_state(pb::RUNNING);
+    job.set_slots(1);
+    job.add_modes();
+    pb::StoredMember& member = *job.add_members();
+    member.set_session(10 * id);
+    member.mutable_member()->set_name("w0");
+    member.mutable_member()->set_incarnation(id == 1 ? 9 : 4);
+    member.mutable_member()->set_leave_clock(Clock::never().value());
+  }
+  records.counters.set_next_incarnation(100);
+  Coordinator coordinator({}, records, TimePoint());
+  pb::ControlMessage message;
+  pb::Hello& hello = *message.mutable_hello();
+  hello.set_wire_version(kWireVersion);
+  hello.set_role(pb::ROLE_WORKER);
+  hello.set_name("w0");
+  hello.set_session(10);
+  const auto output = coordinator.handle(PeerId(1), message, TimePoint());
+  const auto reply = std::ranges::find_if(
+      output.messages, [](const CoordinatorMessage& one) { return one.message.has_hello_reply(); });
+  REQUIRE(reply != output.messages.end());
+  CHECK(reply->message.hello_reply().accepted());
+  CHECK(reply->message.hello_reply().incarnation() == 9);
 }
 
 TEST_CASE("the newest ended jobs are kept, across a restart too", "[coordinator][store]") {
