@@ -108,7 +108,7 @@ Result<void> ServerDaemon::start_coordinator() {
   }
   if (!config_.server().has_coordinator()) return ok();
   std::unique_ptr<CoordinatorStore> store;
-  std::shared_ptr<const Leadership> leadership;
+  std::shared_ptr<Leadership> leadership;
   if (!settings.etcd().empty()) {
     const EtcdOptions etcd{.members = {settings.etcd().begin(), settings.etcd().end()},
                            .prefix = settings.etcd_prefix()};

@@ -29,6 +29,13 @@ const pb::StoredFollower* find_bounded(const pb::StoredJob& stored, FollowerId i
   return found == stored.followers().end() ? nullptr : &*found;
 }
 
+/// Whether a report about a follower that training waits for may be its own: another reader, which
+/// may not have training wait, can know its number and name. Before it knows that servers know it,
+/// its reports may be without a bound.
+bool may_be_its_own(const pb::StoredFollower& bound, const pb::Follow& report, bool is_known) {
+  return report.name() == bound.follower().name() && (report.bounded() || !is_known);
+}
+
 /// Training waits for it no more. Returns whether it did.
 bool release(JobRecord& job, FollowerId id) {
   if (find_bounded(job.stored(), id) == nullptr) return false;
@@ -90,7 +97,11 @@ void Coordinator::on_follow(const pb::Follow& request, pb::FollowReply& reply) {
     reply.set_error("a follower without a number; it draws one when it begins");
     return;
   }
+  const pb::StoredFollower* bound = find_bounded(job.stored(), id);
+  const bool is_known =
+      bound != nullptr && job.stored().state() == pb::RUNNING && job.servers_have(bound->since());
   if (request.leaves()) {
+    if (bound != nullptr && !may_be_its_own(*bound, request, true)) return;
     job.followers.remove(id);
     if (release(job, id)) {
       out_.notes.add(JobId(request.job()), fmt::format("follower \"{}\" has left", request.name()));
@@ -109,22 +120,21 @@ void Coordinator::on_follow(const pb::Follow& request, pb::FollowReply& reply) {
         request.name(), request.job(), seconds(lease_of(job))));
     return;
   }
-  const bool is_bound = find_bounded(job.stored(), id) != nullptr;
-  if (request.bounded() && !is_bound && !job.has_ended()) {
+  if (request.bounded() && bound == nullptr && !job.has_ended()) {
     reply.set_error(why_not_bounded(job.stored()));
     if (!reply.error().empty()) return;
   }
-  const Followers::Follower* follower = job.followers.hear(request, now_);
+  const bool counts = bound == nullptr || may_be_its_own(*bound, request, is_known);
+  const Followers::Follower* follower =
+      counts ? job.followers.hear(request, now_) : job.followers.find(id);
   if (follower == nullptr) {
     reply.set_error(
         fmt::format("job {} has {} followers, which is the limit", request.job(), Followers::kMax));
     return;
   }
-  if (request.bounded() && !is_bound && !job.has_ended()) bind(job, request, out_.notes);
-  if (const pb::StoredFollower* bound = find_bounded(job.stored(), id)) {
-    reply.set_joined(job.stored().state() == pb::RUNNING && job.servers_have(bound->since()));
-  }
-  reply.set_joined(reply.joined() || job.has_ended());
+  // One that is bound now is not known to servers yet.
+  if (request.bounded() && bound == nullptr && !job.has_ended()) bind(job, request, out_.notes);
+  reply.set_joined(is_known || job.has_ended());
   reply.set_job_hash(job_hash(job.stored().definition()));
   job.add_shards_to(reply);
   reply.set_first_version(is_seeded(job.stored().definition()) ? kFirstExternalClock : 0);

@@ -14,6 +14,9 @@ namespace {
 constexpr std::size_t kMaxQueued = 1000;
 constexpr std::size_t kMaxQueuedBytes = 48UL << 20U;  // of the jobs' definitions
 
+// Members and tests of ended jobs in a status of all jobs: a client refuses a large message.
+constexpr int kMaxEndedRows = 8192;
+
 std::string unknown_job(std::uint64_t job) {
   return fmt::format("job {} does not exist; \"tautline status\" lists the jobs", job);
 }
@@ -42,6 +45,22 @@ std::string why_not_finished(const JobRecord& job, bool discard) {
   }
   if (stored.closing()) return fmt::format("job {} is being ended already", stored.job());
   return discard ? "a job that is finished is saved; discard is for one that is stopped" : "";
+}
+
+/// The first job that a status of all jobs has in full though it has ended: of those, the newest
+/// that fit, and one at least.
+JobId first_in_full(const std::map<JobId, JobRecord>& jobs) {
+  JobId first;
+  int rows = 0;
+  for (auto job = jobs.rbegin(); job != jobs.rend(); ++job) {
+    if (!job->second.has_ended()) continue;
+    const pb::StoredJob& stored = job->second.stored();
+    const int own = stored.members_size() + stored.evaluations_size();
+    if (rows > 0 && rows + own > kMaxEndedRows) return first;
+    first = job->first;
+    rows += own;
+  }
+  return JobId();
 }
 
 }  // namespace
@@ -104,7 +123,9 @@ void Coordinator::add_clocks(const JobRecord& job, pb::JobStatus& status) const 
   if (job.stored().state() != pb::RUNNING || averages(job.stored().definition())) return;
   for (const pb::StoredServer& server : job.stored().servers()) {
     const auto loads = loads_.find(server.name());
-    const Participant* process = registry_.find(pb::ROLE_SERVER, server.name());
+    // What a lost one has said last stays as it was.
+    const Participant* process =
+        registry_.find_live(pb::ROLE_SERVER, server.name(), Incarnation(server.incarnation()));
     if (loads == loads_.end() || process == nullptr) continue;
     for (const pb::ShardLoad& load : loads->second) {
       if (load.clocks().job() != job.stored().job()) continue;
@@ -117,11 +138,13 @@ void Coordinator::add_clocks(const JobRecord& job, pb::JobStatus& status) const 
 
 void Coordinator::on_status(const pb::StatusRequest& request, pb::StatusReply& reply) {
   const Queue queue = this->queue();
+  const JobId first_full = request.job() == 0 ? first_in_full(jobs_) : JobId();
   for (const auto& [id, job] : jobs_) {
     if (request.job() != 0 && request.job() != id.value()) continue;
     const bool waits = job.stored().state() == pb::SUBMITTED;
     pb::JobStatus& status = *reply.add_jobs();
     status = job_status(job, registry_, waits ? waiting_message(job, queue) : "", now_);
+    if (job.has_ended() && id < first_full) shorten(status);
     const bool has_started = job.stored().slots() > 0 && !waits;
     const WorkerDemand demand = has_started ? WorkerDemand{least_workers(job), job.stored().slots()}
                                             : worker_demand(job, registry_, quota_of(job).workers);
@@ -131,6 +154,8 @@ void Coordinator::on_status(const pb::StatusRequest& request, pb::StatusReply& r
     if (place != queue.places.end()) status.set_place(place->second);
     if (request.definition()) *status.mutable_definition() = job.stored().definition();
     for (const auto& [server, loads] : loads_) {
+      const Participant* process = registry_.find(pb::ROLE_SERVER, server);
+      if (process == nullptr || process->lost) continue;
       // The shards know a dynamic slack.
       for (const pb::ShardLoad& load : loads) {
         if (load.dynamic_job() != id.value() || !job.is_active()) continue;

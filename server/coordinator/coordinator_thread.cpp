@@ -25,6 +25,8 @@ constexpr Duration kWarningInterval = std::chrono::seconds(1);
 constexpr std::size_t kLogLines = 100;
 constexpr Duration kStandByTick = std::chrono::milliseconds(20);
 constexpr Duration kDeposedPause = std::chrono::milliseconds(500);
+// How often a leader tries to read its state before another one may.
+constexpr int kLoads = 3;
 // Answers to this peer stay within the process.
 constexpr PeerId kInside(std::numeric_limits<std::uint64_t>::max());
 
@@ -96,16 +98,21 @@ void CoordinatorThread::run() {
       lead();
       return;
     }
+    int failures = 0;
     while (!stopping_) {
       stand_by();
       if (stopping_) break;
       deposed_ = false;
       if (const auto recovered = recover(); recovered) {
+        failures = 0;
         note({{}, "has become the leader"});
         lead();
         note({{}, "is no longer the leader"});
       } else {
         warn(fmt::format("the state cannot be read: {}", recovered.error().message));
+        // Processes are answered in the pause, as by one that stands by.
+        deposed_ = true;
+        if (++failures % kLoads == 0) config_.leadership->resign();
       }
     }
   } catch (const std::exception& failure) {
@@ -136,9 +143,10 @@ pb::ControlMessage CoordinatorThread::redirection(std::uint64_t request) const {
   reply.set_stands_by(true);
   const std::string leader = config_.leadership->leader();
   // Its own address is of an earlier term, and leads nowhere.
-  if (leader != config_.address) reply.set_leader(leader);
-  reply.set_reason(leader.empty() ? "this coordinator stands by, and none leads yet"
-                                  : "this coordinator stands by for the one at " + leader);
+  const bool leads_elsewhere = !leader.empty() && leader != config_.address;
+  if (leads_elsewhere) reply.set_leader(leader);
+  reply.set_reason(leads_elsewhere ? "this coordinator stands by for the one at " + leader
+                                   : "this coordinator stands by, and none leads yet");
   return message;
 }
 

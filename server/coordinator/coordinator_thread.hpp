@@ -35,9 +35,9 @@ class CoordinatorThread {
  public:
   struct Config {
     CoordinatorOptions coordinator;
-    std::string address;                           // "host:port"; port 0: chosen by the system
-    std::filesystem::path run_folder;              // of the jobs' folders; empty: none is kept
-    std::shared_ptr<const Leadership> leadership;  // nullptr: it always leads
+    std::string address;                     // "host:port"; port 0: chosen by the system
+    std::filesystem::path run_folder;        // of the jobs' folders; empty: none is kept
+    std::shared_ptr<Leadership> leadership;  // nullptr: it always leads
     Duration tick = std::chrono::milliseconds(100);
     /// Reaches the servers' parts of coded checkpoints; empty: there are none.
     std::function<std::unique_ptr<server::PartClient>()> make_part_client = {};

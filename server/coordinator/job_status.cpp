@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "common/types.hpp"
 #include "proto/config/job_words.hpp"
@@ -171,6 +173,32 @@ pb::JobStatus job_status(const JobRecord& job, const Registry& registry, const s
   status.set_left_s(left_s(status, slowest));
   add_followers(job, now, status);
   return status;
+}
+
+void shorten(pb::JobStatus& status) {
+  auto& workers = *status.mutable_workers();
+  const auto slowest = std::ranges::min_element(workers, {}, [](const pb::WorkerStatus& one) {
+    return std::pair(one.state() == pb::PROCESS_LOST, one.progress().clock());
+  });
+  if (slowest != workers.begin()) std::swap(*workers.begin(), *slowest);
+  std::map<std::int64_t, std::uint64_t> reads;
+  const auto add = [&reads](const auto& bins) {
+    for (const pb::StalenessBin& bin : bins) reads[bin.staleness()] += bin.reads();
+  };
+  add(status.former_staleness());
+  for (int i = 1; i < workers.size(); ++i) add(workers[i].progress().staleness());
+  status.clear_former_staleness();
+  for (const auto& [staleness, count] : reads) {
+    pb::StalenessBin& bin = *status.add_former_staleness();
+    bin.set_staleness(staleness);
+    bin.set_reads(count);
+  }
+  const int others = std::max(workers.size() - 1, 0);
+  status.set_former_workers(status.former_workers() + static_cast<std::uint32_t>(others));
+  workers.DeleteSubrange(workers.size() - others, others);
+  const auto keep_newest = [](auto& list) { list.DeleteSubrange(0, std::max(list.size() - 1, 0)); };
+  keep_newest(*status.mutable_evaluations());
+  keep_newest(*status.mutable_checkpoints());
 }
 
 pb::ServerStatus server_status(const Participant& server, TimePoint now) {

@@ -14,6 +14,10 @@ namespace taut {
 [[nodiscard]] pb::JobStatus job_status(const JobRecord& job, const Registry& registry,
                                        const std::string& waiting, TimePoint now);
 
+/// Leaves of an ended job's status what a list of jobs shows: the newest test and checkpoint, and
+/// the slowest member; the others become former ones.
+void shorten(pb::JobStatus& status);
+
 [[nodiscard]] pb::ServerStatus server_status(const Participant& server, TimePoint now);
 /// A worker that has joined.
 /// job  that it works for; 0: none

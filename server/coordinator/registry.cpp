@@ -118,6 +118,7 @@ Participant& Registry::enter(PeerId from, const pb::Hello& hello, TimePoint now)
 }
 
 void Registry::attach(Participant& participant, PeerId from, TimePoint now) {
+  ++connections_;
   if (participant.peer != from) participant.closed.reset();
   detach(participant);
   participant.peer = from;
@@ -172,12 +173,14 @@ void Registry::detach(Participant& participant) {
 }
 
 void Registry::recover(Participant participant, TimePoint now) {
+  Key key{participant.role, participant.name};
+  const auto known = participants_.find(key);
+  if (known != participants_.end() && known->second.incarnation > participant.incarnation) return;
   ++changes_;
   participant.peer.reset();
   participant.joined = now;
   participant.last_heard = now;
   none_silent_until_ = std::min(none_silent_until_, now + heartbeat_limit_);
-  Key key{participant.role, participant.name};
   participants_.insert_or_assign(std::move(key), std::move(participant));
 }
 

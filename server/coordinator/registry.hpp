@@ -74,7 +74,8 @@ class Registry {
 
   /// A second live process of one name is refused, once the first has shown that it is alive.
   [[nodiscard]] Greeting greet(PeerId from, const pb::Hello& hello, TimePoint now);
-  /// Adds a process that was known before the coordinator restarted.
+  /// Adds a process that was known before the coordinator restarted. Of several lives of it, which
+  /// records of different jobs may name, the newest remains.
   void recover(Participant participant, TimePoint now);
 
   /// A peer's connection has closed, as when its process ends: if nothing is heard of it soon, on
@@ -117,6 +118,9 @@ class Registry {
   [[nodiscard]] std::uint64_t next_incarnation() const { return next_incarnation_; }
   /// Rises whenever a process joins, is to end or is lost; not where one connects anew.
   [[nodiscard]] std::uint64_t changes() const { return changes_; }
+  /// Rises with changes() and where one connects anew: until then the same processes are live, with
+  /// the same facts.
+  [[nodiscard]] std::uint64_t states() const { return changes_ + connections_; }
 
  private:
   using Key = std::pair<pb::Role, std::string>;
@@ -139,6 +143,7 @@ class Registry {
   const std::size_t max_participants_;
   std::uint64_t next_incarnation_;
   std::uint64_t changes_ = 0;
+  std::uint64_t connections_ = 0;
   TimePoint none_silent_until_ = TimePoint::never();  // beyond its limit
   TimePoint idle_;                                    // when no message was left to be heard
   TimePoint closes_ignored_until_;

@@ -83,10 +83,18 @@ Result<pb::StatusReply> Api::status(std::uint64_t job) {
 }
 
 http::Response Api::status_response(std::uint64_t job) {
-  const auto found = status();
+  auto found = status();
   if (!found) return refusal(503, found.error().message);
   const pb::JobStatus* shown = shown_job(found.value(), job);
   if (job != 0 && shown == nullptr) return refusal(404, fmt::format("job {} does not exist", job));
+  if (job != 0 && shown->state() >= pb::DONE) {
+    // Among all jobs one that ended long ago may be in short.
+    const auto own = status(job);
+    const bool is_found = own && own.value().jobs_size() == 1;
+    for (pb::JobStatus& one : *found.value().mutable_jobs()) {
+      if (is_found && one.job() == job) one = own.value().jobs(0);
+    }
+  }
   json all = status_json(found.value(), now_(), job);
   if (shown != nullptr) all["history"] = history_.of(shown->job());
   return http::json_response(200, to_text(all));

@@ -41,6 +41,10 @@ json newest_checkpoint(const pb::JobStatus& job) {
 json job_in_short(const pb::JobStatus& job) {
   const JobFigures figures = figures_of(job);
   const int tests = job.evaluations_size();
+  // A list of jobs does not name each member of one that ended long ago.
+  const bool is_ended = job.state() >= pb::DONE;
+  const auto workers =
+      job.workers_size() + (is_ended ? static_cast<std::int64_t>(job.former_workers()) : 0);
   return {{"id", job.job()},
           {"name", job.name()},
           {"state", state_word(job.state())},
@@ -58,7 +62,7 @@ json job_in_short(const pb::JobStatus& job) {
           {"rate_unit", job.rate_unit()},
           {"left_s", job.left_s() > 0 ? number(job.left_s(), 10) : json()},
           {"accuracy", tests > 0 ? number(job.evaluations(tests - 1).accuracy(), 1e6) : json()},
-          {"workers", job.workers_size()}};
+          {"workers", workers}};
 }
 
 /// A job's place in the queue, what it has and what it waits for.

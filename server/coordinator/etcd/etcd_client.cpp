@@ -15,6 +15,18 @@ namespace {
 constexpr std::string_view kDigits =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
+/// Why a request failed. A streamed one, as that which keeps a lease alive, has an object as error.
+std::string reason_of(const nlohmann::json& content, const std::string& body) {
+  const auto text_of = [](const nlohmann::json& object, const char* name) {
+    const auto found = object.find(name);
+    return found != object.end() && found->is_string() ? found->get<std::string>() : "";
+  };
+  if (!content.is_object()) return body.substr(0, 200);
+  const auto error = content.find("error");
+  return error != content.end() && error->is_object() ? text_of(*error, "message")
+                                                      : text_of(content, "error");
+}
+
 }  // namespace
 
 std::string to_base64(std::string_view bytes) {
@@ -66,10 +78,9 @@ Result<nlohmann::json> EtcdClient::ask(http::HttpClient& member, const std::stri
   if (!answer) return make_error(ErrorCode::kUnavailable, answer.error().message);
   auto content = nlohmann::json::parse(answer.value().body, nullptr, false);
   if (answer.value().status == 200 && content.is_object()) return content;
-  const std::string reason =
-      content.is_object() ? content.value("error", "") : answer.value().body.substr(0, 200);
-  const std::string message = fmt::format("etcd at {}{}: status {}: {}", member.address(), path,
-                                          answer.value().status, reason);
+  const std::string message =
+      fmt::format("etcd at {}{}: status {}: {}", member.address(), path, answer.value().status,
+                  reason_of(content, answer.value().body));
   // 5xx: without a leader, or overloaded. Another member, or a later time, may do.
   const bool may_pass = answer.value().status >= 500 || answer.value().status == 200;
   return make_error(may_pass ? ErrorCode::kUnavailable : ErrorCode::kInvalid, message);

@@ -1,5 +1,7 @@
 #include "server/coordinator/etcd/etcd_leadership.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -12,7 +14,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr Duration kLook{200'000};  // between two looks at which coordinator leads
+constexpr Duration kLook{200'000};       // between two looks at which coordinator leads
+constexpr Duration kAside = 10 * kLook;  // after a resignation
 
 /// One silent member must not cost the lease: there is time to ask the others.
 EtcdOptions settled(EtcdOptions options, Duration lease) {
@@ -40,7 +43,7 @@ EtcdLeadership::~EtcdLeadership() {
 
 std::optional<std::int64_t> EtcdLeadership::term() const {
   const std::scoped_lock lock(mutex_);
-  if (term_ == 0 || steady_now() >= until_) return std::nullopt;
+  if (term_ == 0 || resigns_ || steady_now() >= until_) return std::nullopt;
   return term_;
 }
 
@@ -49,9 +52,18 @@ std::string EtcdLeadership::leader() const {
   return leader_;
 }
 
+void EtcdLeadership::resign() {
+  {
+    const std::scoped_lock lock(mutex_);
+    resigns_ = term_ != 0;
+  }
+  wake_.notify_all();
+}
+
 void EtcdLeadership::run() {
   while (true) {
-    const auto done = has_lease_ ? keep() : look();
+    if (step_aside()) pause(kAside);
+    const auto done = advance();
     {
       const std::scoped_lock lock(mutex_);
       const std::string trouble = done ? "" : done.error().message;
@@ -66,8 +78,26 @@ void EtcdLeadership::run() {
     const std::scoped_lock lock(mutex_);
     if (stopping_) break;
   }
-  if (!lease_id_.empty()) {
-    [[maybe_unused]] const auto revoked = client_.call("/v3/lease/revoke", {{"ID", lease_id_}});
+  revoke();
+}
+
+/// Ends the term of one that resigns. Returns whether it does: others go first.
+bool EtcdLeadership::step_aside() {
+  {
+    const std::scoped_lock lock(mutex_);
+    if (!resigns_) return false;
+  }
+  revoke();
+  lose("it was resigned");
+  return true;
+}
+
+/// What etcd answers may have another form than is expected, which costs one look.
+Result<void> EtcdLeadership::advance() {
+  try {
+    return has_lease_ ? keep() : look();
+  } catch (const Json::exception& failure) {
+    return invalid(fmt::format("an answer of etcd cannot be used: {}", failure.what()));
   }
 }
 
@@ -98,13 +128,21 @@ Result<void> EtcdLeadership::stand() {
   const Json put = {
       {"requestPut", {{"key", key}, {"value", to_base64(address_)}, {"lease", lease_id_}}}};
   const Json get = {{"requestRange", {{"key", key}}}};
-  TAUT_TRY(const Json answer, client_.call("/v3/kv/txn", {{"compare", Json::array({absent})},
-                                                          {"success", Json::array({put})},
-                                                          {"failure", Json::array({get})}}));
-  if (!answer.value("succeeded", false)) return ok();
+  const auto answer = client_.call("/v3/kv/txn", {{"compare", Json::array({absent})},
+                                                  {"success", Json::array({put})},
+                                                  {"failure", Json::array({get})}});
+  // Of a request without an answer it is not known whether the key is put under the lease.
+  if (!answer && answer.error().code == ErrorCode::kUnavailable) return answer.error();
+  if (!answer || !answer.value().value("succeeded", false)) {
+    // It is not kept alive until the next election, in which an ended lease would be refused.
+    revoke();
+    if (!answer) return answer.error();
+    return ok();
+  }
+  const std::int64_t term = etcd_number(answer.value().at("header"), "revision");
   has_lease_ = true;
   const std::scoped_lock lock(mutex_);
-  term_ = etcd_number(answer.at("header"), "revision");
+  term_ = term;
   until_ = began + lease_ * 3 / 4;
   leader_ = address_;
   log::info("this process leads, term {}", term_);
@@ -118,7 +156,7 @@ Result<void> EtcdLeadership::keep() {
   TAUT_TRY(const Json answer, client_.call("/v3/lease/keepalive", {{"ID", lease_id_}}));
   const Json result = answer.value("result", Json::object());
   if (etcd_number(result, "TTL") <= 0) {
-    lose();
+    lose("the lease was not kept alive");
     return ok();
   }
   const std::scoped_lock lock(mutex_);
@@ -126,19 +164,28 @@ Result<void> EtcdLeadership::keep() {
   return ok();
 }
 
+/// Ends the lease, if there is one: the next election needs a new one.
+void EtcdLeadership::revoke() {
+  if (lease_id_.empty()) return;
+  const std::string id = std::exchange(lease_id_, {});
+  [[maybe_unused]] const auto revoked = client_.call("/v3/lease/revoke", {{"ID", id}});
+}
+
 /// What was led is over: the next term needs a new lease.
-void EtcdLeadership::lose() {
+void EtcdLeadership::lose(const std::string& why) {
   has_lease_ = false;
   const std::scoped_lock lock(mutex_);
-  log::warn("term {} is over: the lease was not kept alive", term_);
+  log::warn("term {} is over: {}", term_, why);
   term_ = 0;
+  resigns_ = false;
   leader_.clear();
   lease_id_.clear();
 }
 
 void EtcdLeadership::pause(Duration length) {
   std::unique_lock lock(mutex_);
-  wake_.wait_for(lock, std::chrono::microseconds(length.count()), [this] { return stopping_; });
+  wake_.wait_for(lock, std::chrono::microseconds(length.count()),
+                 [this] { return stopping_ || resigns_; });
 }
 
 }  // namespace taut

@@ -27,13 +27,18 @@ class EtcdLeadership final : public Leadership {
 
   [[nodiscard]] std::optional<std::int64_t> term() const override;
   [[nodiscard]] std::string leader() const override;
+  /// It stands for election again a while later.
+  void resign() override;
 
  private:
   void run();
+  [[nodiscard]] Result<void> advance();
+  bool step_aside();
   [[nodiscard]] Result<void> look();
   [[nodiscard]] Result<void> stand();
   [[nodiscard]] Result<void> keep();
-  void lose();
+  void revoke();
+  void lose(const std::string& why);
   void pause(Duration length);
 
   const EtcdOptions options_;
@@ -45,6 +50,7 @@ class EtcdLeadership final : public Leadership {
   mutable std::mutex mutex_;  // guards the rest
   std::condition_variable wake_;
   bool stopping_ = false;
+  bool resigns_ = false;
   std::int64_t term_ = 0;  // 0: does not lead
   TimePoint until_;        // when it stops leading unless the lease is kept alive
   std::string leader_;

@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "server/coordinator/etcd/etcd_number.hpp"
 #include "server/coordinator/store/check_record.hpp"
@@ -19,6 +21,47 @@ using Json = nlohmann::json;
 // that change with the definition.
 constexpr std::size_t kMaxDefinition = 768ULL << 10U;
 constexpr std::size_t kMaxOperations = 128;  // of a transaction, by default
+// Keys that are read at once: each may have a definition, and the client waits only so long.
+constexpr int kPage = 16;
+// Base64 in a transaction of several jobs; one job alone may have more.
+constexpr std::size_t kMaxText = 1024ULL << 10U;
+
+/// Operations that are carried out together or not at all.
+struct Batch {
+  Json operations = Json::array();
+  std::size_t text = 0;           // bytes of what they put
+  std::map<JobId, bool> defined;  // the definitions among them, as in EtcdStore
+
+  void add(Batch other) {
+    for (Json& one : other.operations) operations.push_back(std::move(one));
+    text += other.text;
+    defined.merge(other.defined);
+  }
+  /// Whether these fit in addition, and the fence.
+  [[nodiscard]] bool has_room_for(const Batch& other) const {
+    return operations.size() + other.operations.size() < kMaxOperations &&
+           text + other.text <= kMaxText;
+  }
+};
+
+/// Jobs that are to be saved together, as a job and the one that continues it: without the other,
+/// each of them would have the next coordinator continue it again, or not at all.
+std::vector<std::vector<JobId>> groups_of(const std::map<JobId, pb::StoredJob>& jobs) {
+  std::vector<std::vector<JobId>> groups;
+  std::map<JobId, std::size_t> group_of;
+  for (const auto& [id, job] : jobs) {
+    const auto [group, is_first] = group_of.try_emplace(id, groups.size());
+    if (is_first) groups.emplace_back();
+    groups[group->second].push_back(id);
+    // Its number is a later one.
+    if (job.restarted_as() != 0) group_of[JobId(job.restarted_as())] = group->second;
+  }
+  // Those that have ended go first: their workers may be other jobs' members in the same step.
+  std::ranges::stable_partition(groups, [&jobs](const std::vector<JobId>& group) {
+    return jobs.at(group.front()).state() >= pb::DONE;
+  });
+  return groups;
+}
 
 class EtcdStore final : public CoordinatorStore {
  public:
@@ -30,11 +73,14 @@ class EtcdStore final : public CoordinatorStore {
   [[nodiscard]] std::size_t max_definition() const override { return kMaxDefinition; }
 
  private:
+  Result<std::string> load_page(const std::string& from, std::int64_t& revision,
+                                CoordinatorRecords& records);
   Result<void> take(const std::string& name, const std::string& value, std::int64_t revision,
                     CoordinatorRecords& records);
-  [[nodiscard]] Json put(const std::string& name, const std::string& value) const;
-  [[nodiscard]] Json drop(const std::string& name) const;
-  [[nodiscard]] Json operations_of(const CoordinatorChanges& changes) const;
+  void put(const std::string& name, const std::string& value, Batch& batch) const;
+  void drop(const std::string& name, Batch& batch) const;
+  void put_job(JobId id, const pb::StoredJob& job, Batch& batch) const;
+  [[nodiscard]] std::vector<Batch> batches_of(const CoordinatorChanges& changes) const;
   Result<void> commit(const Json& operations);
   [[nodiscard]] Error over() const {
     return make_error(ErrorCode::kClosed, "another coordinator leads: its term has begun");
@@ -56,18 +102,11 @@ Result<CoordinatorRecords> EtcdStore::load() {
   term_ = *term;
   fenced_at_ = 0;
   defined_.clear();
-  // All keys with the prefix: '0' follows '/'.
-  std::string end = prefix_;
-  end.back() = '0';
-  const auto found =
-      client_.call("/v3/kv/range", {{"key", to_base64(prefix_)}, {"range_end", to_base64(end)}});
-  if (!found) return make_error(ErrorCode::kIo, found.error().message);
   CoordinatorRecords records;
-  for (const Json& pair : found.value().value("kvs", Json::array())) {
-    TAUT_TRY(const std::string key, from_base64(pair.value("key", "")));
-    TAUT_TRY(const std::string value, from_base64(pair.value("value", "")));
-    if (!key.starts_with(prefix_)) continue;
-    TAUT_TRY(take(key.substr(prefix_.size()), value, etcd_number(pair, "mod_revision"), records));
+  std::string from = prefix_;
+  std::int64_t revision = 0;
+  while (!from.empty()) {
+    TAUT_TRY(from, load_page(from, revision, records));
   }
   for (const auto& [id, job] : records.jobs) {
     const std::string damage = damage_of(id, job);
@@ -78,6 +117,33 @@ Result<CoordinatorRecords> EtcdStore::load() {
                     prefix_, id.value(), damage));
   }
   return records;
+}
+
+/// Reads some keys from `from` on, all pages as of one revision. Returns where the next page is
+/// from; empty: this was the last one.
+Result<std::string> EtcdStore::load_page(const std::string& from, std::int64_t& revision,
+                                         CoordinatorRecords& records) {
+  // All keys with the prefix: '0' follows '/'.
+  std::string end = prefix_;
+  end.back() = '0';
+  const auto found = client_.call("/v3/kv/range", {{"key", to_base64(from)},
+                                                   {"range_end", to_base64(end)},
+                                                   {"limit", std::to_string(kPage)},
+                                                   {"revision", std::to_string(revision)}});
+  if (!found) return make_error(ErrorCode::kIo, found.error().message);
+  if (revision == 0) {
+    revision = etcd_number(found.value().value("header", Json::object()), "revision");
+  }
+  std::string last;
+  for (const Json& pair : found.value().value("kvs", Json::array())) {
+    TAUT_TRY(last, from_base64(pair.value("key", "")));
+    TAUT_TRY(const std::string value, from_base64(pair.value("value", "")));
+    if (!last.starts_with(prefix_)) continue;
+    TAUT_TRY(take(last.substr(prefix_.size()), value, etcd_number(pair, "mod_revision"), records));
+  }
+  // The next key is the same with a zero byte.
+  if (last.empty() || !found.value().value("more", false)) return std::string();
+  return last + '\0';
 }
 
 Result<void> EtcdStore::take(const std::string& name, const std::string& value,
@@ -105,45 +171,58 @@ Result<void> EtcdStore::take(const std::string& name, const std::string& value,
   return ok();
 }
 
-Json EtcdStore::put(const std::string& name, const std::string& value) const {
-  return {{"requestPut", {{"key", to_base64(prefix_ + name)}, {"value", to_base64(value)}}}};
+void EtcdStore::put(const std::string& name, const std::string& value, Batch& batch) const {
+  std::string text = to_base64(value);
+  batch.text += text.size();
+  batch.operations.push_back(
+      {{"requestPut", {{"key", to_base64(prefix_ + name)}, {"value", std::move(text)}}}});
 }
 
-Json EtcdStore::drop(const std::string& name) const {
-  return {{"requestDeleteRange", {{"key", to_base64(prefix_ + name)}}}};
+void EtcdStore::drop(const std::string& name, Batch& batch) const {
+  batch.operations.push_back({{"requestDeleteRange", {{"key", to_base64(prefix_ + name)}}}});
 }
 
-Json EtcdStore::operations_of(const CoordinatorChanges& changes) const {
-  Json operations = Json::array();
-  if (changes.counters) {
-    operations.push_back(put("counters", changes.counters->SerializeAsString()));
+void EtcdStore::put_job(JobId id, const pb::StoredJob& job, Batch& batch) const {
+  const auto defined = defined_.find(id);
+  if (defined == defined_.end() || defined->second != job.has_compression()) {
+    put(fmt::format("definitions/{}", id.value()), job.definition().SerializeAsString(), batch);
+    batch.defined[id] = job.has_compression();
   }
-  for (const auto& [id, job] : changes.jobs) {
-    const auto defined = defined_.find(id);
-    if (defined == defined_.end() || defined->second != job.has_compression()) {
-      operations.push_back(
-          put(fmt::format("definitions/{}", id.value()), job.definition().SerializeAsString()));
-    }
-    pb::StoredJob record = job;
-    record.clear_definition();
-    operations.push_back(put(fmt::format("jobs/{}", id.value()), record.SerializeAsString()));
+  pb::StoredJob record = job;
+  record.clear_definition();
+  put(fmt::format("jobs/{}", id.value()), record.SerializeAsString(), batch);
+}
+
+/// The counters are in the first one: no number is given twice, whichever batch is the last.
+std::vector<Batch> EtcdStore::batches_of(const CoordinatorChanges& changes) const {
+  std::vector<Batch> batches(1);
+  const auto add = [&batches](Batch batch) {
+    if (!batches.back().has_room_for(batch)) batches.emplace_back();
+    batches.back().add(std::move(batch));
+  };
+  if (changes.counters) put("counters", changes.counters->SerializeAsString(), batches.back());
+  for (const std::vector<JobId>& group : groups_of(changes.jobs)) {
+    Batch batch;
+    for (const JobId id : group) put_job(id, changes.jobs.at(id), batch);
+    add(std::move(batch));
   }
   for (const JobId id : changes.forgotten) {
-    operations.push_back(drop(fmt::format("jobs/{}", id.value())));
-    operations.push_back(drop(fmt::format("definitions/{}", id.value())));
+    Batch batch;
+    drop(fmt::format("jobs/{}", id.value()), batch);
+    drop(fmt::format("definitions/{}", id.value()), batch);
+    add(std::move(batch));
   }
-  return operations;
+  return batches;
 }
 
+/// After a failure a part of it may be stored, to which the next save adds the rest: nothing of it
+/// is sent before. A coordinator that takes over in between finds some jobs as they were.
 Result<void> EtcdStore::save(const CoordinatorChanges& changes) {
-  Json operations = operations_of(changes);
-  operations.push_back(put("fence", std::to_string(++saves_)));
-  if (operations.size() > kMaxOperations) {
-    return make_error(ErrorCode::kIo, fmt::format("etcd: {} changes at once, it takes {}",
-                                                  operations.size(), kMaxOperations));
+  for (Batch& batch : batches_of(changes)) {
+    put("fence", std::to_string(++saves_), batch);
+    TAUT_TRY(commit(batch.operations));
+    for (const auto& [id, has_compression] : batch.defined) defined_[id] = has_compression;
   }
-  TAUT_TRY(commit(operations));
-  for (const auto& [id, job] : changes.jobs) defined_[id] = job.has_compression();
   for (const JobId id : changes.forgotten) defined_.erase(id);
   return ok();
 }

@@ -37,6 +37,11 @@ class Followers {
 
   /// Takes a report. Returns nullptr if there are too many, otherwise the follower.
   const Follower* hear(const pb::Follow& report, TimePoint now);
+  /// The one with this number, or nullptr.
+  [[nodiscard]] const Follower* find(FollowerId id) const {
+    const auto found = followers_.find(id);
+    return found == followers_.end() ? nullptr : &found->second;
+  }
   /// One that was known before the coordinator restarted.
   void recover(const pb::BoundedFollower& follower, TimePoint now);
   void remove(FollowerId follower) { followers_.erase(follower); }

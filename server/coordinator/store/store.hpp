@@ -17,7 +17,7 @@ class CoordinatorStore {
 
   /// All that was saved; empty at first. Errors: io, invalid (damaged).
   [[nodiscard]] virtual Result<CoordinatorRecords> load() = 0;
-  /// Stores all of it or nothing; after a success it is on the disk.
+  /// Stores all of it or nothing (but see make_etcd_store); after a success it is on the disk.
   /// Errors    io: nothing was stored, and a later save may succeed; closed: the disk's content is
   ///           unknown (a failed fsync), so this store cannot be used any more and must be reopened
   [[nodiscard]] virtual Result<void> save(const CoordinatorChanges& changes) = 0;

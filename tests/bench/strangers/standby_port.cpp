@@ -15,6 +15,7 @@ class Elsewhere final : public Leadership {
  public:
   [[nodiscard]] std::optional<std::int64_t> term() const override { return std::nullopt; }
   [[nodiscard]] std::string leader() const override { return "127.0.0.1:1"; }
+  void resign() override {}
 };
 
 class StandbyPort final : public Port {

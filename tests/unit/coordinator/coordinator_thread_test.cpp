@@ -62,8 +62,34 @@ class SetLeadership final : public Leadership {
     return now > 0 ? std::optional(now) : std::nullopt;
   }
   std::string leader() const override { return "other:7600"; }
+  void resign() override {
+    held = 0;
+    ++resigned;
+  }
 
   std::atomic<std::int64_t> held = 0;
+  std::atomic<int> resigned = 0;
+};
+
+/// A store that cannot be read for as long as the test says.
+class UnreadableStore final : public CoordinatorStore {
+ public:
+  struct Control {
+    std::atomic<bool> fails = true;
+    std::atomic<int> loads = 0;
+  };
+  explicit UnreadableStore(std::shared_ptr<Control> control)
+      : control_(std::move(control)), kept_(make_memory_store()) {}
+  Result<CoordinatorRecords> load() override {
+    ++control_->loads;
+    if (control_->fails) return make_error(ErrorCode::kIo, "it does not answer in time");
+    return kept_->load();
+  }
+  Result<void> save(const CoordinatorChanges& changes) override { return kept_->save(changes); }
+
+ private:
+  std::shared_ptr<Control> control_;
+  std::unique_ptr<CoordinatorStore> kept_;
 };
 
 /// A store that another leader has taken over.
@@ -84,7 +110,7 @@ class TakenStore final : public CoordinatorStore {
 
 std::unique_ptr<CoordinatorThread> start(ZmqContext& context,
                                          std::unique_ptr<CoordinatorStore> store,
-                                         std::shared_ptr<const Leadership> leadership = nullptr) {
+                                         std::shared_ptr<Leadership> leadership = nullptr) {
   CoordinatorThread::Config config;
   config.address = "127.0.0.1:0";
   config.tick = 10ms;
@@ -155,6 +181,37 @@ TEST_CASE("a coordinator stands by until it leads, and redirects", "[coordinator
   other.mutable_hello()->set_session(2);
   REQUIRE(endpoint->send(coordinator, encode(other)).has_value());
   REQUIRE(becomes(false));
+  CHECK(thread->failure().empty());
+}
+
+TEST_CASE("a leader that cannot read its state answers, tries now and then, and resigns",
+          "[coordinator]") {
+  ZmqContext context{Security::insecure()};
+  const auto leadership = std::make_shared<SetLeadership>();
+  const auto control = std::make_shared<UnreadableStore::Control>();
+  const auto thread = start(context, std::make_unique<UnreadableStore>(control), leadership);
+  const auto endpoint = context.make_endpoint();
+  const PeerId coordinator = endpoint->connect(thread->address()).value();
+  std::uint64_t number = 10;
+  const auto greet = [&] {
+    pb::ControlMessage message = hello(kWireVersion);
+    message.set_request(++number);
+    REQUIRE(endpoint->send(coordinator, encode(message)).has_value());
+    return await_reply(*endpoint, number).hello_reply();
+  };
+  const TimePoint began = steady_now();
+  const TimePoint deadline = began + kPatience;
+  leadership->held = 7;
+  while (leadership->resigned == 0 && steady_now() < deadline) CHECK(greet().stands_by());
+  CHECK(leadership->resigned == 1);
+  CHECK(control->loads == 3);
+  // A pause between two tries.
+  CHECK(steady_now() - began > 800ms);
+  control->fails = false;
+  leadership->held = 8;
+  bool leads = false;
+  while (!leads && steady_now() < deadline) leads = greet().accepted();
+  CHECK(leads);
   CHECK(thread->failure().empty());
 }
 

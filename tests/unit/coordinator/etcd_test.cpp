@@ -162,6 +162,73 @@ TEST_CASE("a leader whose lease has ended stops leading, and stands again", "[et
   }));
 }
 
+TEST_CASE("an answer of another form than expected does not end a leader", "[etcd]") {
+  const auto [status, body] = GENERATE(table<int, std::string>({
+      {503, R"({"error":{"grpc_code":14,"http_code":503,"message":"etcdserver: no leader"}})"},
+      {500, R"({"error":["no leader"]})"},
+      {200, R"({"result":"none"})"},
+      {200, R"({"result":{"TTL":{}}})"},
+  }));
+  FakeEtcd etcd;
+  const Leader only(etcd, "a:1", 1s);
+  REQUIRE(only.leads());
+  etcd.answer_keepalive(http::json_response(static_cast<unsigned>(status), body));
+  REQUIRE(wait_until([&] { return etcd.failed_keepalives() > 1 || !only.leadership->term(); }));
+  etcd.answer_keepalive(std::nullopt);
+  REQUIRE(only.leads());
+}
+
+TEST_CASE("the reason of a streamed request's failure is named", "[etcd]") {
+  FakeEtcd etcd;
+  etcd.answer_keepalive(
+      http::json_response(503, R"({"error":{"grpc_code":14,"message":"etcdserver: no leader"}})"));
+  EtcdClient client(options_of(etcd));
+  const auto answer = client.call("/v3/lease/keepalive", {{"ID", "100"}});
+  CHECK(answer.error().code == ErrorCode::kUnavailable);
+  CHECK_THAT(answer.error().message, Contains("status 503: etcdserver: no leader"));
+}
+
+TEST_CASE("a leader that resigns stops leading at once, and another one leads", "[etcd]") {
+  FakeEtcd etcd;
+  const Leader first(etcd, "a:1");
+  REQUIRE(first.leads());
+  const std::int64_t term = *first.leadership->term();
+  const Leader second(etcd, "b:2");
+  first.leadership->resign();
+  CHECK_FALSE(first.leadership->term());
+  REQUIRE(second.leads());
+  CHECK(*second.leadership->term() > term);
+  REQUIRE(wait_until([&] { return first.leadership->leader() == "b:2"; }));
+  // One that does not lead has nothing to resign.
+  first.leadership->resign();
+  CHECK(second.leadership->term().has_value());
+}
+
+TEST_CASE("a process whose lease ended while it stood for election leads under a new one",
+          "[etcd]") {
+  FakeEtcd etcd;
+  etcd.delay(true);
+  const Leader only(etcd);
+  REQUIRE(wait_until([&] { return etcd.delayed() > 0; }));
+  etcd.expire_leases();
+  etcd.delay(false);
+  REQUIRE(only.leads());
+  CHECK(etcd.carry_out_delayed() == 0);
+}
+
+TEST_CASE("a process that lost an election leads after the winner", "[etcd]") {
+  FakeEtcd etcd;
+  auto first = std::make_unique<Leader>(etcd, "a:1");
+  REQUIRE(first->leads());
+  // As if the key had appeared between the look and the election.
+  etcd.hide(true);
+  const Leader second(etcd, "b:2", 1s);
+  REQUIRE(wait_until([&] { return etcd.revoked() > 0; }));
+  etcd.hide(false);
+  first.reset();
+  REQUIRE(second.leads());
+}
+
 TEST_CASE("a save whose answer is lost is settled by the next one", "[etcd]") {
   FakeEtcd etcd;
   const Leader leader(etcd);
@@ -177,6 +244,59 @@ TEST_CASE("a save whose answer is lost is settled by the next one", "[etcd]") {
   REQUIRE(leader.store->save(change_of(1, "second")).has_value());
   CHECK(etcd.value("test/fence") == "2");
   CHECK(leader.store->load().value().jobs.at(JobId(1)).message() == "second");
+}
+
+TEST_CASE("a step that changes more jobs than a transaction holds is saved", "[etcd]") {
+  constexpr std::uint64_t kJobs = 200;
+  FakeEtcd etcd;
+  const Leader leader(etcd);
+  REQUIRE(leader.leads());
+  REQUIRE(leader.store->load().has_value());
+  CoordinatorChanges changes;
+  // More than 128 operations, and some larger than 1.5 MiB together.
+  for (std::uint64_t id = 1; id <= kJobs; ++id) {
+    changes.merge(change_of(id, std::string(id % 10 == 0 ? 150'000 : 10, 'm')));
+  }
+  REQUIRE(leader.store->save(changes).has_value());
+  const auto records = leader.store->load();
+  REQUIRE(records.has_value());
+  CHECK(records.value().counters.next_job() == kJobs + 1);
+  REQUIRE(records.value().jobs.size() == kJobs);
+  for (const auto& [id, job] : records.value().jobs) {
+    CHECK(job.SerializeAsString() == changes.jobs.at(id).SerializeAsString());
+  }
+  CoordinatorChanges removal;
+  for (const auto& [id, job] : changes.jobs) removal.forgotten.insert(id);
+  REQUIRE(leader.store->save(removal).has_value());
+  CHECK(leader.store->load().value().jobs.empty());
+}
+
+TEST_CASE(
+    "of a large step that is saved in part, a job is not apart from the one that continues it",
+    "[etcd]") {
+  FakeEtcd etcd;
+  const Leader leader(etcd);
+  REQUIRE(leader.leads());
+  REQUIRE(leader.store->load().has_value());
+  CoordinatorChanges changes;
+  for (std::uint64_t id = 1; id <= 200; ++id) {
+    changes.merge(change_of(id, "runs"));
+    if (id <= 100) changes.jobs.at(JobId(id)).set_restarted_as(201 - id);
+  }
+  // The first transaction is carried out, and its answer is lost.
+  etcd.lose_answers(true);
+  REQUIRE_FALSE(leader.store->save(changes).has_value());
+  etcd.lose_answers(false);
+  const auto part = leader.store->load();
+  REQUIRE(part.has_value());
+  CHECK(part.value().counters.next_job() == 201);
+  CHECK_FALSE(part.value().jobs.empty());
+  CHECK(part.value().jobs.size() < 200);
+  for (const auto& [id, job] : part.value().jobs) {
+    CHECK(part.value().jobs.contains(JobId(201 - id.value())));
+  }
+  REQUIRE(leader.store->save(changes).has_value());
+  CHECK(leader.store->load().value().jobs.size() == 200);
 }
 
 TEST_CASE("a save that arrives late changes nothing", "[etcd]") {

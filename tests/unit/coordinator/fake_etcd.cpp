@@ -1,5 +1,6 @@
 #include "tests/unit/coordinator/fake_etcd.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "common/check.hpp"
@@ -14,6 +15,22 @@ namespace {
 /// Keys are ordered by their bytes, not by base64.
 std::string key_in(const Json& request, const char* name = "key") {
   return from_base64(request.value(name, "")).value();
+}
+
+// etcd's limits, by default.
+constexpr std::size_t kMaxOperations = 128;
+constexpr std::size_t kMaxBytes = 1536U << 10U;
+
+/// Why etcd refuses a transaction of this size; empty: it takes it.
+std::string why_too_large(const Json& request) {
+  const Json writes = request.value("success", Json::array());
+  if (writes.size() > kMaxOperations) return "etcdserver: too many operations in txn request";
+  std::size_t bytes = 0;
+  for (const Json& one : writes) {
+    const Json put = one.value("requestPut", Json::object());
+    bytes += put.value("key", "").size() + put.value("value", "").size();
+  }
+  return bytes > kMaxBytes ? "etcdserver: request is too large" : "";
 }
 
 }  // namespace
@@ -38,11 +55,36 @@ void FakeEtcd::delay(bool on) {
   delays_ = on;
 }
 
+std::size_t FakeEtcd::delayed() {
+  const std::scoped_lock lock(mutex_);
+  return delayed_.size();
+}
+
+void FakeEtcd::hide(bool on) {
+  const std::scoped_lock lock(mutex_);
+  hides_ = on;
+}
+
+void FakeEtcd::answer_keepalive(std::optional<http::Response> response) {
+  const std::scoped_lock lock(mutex_);
+  keepalive_ = std::move(response);
+}
+
+int FakeEtcd::failed_keepalives() {
+  const std::scoped_lock lock(mutex_);
+  return keepalives_;
+}
+
+int FakeEtcd::revoked() {
+  const std::scoped_lock lock(mutex_);
+  return revoked_;
+}
+
 int FakeEtcd::carry_out_delayed() {
   const std::scoped_lock lock(mutex_);
   int succeeded = 0;
   for (const Json& request : std::exchange(delayed_, {})) {
-    if (transact(request).value("succeeded", false)) ++succeeded;
+    if (!lacks_lease(request) && transact(request).value("succeeded", false)) ++succeeded;
   }
   return succeeded;
 }
@@ -69,10 +111,20 @@ http::Response FakeEtcd::handle(const http::Request& request) {
   drop_expired();
   const Json content = Json::parse(request.body, nullptr, false);
   if (!content.is_object()) return http::json_response(400, R"({"error":"no JSON object"})");
+  if (request.path == "/v3/lease/keepalive" && keepalive_) {
+    ++keepalives_;
+    return *keepalive_;
+  }
   const bool transacts = request.path == "/v3/kv/txn";
+  if (const std::string reason = transacts ? why_too_large(content) : ""; !reason.empty()) {
+    return http::json_response(400, Json{{"error", reason}}.dump());
+  }
   if (transacts && delays_) {
     delayed_.push_back(content);
     return http::json_response(503, R"({"error":"etcdserver: request timed out"})");
+  }
+  if (transacts && lacks_lease(content)) {
+    return http::json_response(404, R"({"error":"etcdserver: requested lease not found"})");
   }
   const Json reply = answer(request.path, content);
   if (transacts && loses_) {
@@ -82,7 +134,7 @@ http::Response FakeEtcd::handle(const http::Request& request) {
 }
 
 Json FakeEtcd::answer(const std::string& path, const Json& request) {
-  if (path == "/v3/kv/range") return range(request);
+  if (path == "/v3/kv/range") return hides_ ? Json::object() : range(request);
   if (path == "/v3/kv/txn") return transact(request);
   const std::string id = request.value("ID", "");
   if (path == "/v3/lease/grant") {
@@ -97,23 +149,31 @@ Json FakeEtcd::answer(const std::string& path, const Json& request) {
     lease->second = steady_now() + lengths_[id];
     return {{"result", {{"ID", id}, {"TTL", "2"}}}};
   }
-  if (path == "/v3/lease/revoke") drop_lease(id);
+  if (path == "/v3/lease/revoke") {
+    drop_lease(id);
+    ++revoked_;
+  }
   return Json::object();
 }
 
 Json FakeEtcd::range(const Json& request) const {
   const std::string from = key_in(request);
   const bool is_one = !request.contains("range_end");
-  Json found = Json::array();
+  const auto limit = static_cast<std::size_t>(std::stoll(request.value("limit", "0")));
+  Json reply = {{"header", {{"revision", std::to_string(revision_)}}}};
+  // As with the gateway, an empty list and false are omitted.
   for (auto pair = pairs_.lower_bound(from); pair != pairs_.end(); ++pair) {
     if (is_one ? pair->first != from : pair->first >= key_in(request, "range_end")) break;
-    found.push_back({{"key", to_base64(pair->first)},
-                     {"value", pair->second.value},
-                     {"create_revision", std::to_string(pair->second.created)},
-                     {"mod_revision", std::to_string(pair->second.modified)}});
+    if (limit > 0 && reply.contains("kvs") && reply["kvs"].size() == limit) {
+      reply["more"] = true;
+      break;
+    }
+    reply["kvs"].push_back({{"key", to_base64(pair->first)},
+                            {"value", pair->second.value},
+                            {"create_revision", std::to_string(pair->second.created)},
+                            {"mod_revision", std::to_string(pair->second.modified)}});
   }
-  // As with the gateway, an empty list is omitted.
-  return found.empty() ? Json::object() : Json{{"kvs", found}};
+  return reply;
 }
 
 Json FakeEtcd::transact(const Json& request) {
@@ -143,6 +203,18 @@ Json FakeEtcd::transact(const Json& request) {
   // Nor for false.
   if (succeeded) reply["succeeded"] = true;
   return reply;
+}
+
+/// Whether it would put a key under a lease that does not exist.
+bool FakeEtcd::lacks_lease(const Json& request) const {
+  for (const Json& compare : request.value("compare", Json::array())) {
+    if (!holds(compare)) return false;
+  }
+  const Json writes = request.value("success", Json::array());
+  return std::ranges::any_of(writes, [this](const Json& one) {
+    const std::string lease = one.value("requestPut", Json::object()).value("lease", "");
+    return !lease.empty() && !leases_.contains(lease);
+  });
 }
 
 bool FakeEtcd::holds(const Json& compare) const {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,7 +15,7 @@
 namespace taut {
 
 /// One member of etcd, as far as coordinators use it: keys, transactions and leases behind the JSON
-/// gateway. It loses answers and delays requests when told to.
+/// gateway, with its limits for a transaction. It loses answers and delays requests when told to.
 /// Thread    any
 class FakeEtcd {
  public:
@@ -26,6 +27,16 @@ class FakeEtcd {
   void lose_answers(bool on);
   /// Further transactions are kept, and answered as failures of the server.
   void delay(bool on);
+  /// How many are kept.
+  [[nodiscard]] std::size_t delayed();
+  /// Further reads of keys outside of transactions find none.
+  void hide(bool on);
+  /// Further requests to keep a lease alive are answered so; nothing: as they should.
+  void answer_keepalive(std::optional<http::Response> response);
+  /// How many were answered so.
+  [[nodiscard]] int failed_keepalives();
+  /// How many leases were given up.
+  [[nodiscard]] int revoked();
   /// Carries out what was kept. Returns how many of them succeeded.
   int carry_out_delayed();
 
@@ -47,6 +58,7 @@ class FakeEtcd {
   nlohmann::json answer(const std::string& path, const nlohmann::json& request);
   nlohmann::json range(const nlohmann::json& request) const;
   nlohmann::json transact(const nlohmann::json& request);
+  bool lacks_lease(const nlohmann::json& request) const;
   bool holds(const nlohmann::json& compare) const;
   void drop_lease(const std::string& id);
   void drop_expired();
@@ -59,6 +71,10 @@ class FakeEtcd {
   std::int64_t next_lease_ = 100;
   bool loses_ = false;
   bool delays_ = false;
+  bool hides_ = false;
+  std::optional<http::Response> keepalive_;
+  int keepalives_ = 0;  // answered with it
+  int revoked_ = 0;
   std::vector<nlohmann::json> delayed_;
   std::unique_ptr<http::Server> server_;
 };

@@ -35,11 +35,14 @@ struct FollowedCluster : FakeCluster {
     follow.set_avoid(avoid);
     return ask(request).follow_reply();
   }
-  void leave(std::uint64_t number) {
+  void leave(std::uint64_t number, const std::string& name = "", bool bounded = true) {
     pb::ControlMessage request;
-    request.mutable_follow()->set_job(job);
-    request.mutable_follow()->set_follower(number);
-    request.mutable_follow()->set_leaves(true);
+    pb::Follow& follow = *request.mutable_follow();
+    follow.set_job(job);
+    follow.set_follower(number);
+    follow.set_name(name.empty() ? "f" + std::to_string(number) : name);
+    follow.set_bounded(bounded);
+    follow.set_leaves(true);
     (void)ask(request);
   }
   [[nodiscard]] int bound_at_server() {
@@ -106,6 +109,44 @@ TEST_CASE("a bounded follower that is silent for longer than its lease is cut", 
   // It is another follower when it follows anew.
   CHECK(cluster.follow(12, true, 9).cut().empty());
   cluster.run_for(1s);
+  CHECK(cluster.bound_at_server() == 1);
+}
+
+TEST_CASE("another reader neither releases a bounded follower nor keeps it alive",
+          "[coordinator]") {
+  FollowedCluster cluster(2);
+  (void)cluster.follow(11, true, 5);
+  cluster.run_for(1s);
+  REQUIRE(cluster.follow(11, true, 5).joined());
+  cluster.leave(11, "f11", false);
+  cluster.leave(11, "other", true);
+  cluster.run_for(1s);
+  CHECK(cluster.bound_at_server() == 1);
+  // It is answered, as any reader.
+  for (int i = 0; i < 3; ++i) {
+    const pb::FollowReply reply = cluster.follow(11, false, 50, "elsewhere:1");
+    CHECK(reply.error().empty());
+    CHECK(reply.shards_size() == 1);
+    const pb::JobStatus status = cluster.status(cluster.job);
+    REQUIRE(status.followers_size() == 1);
+    CHECK(status.followers(0).version() == 5);
+    CHECK_FALSE(status.followers(0).passes_on());
+    cluster.run_for(400ms);
+  }
+  cluster.run_for(1s);
+  CHECK(cluster.status(cluster.job).cut_followers() == 1);
+}
+
+TEST_CASE("a bounded follower counts before it knows that servers know it", "[coordinator]") {
+  FollowedCluster cluster(2);
+  (void)cluster.follow(11, true, 5);
+  // What it says until then may be without a bound.
+  CHECK(cluster.follow(11, false, 6).error().empty());
+  const pb::JobStatus status = cluster.status(cluster.job);
+  REQUIRE(status.followers_size() == 1);
+  CHECK(status.followers(0).version() == 6);
+  cluster.run_for(1s);
+  CHECK(cluster.follow(11, false, 6).joined());
   CHECK(cluster.bound_at_server() == 1);
 }
 

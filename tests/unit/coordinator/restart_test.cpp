@@ -1,9 +1,12 @@
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <memory>
 
+#include "proto/control_message.hpp"
+#include "proto/wire_version.hpp"
 #include "server/coordinator/store/check_record.hpp"
 #include "server/coordinator/store/sqlite_database.hpp"
 #include "tests/support/catch.hpp"
@@ -68,7 +71,94 @@ pb::StoredJob stored_job(std::uint64_t id, const std::string& message) {
   return job;
 }
 
+/// A job of 300 workers that is done.
+pb::StoredJob large_job(std::uint64_t id) {
+  constexpr std::uint32_t kMembers = 300;
+  pb::StoredJob job = stored_job(id, "");
+  job.set_state(pb::DONE);
+  job.set_slots(kMembers);
+  job.add_modes();
+  for (std::uint32_t i = 0; i < kMembers; ++i) {
+    pb::StoredMember& member = *job.add_members();
+    member.mutable_member()->set_worker(i);
+    member.mutable_member()->set_slot(i);
+    member.mutable_member()->set_name("worker" + std::to_string(i));
+    member.mutable_member()->set_leave_clock(Clock::never().value());
+    member.set_finished(true);
+    pb::Progress& progress = *member.mutable_progress();
+    progress.set_clock(1000 - i);
+    for (int staleness = 0; staleness < 8; ++staleness) {
+      pb::StalenessBin& bin = *progress.add_staleness();
+      bin.set_staleness(staleness);
+      bin.set_reads(10);
+    }
+  }
+  for (int i = 0; i < 10; ++i) job.add_evaluations()->set_clock(100 * i);
+  return job;
+}
+
 }  // namespace
+
+TEST_CASE("a status of many ended jobs of many workers can be read", "[coordinator]") {
+  constexpr int kJobs = 200;
+  CoordinatorRecords records;
+  for (std::uint64_t id = 1; id <= kJobs; ++id) records.jobs[JobId(id)] = large_job(id);
+  Coordinator coordinator({}, records, TimePoint());
+  const auto status_of = [&](std::uint64_t job) {
+    pb::ControlMessage request;
+    request.mutable_status_request()->set_job(job);
+    const auto output = coordinator.handle(PeerId(1), request, TimePoint());
+    const auto reply = decode_control(encode(output.messages.at(0).message));
+    REQUIRE(reply.has_value());
+    return reply.value().status_reply();
+  };
+  const pb::StatusReply all = status_of(0);
+  REQUIRE(all.jobs_size() == kJobs);
+  CHECK(all.jobs(kJobs - 1).workers_size() == 300);
+  CHECK(all.jobs(kJobs - 1).evaluations_size() == 10);
+  // Of an old one there is what a list shows.
+  const pb::JobStatus& old = all.jobs(0);
+  REQUIRE(old.workers_size() == 1);
+  CHECK(old.workers(0).progress().clock() == 1000 - 299);
+  CHECK(old.former_workers() == 299);
+  REQUIRE(old.former_staleness_size() == 8);
+  CHECK(old.former_staleness(0).reads() == 2990);
+  REQUIRE(old.evaluations_size() == 1);
+  CHECK(old.evaluations(0).clock() == 900);
+  CHECK(status_of(1).jobs(0).workers_size() == 300);
+}
+
+TEST_CASE("of two lives of a worker in the records the newer one is known after a restart",
+          "[coordinator]") {
+  // The newer one is of the earlier job.
+  CoordinatorRecords records;
+  for (const std::uint64_t id : {1, 2}) {
+    pb::StoredJob& job = records.jobs[JobId(id)];
+    job = stored_job(id, "");
+    job.set_state(pb::RUNNING);
+    job.set_slots(1);
+    job.add_modes();
+    pb::StoredMember& member = *job.add_members();
+    member.set_session(10 * id);
+    member.mutable_member()->set_name("w0");
+    member.mutable_member()->set_incarnation(id == 1 ? 9 : 4);
+    member.mutable_member()->set_leave_clock(Clock::never().value());
+  }
+  records.counters.set_next_incarnation(100);
+  Coordinator coordinator({}, records, TimePoint());
+  pb::ControlMessage message;
+  pb::Hello& hello = *message.mutable_hello();
+  hello.set_wire_version(kWireVersion);
+  hello.set_role(pb::ROLE_WORKER);
+  hello.set_name("w0");
+  hello.set_session(10);
+  const auto output = coordinator.handle(PeerId(1), message, TimePoint());
+  const auto reply = std::ranges::find_if(
+      output.messages, [](const CoordinatorMessage& one) { return one.message.has_hello_reply(); });
+  REQUIRE(reply != output.messages.end());
+  CHECK(reply->message.hello_reply().accepted());
+  CHECK(reply->message.hello_reply().incarnation() == 9);
+}
 
 TEST_CASE("the newest ended jobs are kept, across a restart too", "[coordinator][store]") {
   const Folder folder;

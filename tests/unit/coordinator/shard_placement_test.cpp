@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "proto/wire_version.hpp"
 #include "server/coordinator/job_life.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/unit/coordinator/fake_cluster.hpp"
@@ -470,6 +471,67 @@ TEST_CASE("a status says how far a backup lags, as the shard's primary reports i
   CHECK_FALSE(backup_of(1).has_behind_s());
   report("s1", 1);
   CHECK(backup_of(1).has_behind_s());
+}
+
+TEST_CASE("a status has clocks and slack from a server that lives", "[coordinator]") {
+  // A job with a shard at the second of two servers, which have both reported its clocks.
+  CoordinatorRecords records;
+  pb::StoredJob& stored = records.jobs[JobId(7)];
+  stored.set_job(7);
+  stored.set_state(pb::RUNNING);
+  stored.set_slots(1);
+  stored.add_modes();
+  stored.add_shards()->set_host(1);
+  pb::Member& member = *stored.add_members()->mutable_member();
+  member.set_name("w0");
+  member.set_incarnation(3);
+  member.set_leave_clock(Clock::never().value());
+  for (std::uint32_t i = 0; i < 2; ++i) {
+    pb::StoredServer& server = *stored.add_servers();
+    server.set_name("s" + std::to_string(i));
+    server.set_session(i + 1);
+    server.set_incarnation(i + 1);
+    server.set_first_shard(i);
+    server.add_shard_addresses("h:" + std::to_string(i));
+  }
+  records.counters.set_next_incarnation(10);
+  Coordinator coordinator({}, records, TimePoint());
+  const auto say = [&](std::uint64_t peer, const pb::ControlMessage& message) {
+    return coordinator.handle(PeerId(peer), message, TimePoint());
+  };
+  for (std::uint64_t i = 0; i < 2; ++i) {
+    pb::ControlMessage message;
+    pb::Hello& hello = *message.mutable_hello();
+    hello.set_wire_version(kWireVersion);
+    hello.set_role(pb::ROLE_SERVER);
+    hello.set_name("s" + std::to_string(i));
+    hello.set_session(i + 1);
+    hello.add_shard_addresses("h:" + std::to_string(i));
+    (void)say(i + 1, message);
+    pb::ShardLoad& load = *message.mutable_heartbeat()->add_shards();
+    load.mutable_clocks()->set_job(7);
+    load.mutable_clocks()->set_version(i == 0 ? 5 : 9);
+    load.set_dynamic_job(7);
+    load.set_dynamic_slack(i == 0 ? 8 : 3);
+    (void)say(i + 1, message);
+  }
+  const auto status = [&] {
+    pb::ControlMessage request;
+    request.mutable_status_request()->set_job(7);
+    const auto output = say(9, request);
+    for (const CoordinatorMessage& one : output.messages) {
+      if (one.message.has_status_reply()) return one.message.status_reply().jobs(0);
+    }
+    return pb::JobStatus();
+  };
+  CHECK(status().clocks().version() == 5);
+  CHECK(status().slack() == 8);
+  pb::ControlMessage goodbye;
+  goodbye.mutable_goodbye();
+  (void)say(1, goodbye);
+  CHECK(status().state() == pb::RUNNING);
+  CHECK(status().clocks().version() == 9);
+  CHECK(status().slack() == 3);
 }
 
 TEST_CASE("a state that names one backup of each shard is read", "[coordinator][store]") {

@@ -45,6 +45,27 @@ TEST_CASE_METHOD(ApiTest, "the page and its parts are served with their types", 
   CHECK(send("GET", "/uplot.css").type == "text/css; charset=utf-8");
 }
 
+TEST_CASE("a job that has ended is served in full though the list has it in short", "[dashboard]") {
+  const auto answer = [](const pb::ControlMessage& message) -> Result<pb::ControlMessage> {
+    pb::ControlMessage reply;
+    const bool in_full = message.status_request().job() == 7;
+    *reply.mutable_status_reply() = make_status(in_full ? 5 : 1);
+    pb::JobStatus& job = *reply.mutable_status_reply()->mutable_jobs(0);
+    job.set_state(pb::DONE);
+    if (!in_full) job.set_former_workers(4);
+    return reply;
+  };
+  Api api{answer, [] { return 1000.0; }};
+  http::Request request;
+  request.method = "GET";
+  request.path = "/api/jobs/7";
+  const auto shown = nlohmann::json::parse(api.answer(request).body);
+  CHECK(shown["job"]["by_worker"]["name"].size() == 5);
+  request.path = "/api/status";
+  const auto listed = nlohmann::json::parse(api.answer(request).body);
+  CHECK(listed["jobs"][0]["workers"] == 5);
+}
+
 TEST_CASE_METHOD(ApiTest, "another path is 404, another method 405 with what works",
                  "[dashboard]") {
   for (const char* path :
