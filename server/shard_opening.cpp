@@ -149,7 +149,10 @@ std::string Shard::open_listed(JobState& job, const pb::OpenTables& requested) {
   }
   std::string problem;
   try {
-    const auto created = create_slices(job, std::move(tables));
+    Result<void> created = ok();
+    // Before anything is cut, as a list of slices is itself long.
+    if (memory_) created = memory_->check(even_needs(tables, *job.view));
+    if (created) created = create_slices(job, std::move(tables));
     if (!created) problem = created.error().message;
     if (created) job.images.follow(*job.view, job.id, job.slices, dial_);
   } catch (const std::bad_alloc&) {
@@ -202,10 +205,6 @@ std::unique_ptr<SliceState> Shard::make_slice(JobState& job, const TableSpec& ta
 
 Result<void> Shard::create_slices(JobState& job, std::vector<TableSpec> tables) {
   TAUT_TRY(check_rows(tables, *job.view));
-  if (memory_) {
-    // Before anything is cut, as a list of slices is itself long.
-    TAUT_TRY(memory_->check(even_needs(tables, *job.view)));
-  }
   job.layout = SliceLayout(tables, job.view->shards, slice_elements_);
   job.fragments = fragments_of(tables, job.view->policies.schedule().fragments);
   std::vector<TableNeed> needs;

@@ -80,19 +80,18 @@ Result<void> Shard::take_over(JobState& job, const ShardPlace& place, SliceImage
                     "those that workers have opened here",
                     place.shard.value()));
   }
-  auto images = copy.slices(pool_, states_of(*job.view));
   if (memory_) {
-    copy.give_memory_back();
     TAUT_TRY(TableMemory::Share share,
-             memory_->take(needs_at(place.shard, job.layout, job.tables, *job.view)));
+             memory_->take(needs_at(place.shard, job.layout, job.tables, *job.view),
+                           copy.take_memory()));
     job.memory.push_back(std::move(share));
   }
   for (const Slice& slice : job.layout.slices()) {
     if (slice.shard != place.shard) continue;
-    const std::size_t index = job.layout.index_of(slice.table, slice.slice);
-    auto made = make_slice(job, job.tables[slice.table.value()], slice, &images.at(index));
+    const SliceImage image = copy.take_slice(slice, pool_, states_of(*job.view));
+    auto made = make_slice(job, job.tables[slice.table.value()], slice, &image);
     queues_.add(*made);
-    job.slices[index] = std::move(made);
+    job.slices[job.layout.index_of(slice.table, slice.slice)] = std::move(made);
   }
   return ok();
 }
