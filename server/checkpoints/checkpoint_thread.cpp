@@ -80,10 +80,15 @@ void CheckpointThread::write_now(std::size_t shard, ShardCapture capture) {
   const ShardId host = capture.shard;
   const JobId job = capture.job;
   const std::int64_t clock = capture.order.clock.value();
+  const auto withdrawn = capture.withdrawn;
   if (!part.missed) {
     failpoint("checkpoint begun");
     const TimePoint begin = steady_now();
     auto written = write_files(std::move(capture));
+    if (*withdrawn) {
+      log::info("job {}: the checkpoint at clock {} was withdrawn", job.value(), clock);
+      return;
+    }
     if (written) {
       failpoint("checkpoint written");
       part.files = std::move(written.value());

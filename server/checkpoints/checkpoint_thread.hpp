@@ -30,6 +30,7 @@ class CheckpointThread {
   CheckpointThread& operator=(const CheckpointThread&) = delete;
 
   /// Writes what a shard has captured. If too much is pending already, its part counts as failed.
+  /// A part that is withdrawn before it is written is not reported.
   void write(std::size_t shard, ShardCapture capture);
   /// Prepares memory for the next checkpoint; if that fails or too much is pending, there is none.
   void stock(SpareStock stock);

@@ -659,4 +659,61 @@ TEST_CASE("a folder that cannot be created fails the part and reports why", "[ch
   CHECK(part->error.find("Not a directory") != std::string::npos);
 }
 
+TEST_CASE("what waits to be written is dropped when its checkpoint is withdrawn, with its folder",
+          "[checkpoint]") {
+  const test::TempFolder folder;
+  const fs::path aside = folder.path() / "x_iter_1.part-7-4";
+  Service service(job_of(1, Slack(0)), 2);
+  service.order(4, 1, aside.string());
+  service.push_all(0, 1);
+  std::vector<ShardCapture> captures = service.captures();
+  REQUIRE(captures.size() == 2);
+
+  BoundedQueue<std::size_t> written(4);
+  BoundedQueue<bool> removed(1);
+  BoundedQueue<bool> loaded(1);
+  CheckpointThread thread(
+      2,
+      [&](std::size_t shard, JobId, const ShardPart&) {
+        (void)written.push(std::size_t{shard}, Duration::zero());
+        (void)removed.pop(Duration(10'000'000));
+      },
+      [&](const pb::ServerJob&, const Result<std::vector<ShardImages>>& images) {
+        (void)loaded.push(images.has_value(), Duration::zero());
+      });
+  for (std::size_t shard = 0; shard < 2; ++shard) {
+    thread.write(shard, std::move(captures[shard]));
+  }
+  CHECK(written.pop(Duration(10'000'000)) == 0U);
+  CHECK(fs::exists(aside));
+  service.job.state.clear_checkpoint();
+  service.publish();
+  fs::remove_all(aside);
+  (void)removed.push(true, Duration::zero());
+  // One after the other: this one is refused, as it names no checkpoint.
+  thread.load(pb::ServerJob());
+  CHECK(loaded.pop(Duration(10'000'000)) == false);
+  CHECK_FALSE(fs::exists(aside));
+  CHECK_FALSE(written.pop(Duration::zero()).has_value());
+}
+
+TEST_CASE("a checkpoint is withdrawn by the next order and by the end of the job", "[checkpoint]") {
+  Service service(job_of(1, Slack(0)), 1);
+  service.order(1, 1);
+  service.push_all(0, 1);
+  const std::vector<ShardCapture> first = service.captures();
+  REQUIRE(first.size() == 1);
+  service.publish();
+  CHECK_FALSE(*first[0].withdrawn);
+  service.order(2, 2);
+  CHECK(*first[0].withdrawn);
+  service.push_all(1, 2);
+  const std::vector<ShardCapture> second = service.captures();
+  REQUIRE(second.size() == 1);
+  CHECK_FALSE(*second[0].withdrawn);
+  service.job.state.set_finished(true);
+  service.publish();
+  CHECK(*second[0].withdrawn);
+}
+
 }  // namespace taut::server
