@@ -123,12 +123,12 @@ void CheckpointThread::free(SpareExcess excess) {
   (void)tasks_.push(std::move(task), Duration::zero());
 }
 
-void CheckpointThread::load(const pb::ServerJob& job) {
-  Task task = [this, job] {
+void CheckpointThread::load(const pb::ServerJob& job, std::shared_ptr<const TableMemory> memory) {
+  Task task = [this, job, memory = std::move(memory)] {
     const TimePoint begin = steady_now();
     auto images = [&]() -> Result<std::vector<ShardImages>> {
       try {
-        return read_shard_images(job, shards_, saved_on(disks_));
+        return read_shard_images(job, shards_, saved_on(disks_), memory.get());
       } catch (const std::bad_alloc&) {
         return make_error(ErrorCode::kIo,
                           fmt::format("{}: no memory to read it into", job.resume().folder()));

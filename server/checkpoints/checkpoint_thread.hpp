@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstddef>
 #include <functional>
+#include <memory>
 #include <thread>
 
 #include "common/bounded_queue.hpp"
@@ -37,7 +38,8 @@ class CheckpointThread {
   /// Returns memory to the system; if too much is pending already, on the caller's thread.
   void free(SpareExcess excess);
   /// Reads the initial state of a resumed job's slices.
-  void load(const pb::ServerJob& job);
+  /// memory  of the tables, where those that have no room fail at once; nullptr: no limit
+  void load(const pb::ServerJob& job, std::shared_ptr<const TableMemory> memory = nullptr);
 
  private:
   using Task = std::function<void()>;

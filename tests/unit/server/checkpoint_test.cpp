@@ -16,6 +16,7 @@
 #include "server/shard.hpp"
 #include "tests/support/temp_folder.hpp"
 #include "tests/unit/proto/checkpoint_maker.hpp"
+#include "tests/unit/server/counted_memory.hpp"
 #include "tests/unit/server/job_maker.hpp"
 
 namespace taut::server {
@@ -427,6 +428,67 @@ TEST_CASE("a resumed job with other tables or another rule is refused, with both
   job.state.mutable_resume()->set_clock(3);
   CHECK(read_shard_images(job.state, 1).error().message.find("is of clock 2 now") !=
         std::string::npos);
+}
+
+TEST_CASE("a checkpoint whose tables have no room is not read", "[checkpoint]") {
+  const test::TempFolder folder;
+  Service whole(with_slots(job_of(1, Slack(0))), 1);
+  whole.order(1, 2);
+  whole.push_all(0, 2);
+  write_checkpoint(whole, 2, folder.path() / "x");
+  const JobMaker job = resumed(whole.job, 1, 2, folder.path() / "x", 1);
+  const auto read = [&](const TableMemory& memory) {
+    const OpenSaved open = [](const pb::ServerJob& state) {
+      return CheckpointReader::open_to_resume(state.resume().folder());
+    };
+    return read_shard_images(job.state, 1, open, &memory);
+  };
+  // 50 values, 2 states of the 37 that are trained, and 4 slices.
+  const std::uint64_t needed = (50 + 2 * 37) * sizeof(float) + 4 * kSliceBytes;
+  CHECK(read(TableMemory(Bytes(needed))).has_value());
+  const auto refused = read(TableMemory(Bytes(needed - 1)));
+  REQUIRE_FALSE(refused.has_value());
+  CHECK(refused.error().message.find("table \"table3\" needs") == 0);
+}
+
+TEST_CASE("a resumed job's slices need no more memory than their images, and one slice",
+          "[checkpoint]") {
+  constexpr std::size_t kSlices = 16;
+  constexpr std::uint64_t kElements = 256;
+  const auto counted = std::make_shared<test::CountedMemory>();
+  BufferPool pool(Bytes(0), counted);
+  JobMaker job(1);
+  const TableSpec table = test::make_table(0, {kSlices * kElements});
+  ShardImages begin;
+  begin.tables = {table};
+  const SliceLayout layout(begin.tables, std::array{ShardId(0)}, kElements);
+  for (const Slice& place : layout.slices()) {
+    SliceImage& image = begin.slices[layout.index_of(place.table, place.slice)];
+    image.place = place;
+    image.done[WorkerId(0)] = Clock(0);
+    image.values = pool.acquire(place.count * sizeof(float));
+    std::ranges::fill(image.values.floats(), 1.0F);
+  }
+  REQUIRE(begin.slices.size() == kSlices);
+  const std::size_t images = counted->used;
+  Shard shard(ShardId(0), pool, kElements);
+  (void)shard.set_job(job.view(), std::move(begin));
+  const auto say = [&](auto body) {
+    return shard.handle(
+        kPeer, DataMessage{JobId(7), WorkerId(0), job.incarnation(WorkerId(0)), std::move(body)},
+        TimePoint());
+  };
+  pb::DataHello hello;
+  hello.set_wire_version(kWireVersion);
+  hello.set_job_hash(job.hash());
+  (void)say(hello);
+  pb::OpenTables open;
+  *open.add_tables() = to_wire(table);
+  counted->peak = counted->used;
+  const auto answers = say(open);
+  CHECK(std::get<pb::OpenTablesReply>(answers.at(0).message.body).accepted());
+  CHECK(counted->used == images);
+  CHECK(counted->peak <= images + images / kSlices);
 }
 
 TEST_CASE("memory for a checkpoint is prepared before its clock, and serves the next one too",

@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <memory>
 
+#include "tests/unit/server/counted_memory.hpp"
 #include "tests/unit/server/replication/backup_pair.hpp"
 
 namespace taut::server {
@@ -15,23 +15,6 @@ using test::make_table;
 
 constexpr std::uint64_t kSliceElements = 256;
 constexpr std::size_t kSlices = 32;
-
-/// Counts the bytes that are allocated.
-class CountedMemory final : public BufferAllocator {
- public:
-  void* allocate(std::size_t size) override {
-    used += size;
-    peak = std::max(peak, used);
-    return host_allocator()->allocate(size);
-  }
-  void deallocate(void* memory, std::size_t size) noexcept override {
-    used -= size;
-    host_allocator()->deallocate(memory, size);
-  }
-
-  std::size_t used = 0;
-  std::size_t peak = 0;
-};
 
 /// A shard of many slices with a state for each value, and its backup on a host whose memory is
 /// counted.
@@ -70,7 +53,7 @@ class CountedBackup : public test::ShardWorkers {
     return !report.copies.empty() && report.copies[0].is_complete;
   }
 
-  std::shared_ptr<CountedMemory> counted = std::make_shared<CountedMemory>();
+  std::shared_ptr<test::CountedMemory> counted = std::make_shared<test::CountedMemory>();
   std::shared_ptr<TableMemory> memory = std::make_shared<TableMemory>(Bytes(16U << 20U));
   BufferPool pool;
   BufferPool counted_pool{Bytes(0), counted};
