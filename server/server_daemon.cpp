@@ -400,7 +400,7 @@ void ServerDaemon::take_job(const pb::ServerJob& job) {
     resuming_.erase(job.job());
   } else if (job.has_resume()) {
     const auto [entry, is_new] = resuming_.try_emplace(job.job(), view);
-    if (is_new) checkpoints_->load(job);
+    if (is_new) checkpoints_->load(job, table_memory_);
     if (entry->second) {
       entry->second = view;
       return;

@@ -44,26 +44,6 @@ bool is_push(const DataItem& item) {
   return item.kind == pb::DataItem::PUSH || item.kind == pb::DataItem::PUSH_READ;
 }
 
-/// Whether a slice holds more updates than its members' reads let them make, and this one need not
-/// be here for V to rise: a member that pushes and never reads, as a client of ours does not.
-bool is_beyond_reads(WorkerId worker, const DataItem& item, const JobView& view,
-                     const ReadSlack& slack, const SliceState& slice) {
-  if (view.slack.is_unbounded() || slack.moving()) return false;
-  const std::uint64_t members = view.membership.members().size();
-  const auto clocks =
-      static_cast<std::uint64_t>(std::min<std::int64_t>(view.slack.clocks(), 1 << 20));
-  // A worker that V waits for is not ahead, also where its next push is at a later clock.
-  return slice.done(worker) > slice.version() && item.clock >= slice.done(worker) &&
-         slice.held() >= members * (clocks + kHeldClocks);
-}
-
-/// Whether a member's updates of a clock have more rows in a table than it said they would.
-bool is_beyond_clock(WorkerId worker, const DataItem& item, const SliceState& slice) {
-  const RowAllowance* allowance = slice.allowance();
-  return allowance != nullptr && slice.judge(worker, item.clock) == PushVerdict::kAccept &&
-         allowance->is_beyond_clock(worker, item.clock, RowAllowance::bytes_of(update_of(item)));
-}
-
 /// Why an item does not fit a table that is kept by rows, or that is not; empty: it fits. Whatever
 /// order a push's rows had, its sums would depend on it.
 std::string refusal_of_rows(const DataItem& item, const Slice& place, const TableSpec& table) {
@@ -325,9 +305,50 @@ std::optional<DataItem> Shard::refusal_of(const DataMessage& message, const Data
   return std::nullopt;
 }
 
+/// The updates of a slice that wait for its backups; nullptr: they count at once.
+const UpdateLog* Shard::log_of(const JobState& job, const SliceState& slice) {
+  if (!job.view->logs_updates) return nullptr;
+  const std::size_t index = job.layout.index_of(slice.place().table, slice.place().slice);
+  return job.images.logs(index) ? &job.images.log_of(index) : nullptr;
+}
+
+/// Whether an update is not here yet, and the slice accepts it now or after those that wait for its
+/// backups.
+bool Shard::is_next(WorkerId worker, Clock clock, const JobState& job, const SliceState& slice) {
+  const UpdateLog* log = log_of(job, slice);
+  if (log != nullptr && log->has(worker, clock)) return false;
+  if (slice.judge(worker, clock) == PushVerdict::kAccept) return true;
+  const auto newest = log == nullptr ? std::nullopt : log->newest(worker);
+  return newest && clock == slice.next_after(*newest);
+}
+
+/// Whether more updates of a slice wait than its members' reads let them make, and this one need
+/// not be here for V to rise: a member that pushes and never reads, as a client of ours does not.
+bool Shard::is_beyond_reads(WorkerId worker, Clock clock, const JobState& job,
+                            const SliceState& slice) {
+  const JobView& view = *job.view;
+  if (view.slack.is_unbounded() || job.slack->moving()) return false;
+  const UpdateLog* log = log_of(job, slice);
+  const auto newest = log == nullptr ? std::nullopt : log->newest(worker);
+  const Clock next =
+      newest ? std::max(slice.done(worker), slice.next_after(*newest)) : slice.done(worker);
+  // A worker that V waits for is not ahead, also where its next push is at a later clock.
+  if (next <= slice.version() || clock < next) return false;
+  const std::uint64_t members = view.membership.members().size();
+  const auto clocks =
+      static_cast<std::uint64_t>(std::min<std::int64_t>(view.slack.clocks(), 1 << 20));
+  const std::size_t waiting = slice.held() + (log == nullptr ? 0 : log->waiting());
+  return waiting >= members * (clocks + kHeldClocks);
+}
+
+/// Whether a member's updates of a clock have more rows in a table than it said they would.
 std::optional<DataItem> Shard::beyond_clock_rows(WorkerId worker, const DataItem& item,
                                                  const JobState& job, const SliceState& slice) {
-  if (!is_beyond_clock(worker, item, slice)) return std::nullopt;
+  const RowAllowance* allowance = slice.allowance();
+  if (allowance == nullptr || !is_next(worker, item.clock, job, slice) ||
+      !allowance->is_beyond_clock(worker, item.clock, RowAllowance::bytes_of(update_of(item)))) {
+    return std::nullopt;
+  }
   return refuse(item, pb::DataItem::BAD_RANGE,
                 fmt::format("at clock {} table {} has more rows in all buckets than its "
                             "clock_rows, {}",
@@ -413,7 +434,7 @@ std::string Shard::reason_to_wait(WorkerId worker, const DataItem& item, const J
     failpoint("update postponed");
     return "the job's epoch is being changed";
   }
-  if (slice.rows() == nullptr || slice.judge(worker, item.clock) != PushVerdict::kAccept) return {};
+  if (slice.rows() == nullptr || !is_next(worker, item.clock, job, slice)) return {};
   if (slice.waits_for_image()) return "a checkpoint is writing the rows";
   const RowAllowance* allowance = slice.allowance();
   if (allowance == nullptr ||
@@ -441,7 +462,7 @@ std::optional<DataItem> Shard::push(WorkerId worker, const DataItem& item, JobSt
     ++queues_.postponed_updates;
     return refuse(item, pb::DataItem::HELD, std::move(why));
   }
-  if (!is_logged && is_beyond_reads(worker, item, view, *job.slack, slice)) {
+  if (!is_logged && is_beyond_reads(worker, item.clock, job, slice)) {
     ++queues_.postponed_updates;
     return refuse(item, pb::DataItem::HELD, "the updates of other members are missing");
   }

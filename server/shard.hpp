@@ -227,6 +227,11 @@ class Shard {
   void serve(PeerId from, const DataMessage& message, const DataItems& batch, Outbox& out);
   void serve_item(PeerId from, const DataMessage& message, const DataItem& item, JobState& job,
                   Outbox& out, bool is_logged = false);
+  [[nodiscard]] static const UpdateLog* log_of(const JobState& job, const SliceState& slice);
+  [[nodiscard]] static bool is_next(WorkerId worker, Clock clock, const JobState& job,
+                                    const SliceState& slice);
+  [[nodiscard]] static bool is_beyond_reads(WorkerId worker, Clock clock, const JobState& job,
+                                            const SliceState& slice);
   [[nodiscard]] static std::optional<DataItem> beyond_clock_rows(WorkerId worker,
                                                                  const DataItem& item,
                                                                  const JobState& job,

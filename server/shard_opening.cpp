@@ -143,13 +143,18 @@ std::string Shard::open_listed(JobState& job, const pb::OpenTables& requested) {
     if (!differ.empty()) return differ;
   }
   if (!job.tables.empty()) return difference(job.tables, tables);
+  if (!job.error.empty()) return job.error;
   if (!job.begin.tables.empty()) {
     std::string differ = resume_difference(job.begin.tables, tables);
     if (!differ.empty()) return differ;
   }
   std::string problem;
+  const std::size_t images = job.begin.slices.size();
   try {
-    const auto created = create_slices(job, std::move(tables));
+    Result<void> created = ok();
+    // Before anything is cut, as a list of slices is itself long.
+    if (memory_) created = memory_->check(even_needs(tables, *job.view));
+    if (created) created = create_slices(job, std::move(tables));
     if (!created) problem = created.error().message;
     if (created) {
       follow_checkpoint(job);
@@ -166,6 +171,11 @@ std::string Shard::open_listed(JobState& job, const pb::OpenTables& requested) {
     job.memory.clear();
     job.allowances.clear();
     job.capture.close_tables();
+    if (job.begin.slices.size() != images) {
+      // Another attempt would start those slices whose images are used from initial values.
+      job.error = problem;
+      changed_.push_back(job.view->job);
+    }
   }
   return problem;
 }
@@ -205,10 +215,6 @@ std::unique_ptr<SliceState> Shard::make_slice(JobState& job, const TableSpec& ta
 
 Result<void> Shard::create_slices(JobState& job, std::vector<TableSpec> tables) {
   TAUT_TRY(check_rows(tables, *job.view));
-  if (memory_) {
-    // Before anything is cut, as a list of slices is itself long.
-    TAUT_TRY(memory_->check(even_needs(tables, *job.view)));
-  }
   job.layout = SliceLayout(tables, job.view->shards, slice_elements_);
   job.fragments = fragments_of(tables, job.view->policies.schedule().fragments);
   std::vector<TableNeed> needs;
@@ -231,8 +237,11 @@ Result<void> Shard::create_slices(JobState& job, std::vector<TableSpec> tables) 
     auto made = make_slice(job, table, slice, begin);
     queues_.add(*made);
     const auto& state = job.slices[index] = std::move(made);
-    // The saved state replaces the job's initial one.
-    if (table.origin && begin == nullptr) {
+    if (begin != nullptr) {
+      // One after the other, so that no memory is needed for all slices twice.
+      job.begin.slices.erase(image);
+    } else if (table.origin) {
+      // A saved state would replace it.
       TAUT_TRY(start_from_file(job, table, *state));
     }
   }

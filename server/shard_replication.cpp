@@ -81,19 +81,18 @@ Result<void> Shard::take_over(JobState& job, const ShardPlace& place, SliceImage
                     "those that workers have opened here",
                     place.shard.value()));
   }
-  auto images = copy.slices(pool_, states_of(*job.view));
   if (memory_) {
-    copy.give_memory_back();
     TAUT_TRY(TableMemory::Share share,
-             memory_->take(needs_at(place.shard, job.layout, job.tables, *job.view)));
+             memory_->take(needs_at(place.shard, job.layout, job.tables, *job.view),
+                           copy.take_memory()));
     job.memory.push_back(std::move(share));
   }
   for (const Slice& slice : job.layout.slices()) {
     if (slice.shard != place.shard) continue;
-    const std::size_t index = job.layout.index_of(slice.table, slice.slice);
-    auto made = make_slice(job, job.tables[slice.table.value()], slice, &images.at(index));
+    const SliceImage image = copy.take_slice(slice, pool_, states_of(*job.view));
+    auto made = make_slice(job, job.tables[slice.table.value()], slice, &image);
     queues_.add(*made);
-    job.slices[index] = std::move(made);
+    job.slices[job.layout.index_of(slice.table, slice.slice)] = std::move(made);
   }
   return ok();
 }
@@ -203,19 +202,16 @@ void Shard::settle(PeerId from, WorkerId worker, const DataItem& item, JobState&
 /// update waits.
 bool Shard::log_first(PeerId from, const DataMessage& message, const DataItem& item, JobState& job,
                       const SliceState& slice, Outbox& out) {
-  if (!job.view->logs_updates) return false;
-  const std::size_t index = job.layout.index_of(item.table, item.slice);
+  const UpdateLog* log = log_of(job, slice);
   const WorkerId worker = message.worker;
-  if (!job.images.logs(index) || !reason_to_wait(worker, item, job, slice).empty()) return false;
-  const UpdateLog& log = job.images.log_of(index);
-  const PushVerdict verdict = slice.judge(worker, item.clock);
-  if (verdict == PushVerdict::kDuplicate) return false;
-  const bool is_here = log.has(worker, item.clock);
-  const auto newest = log.newest(worker);
-  const bool is_next =
-      verdict == PushVerdict::kAccept || (newest && item.clock == slice.next_after(*newest));
-  if (!is_here && !is_next) return false;
-  const bool is_full = !is_here && log.is_full();
+  if (log == nullptr || !reason_to_wait(worker, item, job, slice).empty()) return false;
+  if (slice.judge(worker, item.clock) == PushVerdict::kDuplicate) return false;
+  const bool is_here = log->has(worker, item.clock);
+  if (!is_here && (!is_next(worker, item.clock, job, slice) ||
+                   is_beyond_reads(worker, item.clock, job, slice))) {
+    return false;
+  }
+  const bool is_full = !is_here && log->is_full();
   if (is_here || is_full) {
     // To a worker that asks whether the shard is alive, or that has to send the update again.
     DataItem reply;
@@ -226,7 +222,9 @@ bool Shard::log_first(PeerId from, const DataMessage& message, const DataItem& i
     out.add(from, std::move(reply));
   }
   if (!is_full) {
-    job.images.log(index, {from, worker, message.incarnation, item});
+    const std::size_t index = job.layout.index_of(item.table, item.slice);
+    job.images.log(index, {from, worker, message.incarnation, item, false,
+                           slice.take_room(worker, update_of(item))});
     failpoint("update logged");
   }
   return true;

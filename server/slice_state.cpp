@@ -147,6 +147,12 @@ void SliceState::hold(WorkerId worker, const Update& update) {
   shares_[of] = allowance_->hold(worker, update.clock, RowAllowance::bytes_of(update));
 }
 
+std::shared_ptr<const void> SliceState::take_room(WorkerId worker, const Update& update) const {
+  if (!allowance_) return nullptr;
+  return std::make_shared<const RowAllowance::Share>(
+      allowance_->hold(worker, update.clock, RowAllowance::bytes_of(update)));
+}
+
 Update SliceState::take_held(const HeldUpdate& of) {
   auto held = held_.extract(of);
   TAUT_CHECK(!held.empty(), "an update that is not held");

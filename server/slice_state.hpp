@@ -161,6 +161,9 @@ class SliceState {
   [[nodiscard]] const RowStore* rows() const { return rows_.get(); }
   /// Of a bucket, as it was given.
   [[nodiscard]] const RowAllowance* allowance() const { return allowance_.get(); }
+  /// Counts an update that waits elsewhere in the allowance, as long as the result exists; nullptr:
+  /// there is none.
+  [[nodiscard]] std::shared_ptr<const void> take_room(WorkerId worker, const Update& update) const;
   /// RowStore::take_changes() of a bucket.
   [[nodiscard]] RowChanges take_row_changes(bool whole) { return rows_->take_changes(whole); }
   [[nodiscard]] float decay_mult() const { return decay_mult_; }

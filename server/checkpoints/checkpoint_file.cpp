@@ -12,6 +12,7 @@
 #include "common/failpoint.hpp"
 #include "common/files/allowed_folders.hpp"
 #include "common/files/file_stream.hpp"
+#include "common/files/folder.hpp"
 #include "common/files/safetensors.hpp"
 #include "common/files/sha256.hpp"
 #include "common/log.hpp"
@@ -134,6 +135,19 @@ std::vector<safetensors::TensorSpec> tensors_of(const SliceImage& image,
   return tensors;
 }
 
+Error withdrawn_error(const std::string& what) {
+  return {ErrorCode::kClosed, what + ": the checkpoint is withdrawn"};
+}
+
+/// Of a withdrawn order, no process needs any file. The coordinator may have removed the folder
+/// before it was created here.
+void remove_withdrawn(const std::string& folder) {
+  const auto removed = remove_files(folder, kManifestName, [](const std::string& name) {
+    return name.find(".safetensors") != std::string::npos;
+  });
+  if (!removed) log::warn("a withdrawn checkpoint stays: {}", removed.error().message);
+}
+
 /// Errors    those of `out`; closed: it was stopped; invalid: values that are not finite
 Result<void> append(const SliceImage& image, const ShardCapture& capture, CheckpointOutput& out,
                     const std::atomic<bool>& stop) {
@@ -159,6 +173,7 @@ Result<pb::CheckpointFile> write_file(const Plan& plan, ShardCapture& capture,
   TAUT_TRY(out->append(std::as_bytes(std::span(head.bytes))));
   for (const std::size_t i : plan.slices) {
     if (stop) return make_error(ErrorCode::kClosed, plan.name + ": the server ends");
+    if (*capture.withdrawn) return withdrawn_error(plan.name);
     const SliceImage image = std::move(capture.slices[i]);
     TAUT_TRY(append(image, capture, *out, stop));
   }
@@ -202,13 +217,18 @@ Result<std::vector<pb::CheckpointFile>> write_shard_files(ShardCapture capture,
                                                           const std::atomic<bool>& stop) {
   const std::string folder = capture.order.folder;
   TAUT_TRY(check_place(folder));
+  const auto withdrawn = capture.withdrawn;
+  if (*withdrawn) return withdrawn_error(folder);
   std::error_code failed;
   fs::create_directories(folder, failed);
   if (failed) {
     return make_error(ErrorCode::kIo,
                       fmt::format("{}: cannot be made: {}", folder, failed.message()));
   }
-  return write_shard_files(std::move(capture), whole_files(folder), stop);
+  auto files = write_shard_files(std::move(capture), whole_files(folder), stop);
+  if (!*withdrawn) return files;
+  remove_withdrawn(folder);
+  return withdrawn_error(folder);
 }
 
 }  // namespace taut::server

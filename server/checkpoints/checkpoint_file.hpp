@@ -38,13 +38,16 @@ using MakeOutput = std::function<Result<std::unique_ptr<CheckpointOutput>>(const
 /// slices that have changed and one with those that are likely not to change again and are in no
 /// file that can be linked. Memory of a slice is freed once it is written.
 /// make      starts each file
-/// stop      ends it early, between two slices; no file remains then
+/// stop      ends it early, between two slices, as the capture's `withdrawn` does; a file that is
+///           not complete does not remain
 /// Returns   the files, and those of earlier checkpoints that were linked
-/// Errors    those of `make`; closed: it was stopped; invalid: values that are not finite
+/// Errors    those of `make`; closed: it was stopped or withdrawn; invalid: values that are not
+///           finite
 [[nodiscard]] Result<std::vector<pb::CheckpointFile>> write_shard_files(
     ShardCapture capture, const MakeOutput& make, const std::atomic<bool>& stop);
 
-/// Overload for whole files in the order's folder, which is created if it is missing.
+/// Overload for whole files in the order's folder, which is created if it is missing. Of an order
+/// that is withdrawn meanwhile the folder is removed.
 /// Errors    io
 [[nodiscard]] Result<std::vector<pb::CheckpointFile>> write_shard_files(
     ShardCapture capture, const std::atomic<bool>& stop);

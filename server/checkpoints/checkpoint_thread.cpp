@@ -80,10 +80,15 @@ void CheckpointThread::write_now(std::size_t shard, ShardCapture capture) {
   const ShardId host = capture.shard;
   const JobId job = capture.job;
   const std::int64_t clock = capture.order.clock.value();
+  const auto withdrawn = capture.withdrawn;
   if (!part.missed) {
     failpoint("checkpoint begun");
     const TimePoint begin = steady_now();
     auto written = write_files(std::move(capture));
+    if (*withdrawn) {
+      log::info("job {}: the checkpoint at clock {} was withdrawn", job.value(), clock);
+      return;
+    }
     if (written) {
       failpoint("checkpoint written");
       part.files = std::move(written.value());
@@ -118,12 +123,12 @@ void CheckpointThread::free(SpareExcess excess) {
   (void)tasks_.push(std::move(task), Duration::zero());
 }
 
-void CheckpointThread::load(const pb::ServerJob& job) {
-  Task task = [this, job] {
+void CheckpointThread::load(const pb::ServerJob& job, std::shared_ptr<const TableMemory> memory) {
+  Task task = [this, job, memory = std::move(memory)] {
     const TimePoint begin = steady_now();
     auto images = [&]() -> Result<std::vector<ShardImages>> {
       try {
-        return read_shard_images(job, shards_, saved_on(disks_));
+        return read_shard_images(job, shards_, saved_on(disks_), memory.get());
       } catch (const std::bad_alloc&) {
         return make_error(ErrorCode::kIo,
                           fmt::format("{}: no memory to read it into", job.resume().folder()));

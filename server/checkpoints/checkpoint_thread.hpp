@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstddef>
 #include <functional>
+#include <memory>
 #include <thread>
 
 #include "common/bounded_queue.hpp"
@@ -30,13 +31,15 @@ class CheckpointThread {
   CheckpointThread& operator=(const CheckpointThread&) = delete;
 
   /// Writes what a shard has captured. If too much is pending already, its part counts as failed.
+  /// A part that is withdrawn before it is written is not reported.
   void write(std::size_t shard, ShardCapture capture);
   /// Prepares memory for the next checkpoint; if that fails or too much is pending, there is none.
   void stock(SpareStock stock);
   /// Returns memory to the system; if too much is pending already, on the caller's thread.
   void free(SpareExcess excess);
   /// Reads the initial state of a resumed job's slices.
-  void load(const pb::ServerJob& job);
+  /// memory  of the tables, where those that have no room fail at once; nullptr: no limit
+  void load(const pb::ServerJob& job, std::shared_ptr<const TableMemory> memory = nullptr);
 
  private:
   using Task = std::function<void()>;

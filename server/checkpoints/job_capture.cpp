@@ -11,6 +11,7 @@ void JobCapture::follow(const JobView& view, ShardId shard, const std::vector<Ta
   limit_ = limit;
   const CaptureOrder& order = view.checkpoint;
   if (order.number != capture_.order.number) {
+    *capture_.withdrawn = true;
     capture_ = {view.job, shard, order, false, {}, {}, {}};
     is_finished_ = order.number == 0;
   }

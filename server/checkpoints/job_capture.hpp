@@ -35,9 +35,13 @@ class JobCapture {
   /// work            receives the results
   JobCapture(BufferPool& values, BufferPool& states, CheckpointWork& work)
       : spares_(values, states), work_(work) {}
+  /// Withdraws the order: a job ends when its last checkpoint is complete, or will not be.
+  ~JobCapture() { *capture_.withdrawn = true; }
+  JobCapture(const JobCapture&) = delete;
+  JobCapture& operator=(const JobCapture&) = delete;
 
-  /// For a new view, or tables that were opened: restarts if the order differs from the previous
-  /// one. A slice may be ready at once.
+  /// For a new view, or tables that were opened: if the order differs from the previous one,
+  /// withdraws that and restarts. A slice may be ready at once.
   /// tables  empty: they are not open yet
   /// limit   nullptr: none
   /// is_idle no shard is served here: there is nothing to capture

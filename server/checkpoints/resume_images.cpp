@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <utility>
@@ -11,6 +12,7 @@
 #include "proto/config/settle_compression.hpp"
 #include "proto/config/settle_policies.hpp"
 #include "server/checkpoints/row_tensors.hpp"
+#include "server/job_view.hpp"
 
 namespace taut::server {
 namespace {
@@ -82,6 +84,23 @@ Result<void> check_states(const pb::ServerJob& job, const CheckpointReader& save
   return ok();
 }
 
+/// Whether a server's part of the saved tables has room.
+/// Errors    invalid: the first table that has none
+Result<void> check_memory(const pb::ServerJob& job, std::size_t shards, const SliceLayout& layout,
+                          std::vector<TableSpec> tables, const TableMemory& memory) {
+  TAUT_TRY(const auto view, make_job_view(job));
+  for (TableSpec& table : tables) {
+    // How many rows a batch names is not saved: this is the least.
+    if (table.rows) table.rows->clock_rows = 1;
+  }
+  std::vector<TableNeed> needs;
+  for (std::size_t i = 0; i < shards; ++i) {
+    const ShardId shard(job.first_shard() + static_cast<std::uint32_t>(i));
+    std::ranges::move(needs_at(shard, layout, tables, *view), std::back_inserter(needs));
+  }
+  return memory.check(needs);
+}
+
 /// A slice as it was saved, in a job whose members continue the work of these.
 Result<SliceImage> read_image(const CheckpointReader& saved, const Slice& place,
                               const Successors& takes_up, BufferPool& pool) {
@@ -116,7 +135,8 @@ Result<std::vector<ShardImages>> read_shard_images(const pb::ServerJob& job, std
 }
 
 Result<std::vector<ShardImages>> read_shard_images(const pb::ServerJob& job, std::size_t shards,
-                                                   const OpenSaved& open) {
+                                                   const OpenSaved& open,
+                                                   const TableMemory* memory) {
   TAUT_TRY(const CheckpointReader saved, open(job));
   if (saved.manifest().clock() != job.resume().clock()) {
     return make_error(
@@ -131,10 +151,13 @@ Result<std::vector<ShardImages>> read_shard_images(const pb::ServerJob& job, std
   for (const pb::Member& member : job.members()) slots = std::max(slots, member.slot() + 1);
   const Successors takes_up = successors(job, saved.manifest(), slots);
 
+  const SliceLayout layout(saved.tables(), all);
+  if (memory != nullptr) {
+    TAUT_TRY(check_memory(job, shards, layout, saved.tables(), *memory));
+  }
   std::vector<ShardImages> images(shards);
   for (ShardImages& one : images) one.tables = saved.tables();
   BufferPool pool(Bytes(0));
-  const SliceLayout layout(saved.tables(), all);
   for (const Slice& place : layout.slices()) {
     const std::uint32_t shard = place.shard.value() - job.first_shard();
     if (place.shard.value() < job.first_shard() || shard >= shards) continue;

@@ -8,6 +8,7 @@
 #include "proto/control.pb.h"
 #include "proto/formats/checkpoint_reader.hpp"
 #include "server/replication/slice_image.hpp"
+#include "server/tables/table_memory.hpp"
 
 namespace taut::server {
 
@@ -17,12 +18,15 @@ using OpenSaved = std::function<Result<CheckpointReader>(const pb::ServerJob& jo
 /// Reads the initial state of a server's slices from the checkpoint that the job resumes. Slices
 /// may have been cut or distributed differently.
 /// shards    the number of this server's
+/// memory    of which the tables will take their part, so that none is read that has no room;
+///           nullptr: no limit
 /// returns   for each of them, in order
 /// Errors    those of `open`; mismatch: the update rule's state differs from that of the rule that
-///           wrote it; io. Throws std::bad_alloc.
-[[nodiscard]] Result<std::vector<ShardImages>> read_shard_images(const pb::ServerJob& job,
-                                                                 std::size_t shards,
-                                                                 const OpenSaved& open);
+///           wrote it; invalid: a table that does not fit into the memory; io. Throws
+///           std::bad_alloc.
+[[nodiscard]] Result<std::vector<ShardImages>> read_shard_images(
+    const pb::ServerJob& job, std::size_t shards, const OpenSaved& open,
+    const TableMemory* memory = nullptr);
 /// Overload for one that is in a folder of this machine.
 [[nodiscard]] Result<std::vector<ShardImages>> read_shard_images(const pb::ServerJob& job,
                                                                  std::size_t shards);

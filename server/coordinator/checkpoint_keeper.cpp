@@ -129,12 +129,13 @@ Result<std::string> put_in_place(const CheckpointTask& task, const std::string& 
   return folder;
 }
 
-/// Removes the remains of earlier, unfinished orders of the job.
-void remove_leftovers(const CheckpointTask& task, Notes& notes) {
-  const std::string mark = unfinished_mark(task.job, task.manifest.token());
+/// Removes the remains of earlier, unfinished orders of the job from the folder of its checkpoints.
+void remove_leftovers(const CheckpointTask& task, std::uint64_t token, const fs::path& folder,
+                      Notes& notes) {
+  const std::string mark = unfinished_mark(task.job, token);
   std::error_code failed;
-  for (fs::directory_iterator entry(fs::path(task.folder).parent_path(), failed), end;
-       !failed && entry != end; entry.increment(failed)) {
+  for (fs::directory_iterator entry(folder, failed), end; !failed && entry != end;
+       entry.increment(failed)) {
     const std::string name = entry->path().filename().string();
     const std::size_t at = name.rfind(mark);
     if (at == std::string::npos) continue;
@@ -238,7 +239,7 @@ Result<std::string> finish_checkpoint(const CheckpointTask& task, Notes& notes,
     TAUT_TRY(place, put_in_place(task, path));
     failpoint("checkpoint in place");
   }
-  remove_leftovers(task, notes);
+  remove_leftovers(task, task.manifest.token(), fs::path(task.folder).parent_path(), notes);
   return place;
 }
 
@@ -316,6 +317,7 @@ DoneCheckpointTask carry_out(CheckpointTask given, server::PartClient* parts) {
         done.error = removed.error().message;
         done.notes.add("the parts of a checkpoint were not removed: " + done.error);
       }
+      remove_leftovers(task, task.token, fs::path(task.aside).parent_path(), done.notes);
       break;
     case CheckpointTask::Kind::kRemove:
       remove_unkept(task, done.notes);

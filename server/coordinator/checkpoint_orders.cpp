@@ -232,6 +232,7 @@ void withdraw_checkpoint(JobRecord& job, CheckpointTasks& tasks) {
   drop.job = JobId(job.stored().job());
   drop.number = job.stored().checkpoint().number();
   drop.aside = job.stored().checkpoint().folder();
+  drop.token = job.stored().token();
   leave_parts(job, drop.aside, drop.number);
   tasks.push_back(std::move(drop));
   pb::StoredJob& stored = job.change();

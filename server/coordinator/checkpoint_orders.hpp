@@ -33,7 +33,8 @@ struct UnkeptCheckpoint {
 struct CheckpointTask {
   enum class Kind : std::uint8_t {
     kFinish,       // its parts are written: add the manifest and move the folder to its final path
-    kDrop,         // it will not be completed: remove the coordinator's folder of it
+    kDrop,         // it will not be completed: remove the coordinator's folder of it, and what is
+                   // left of earlier ones
     kRemove,       // complete checkpoints that are not kept any more: as kDrop
     kRemoveParts,  // parts on the servers' disks, of both
   };
@@ -48,7 +49,7 @@ struct CheckpointTask {
   std::vector<pb::PartHolder> holders;
   std::string tried;            // kFinish, once tried: the final path, also where it has failed
   std::string manifest_sha256;  // kFinish of a coded one, once finished: of the manifest's file
-  std::uint64_t token = 0;      // kRemove, kRemoveParts: of the job's submission
+  std::uint64_t token = 0;      // kDrop, kRemove, kRemoveParts: of the job's submission
   std::vector<PartRemoval> removals;  // kRemoveParts
 };
 using CheckpointTasks = std::vector<CheckpointTask>;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <limits>
 #include <map>
@@ -72,6 +73,9 @@ struct ShardCapture {
   std::vector<TableSpec> tables;
   std::vector<SliceImage> slices;
   std::map<ShardId, std::uint64_t> terms;  // of the shards' primaries
+  /// Becomes true when the order is replaced or the job is over: nothing more is to be written.
+  /// Thread    any
+  std::shared_ptr<std::atomic<bool>> withdrawn = std::make_shared<std::atomic<bool>>(false);
 };
 
 /// The initial state of a shard's slices of a resumed job, by SliceLayout::index_of; `done` names

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "common/check.hpp"
 #include "proto/config/job_state.hpp"
 #include "server/tables/bucket_numbers.hpp"
 
@@ -13,9 +14,11 @@ namespace {
 // image before there are so many others.
 constexpr std::size_t kMaxLogged = 16384;
 
-Buffer copy_of(const Frame& frame, BufferPool& pool) {
+/// Copies a frame, and releases it.
+Buffer take_copy(Frame& frame, BufferPool& pool) {
   Buffer copy = pool.acquire(frame.size());
   std::memcpy(copy.data(), frame.bytes().data(), frame.size());
+  frame = Frame();
   return copy;
 }
 
@@ -206,8 +209,8 @@ void SliceImageStore::set_image(std::size_t index, const ImageItem& image) {
   former_.erase(index);
 }
 
-const SliceImageStore::Kept* SliceImageStore::find_image(std::size_t index) const {
-  for (const auto* images : {&newest_, &former_}) {
+SliceImageStore::Kept* SliceImageStore::find_image(std::size_t index) {
+  for (auto* images : {&newest_, &former_}) {
     const auto found = images->find(index);
     if (found != images->end() && found->second.has_image) return &found->second;
   }
@@ -239,30 +242,26 @@ std::vector<LoggedUpdate> SliceImageStore::logged_of(std::size_t index) const {
   return logged;
 }
 
-std::map<std::size_t, SliceImage> SliceImageStore::slices(BufferPool& values,
-                                                          BufferPool& states) const {
-  std::map<std::size_t, SliceImage> slices;
-  for (const Slice& place : layout_.slices()) {
-    const std::size_t index = layout_.index_of(place.table, place.slice);
-    const Kept* kept = place.shard == shard_ ? find_image(index) : nullptr;
-    if (kept == nullptr) continue;
-    SliceImage& slice = slices[index];
-    slice.place = place;
-    slice.version = kept->image.version;
-    slice.applications = kept->image.applications;
-    slice.done = kept->image.done;
-    slice.is_replica = true;
-    if (kept->rows) {
-      slice.rows = kept->rows->image();
-    } else {
-      slice.values = copy_of(kept->image.values, values);
-      for (const Frame& state : kept->image.states) {
-        slice.states.push_back(copy_of(state, states));
-      }
-    }
-    slice.logged = logged_of(index);
+SliceImage SliceImageStore::take_slice(const Slice& place, BufferPool& values, BufferPool& states) {
+  const std::size_t index = layout_.index_of(place.table, place.slice);
+  Kept* kept = find_image(index);
+  TAUT_CHECK(kept != nullptr, "a slice that is taken over has an image");
+  SliceImage slice;
+  slice.place = place;
+  slice.version = kept->image.version;
+  slice.applications = kept->image.applications;
+  slice.done = kept->image.done;
+  slice.is_replica = true;
+  slice.logged = logged_of(index);
+  if (kept->rows) {
+    slice.rows = kept->rows->image();
+  } else {
+    slice.values = take_copy(kept->image.values, values);
+    for (Frame& state : kept->image.states) slice.states.push_back(take_copy(state, states));
   }
-  return slices;
+  newest_.erase(index);
+  former_.erase(index);
+  return slice;
 }
 
 }  // namespace taut::server

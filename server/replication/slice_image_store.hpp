@@ -52,11 +52,12 @@ class SliceImageStore {
     return images.term == term_ && images.copy == copy_;
   }
   [[nodiscard]] const std::vector<TableSpec>& tables() const { return tables_; }
-  /// What the images take is counted as the slices' from now on.
-  void give_memory_back() { memory_ = {}; }
-  /// The images for slices that are taken over, by SliceLayout::index_of. Throws std::bad_alloc.
-  [[nodiscard]] std::map<std::size_t, SliceImage> slices(BufferPool& values,
-                                                         BufferPool& states) const;
+  /// What the images take of the limit, which is the slices' from now on.
+  [[nodiscard]] TableMemory::Share take_memory() { return std::move(memory_); }
+  /// The image for a slice that is taken over; it is no longer kept here, so that a take-over needs
+  /// no memory for all slices twice. Throws std::bad_alloc.
+  /// REQUIRES: is_complete(), until the first call; the slice is one of this shard's, each once.
+  [[nodiscard]] SliceImage take_slice(const Slice& place, BufferPool& values, BufferPool& states);
 
  private:
   /// What there is of one slice.
@@ -79,7 +80,7 @@ class SliceImageStore {
   [[nodiscard]] bool is_sound(const LoggedUpdate& one, const Slice& place,
                               const JobView& view) const;
   void keep_logged(const LoggedUpdate& one, const JobView& view, pb::SliceImagesReply& reply);
-  [[nodiscard]] const Kept* find_image(std::size_t index) const;
+  [[nodiscard]] Kept* find_image(std::size_t index);
   [[nodiscard]] std::vector<LoggedUpdate> logged_of(std::size_t index) const;
 
   const ShardId shard_;

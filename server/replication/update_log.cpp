@@ -44,6 +44,11 @@ std::optional<Clock> UpdateLog::newest(WorkerId worker) const {
   return newest;
 }
 
+std::size_t UpdateLog::waiting() const {
+  return static_cast<std::size_t>(std::ranges::count_if(
+      entries_, [](const Entry& entry) { return !entry.push.counts_already; }));
+}
+
 void UpdateLog::begin_anew(std::size_t backups) {
   backups_ = backups;
   std::erase_if(entries_, [](const Entry& entry) { return entry.push.counts_already; });

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -29,7 +30,8 @@ class UpdateLog {
     WorkerId worker;
     Incarnation incarnation;
     DataItem item;
-    bool counts_already = false;  // the slice has accepted it before there was this backup
+    bool counts_already = false;         // the slice has accepted it before there was this backup
+    std::shared_ptr<const void> room{};  // of a bucket's allowance, which it takes until it counts
   };
 
   /// A push that is here already takes its place: it was sent again.
@@ -58,6 +60,8 @@ class UpdateLog {
 
   /// Whether a backup lacks some that the slice has accepted before.
   [[nodiscard]] bool lacks_accepted() const;
+  /// Updates that do not count yet.
+  [[nodiscard]] std::size_t waiting() const;
   [[nodiscard]] bool empty() const { return entries_.empty(); }
   [[nodiscard]] bool is_full() const { return entries_.size() >= kMax; }
   /// Since when one is on its way that a backup lacks, the oldest; never: it lacks none.

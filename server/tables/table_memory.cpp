@@ -125,12 +125,14 @@ Result<void> TableMemory::check(std::span<const TableNeed> tables) const {
   return ok();
 }
 
-Result<TableMemory::Share> TableMemory::take(std::span<const TableNeed> tables) {
+Result<TableMemory::Share> TableMemory::take(std::span<const TableNeed> tables, Share former) {
   std::uint64_t taken = taken_;
   while (true) {
-    TAUT_TRY(const std::uint64_t bytes, sum(tables, taken));
+    const std::uint64_t others = taken - former.bytes_;
+    TAUT_TRY(const std::uint64_t bytes, sum(tables, others));
     // Another shard may have taken some meanwhile; then it is checked again.
-    if (taken_.compare_exchange_weak(taken, taken + bytes)) {
+    if (taken_.compare_exchange_weak(taken, others + bytes)) {
+      former.from_ = nullptr;
       return Share({shared_from_this(), &taken_}, bytes);
     }
   }

@@ -75,7 +75,11 @@ class TableMemory : public std::enable_shared_from_this<TableMemory> {
   /// Errors    invalid: the first table that does not, the bytes it needs and those that are left
   [[nodiscard]] Result<void> check(std::span<const TableNeed> tables) const;
   /// Takes what they need. Errors: as check().
-  [[nodiscard]] Result<Share> take(std::span<const TableNeed> tables);
+  [[nodiscard]] Result<Share> take(std::span<const TableNeed> tables) {
+    return take(tables, Share());
+  }
+  /// Overload in place of a former share, of which no other tables get anything in between.
+  [[nodiscard]] Result<Share> take(std::span<const TableNeed> tables, Share former);
 
   /// Takes bytes that can be done without, where tables and others of the kind leave as many;
   /// nothing: they do not. Later tables get them nevertheless: see is_short().

@@ -164,6 +164,21 @@ TEST_CASE("a link under a checkpoint's final name is neither followed nor replac
   CHECK(!fs::exists(folder.path() / "elsewhere"));
 }
 
+TEST_CASE("with a checkpoint that is dropped the remains of earlier ones are removed",
+          "[checkpoint]") {
+  const test::TempFolder folder;
+  const CheckpointTask earlier = written_parts(folder.path(), 40, 2);
+  const CheckpointTask later = written_parts(folder.path(), 60, 4);
+  CheckpointTask task = written_parts(folder.path(), 50, 3);
+  task.kind = CheckpointTask::Kind::kDrop;
+  task.token = task.manifest.token();
+  const DoneCheckpointTask done = carry_out(task);
+  CHECK(done.error.empty());
+  CHECK_FALSE(fs::exists(task.aside));
+  CHECK_FALSE(fs::exists(earlier.aside));
+  CHECK(fs::exists(later.aside));
+}
+
 TEST_CASE("the keeper reports the result of each task", "[checkpoint]") {
   const test::TempFolder folder;
   BoundedQueue<int> woken(8);

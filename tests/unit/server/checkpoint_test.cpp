@@ -16,6 +16,7 @@
 #include "server/shard.hpp"
 #include "tests/support/temp_folder.hpp"
 #include "tests/unit/proto/checkpoint_maker.hpp"
+#include "tests/unit/server/counted_memory.hpp"
 #include "tests/unit/server/job_maker.hpp"
 
 namespace taut::server {
@@ -429,6 +430,67 @@ TEST_CASE("a resumed job with other tables or another rule is refused, with both
         std::string::npos);
 }
 
+TEST_CASE("a checkpoint whose tables have no room is not read", "[checkpoint]") {
+  const test::TempFolder folder;
+  Service whole(with_slots(job_of(1, Slack(0))), 1);
+  whole.order(1, 2);
+  whole.push_all(0, 2);
+  write_checkpoint(whole, 2, folder.path() / "x");
+  const JobMaker job = resumed(whole.job, 1, 2, folder.path() / "x", 1);
+  const auto read = [&](const TableMemory& memory) {
+    const OpenSaved open = [](const pb::ServerJob& state) {
+      return CheckpointReader::open_to_resume(state.resume().folder());
+    };
+    return read_shard_images(job.state, 1, open, &memory);
+  };
+  // 50 values, 2 states of the 37 that are trained, and 4 slices.
+  const std::uint64_t needed = (50 + 2 * 37) * sizeof(float) + 4 * kSliceBytes;
+  CHECK(read(TableMemory(Bytes(needed))).has_value());
+  const auto refused = read(TableMemory(Bytes(needed - 1)));
+  REQUIRE_FALSE(refused.has_value());
+  CHECK(refused.error().message.find("table \"table3\" needs") == 0);
+}
+
+TEST_CASE("a resumed job's slices need no more memory than their images, and one slice",
+          "[checkpoint]") {
+  constexpr std::size_t kSlices = 16;
+  constexpr std::uint64_t kElements = 256;
+  const auto counted = std::make_shared<test::CountedMemory>();
+  BufferPool pool(Bytes(0), counted);
+  JobMaker job(1);
+  const TableSpec table = test::make_table(0, {kSlices * kElements});
+  ShardImages begin;
+  begin.tables = {table};
+  const SliceLayout layout(begin.tables, std::array{ShardId(0)}, kElements);
+  for (const Slice& place : layout.slices()) {
+    SliceImage& image = begin.slices[layout.index_of(place.table, place.slice)];
+    image.place = place;
+    image.done[WorkerId(0)] = Clock(0);
+    image.values = pool.acquire(place.count * sizeof(float));
+    std::ranges::fill(image.values.floats(), 1.0F);
+  }
+  REQUIRE(begin.slices.size() == kSlices);
+  const std::size_t images = counted->used;
+  Shard shard(ShardId(0), pool, kElements);
+  (void)shard.set_job(job.view(), std::move(begin));
+  const auto say = [&](auto body) {
+    return shard.handle(
+        kPeer, DataMessage{JobId(7), WorkerId(0), job.incarnation(WorkerId(0)), std::move(body)},
+        TimePoint());
+  };
+  pb::DataHello hello;
+  hello.set_wire_version(kWireVersion);
+  hello.set_job_hash(job.hash());
+  (void)say(hello);
+  pb::OpenTables open;
+  *open.add_tables() = to_wire(table);
+  counted->peak = counted->used;
+  const auto answers = say(open);
+  CHECK(std::get<pb::OpenTablesReply>(answers.at(0).message.body).accepted());
+  CHECK(counted->used == images);
+  CHECK(counted->peak <= images + images / kSlices);
+}
+
 TEST_CASE("memory for a checkpoint is prepared before its clock, and serves the next one too",
           "[checkpoint]") {
   Service service(job_of(2, Slack(0)), 1);
@@ -657,6 +719,63 @@ TEST_CASE("a folder that cannot be created fails the part and reports why", "[ch
   CHECK(part->number == 4);
   CHECK(!part->missed);
   CHECK(part->error.find("Not a directory") != std::string::npos);
+}
+
+TEST_CASE("what waits to be written is dropped when its checkpoint is withdrawn, with its folder",
+          "[checkpoint]") {
+  const test::TempFolder folder;
+  const fs::path aside = folder.path() / "x_iter_1.part-7-4";
+  Service service(job_of(1, Slack(0)), 2);
+  service.order(4, 1, aside.string());
+  service.push_all(0, 1);
+  std::vector<ShardCapture> captures = service.captures();
+  REQUIRE(captures.size() == 2);
+
+  BoundedQueue<std::size_t> written(4);
+  BoundedQueue<bool> removed(1);
+  BoundedQueue<bool> loaded(1);
+  CheckpointThread thread(
+      2,
+      [&](std::size_t shard, JobId, const ShardPart&) {
+        (void)written.push(std::size_t{shard}, Duration::zero());
+        (void)removed.pop(Duration(10'000'000));
+      },
+      [&](const pb::ServerJob&, const Result<std::vector<ShardImages>>& images) {
+        (void)loaded.push(images.has_value(), Duration::zero());
+      });
+  for (std::size_t shard = 0; shard < 2; ++shard) {
+    thread.write(shard, std::move(captures[shard]));
+  }
+  CHECK(written.pop(Duration(10'000'000)) == 0U);
+  CHECK(fs::exists(aside));
+  service.job.state.clear_checkpoint();
+  service.publish();
+  fs::remove_all(aside);
+  (void)removed.push(true, Duration::zero());
+  // One after the other: this one is refused, as it names no checkpoint.
+  thread.load(pb::ServerJob());
+  CHECK(loaded.pop(Duration(10'000'000)) == false);
+  CHECK_FALSE(fs::exists(aside));
+  CHECK_FALSE(written.pop(Duration::zero()).has_value());
+}
+
+TEST_CASE("a checkpoint is withdrawn by the next order and by the end of the job", "[checkpoint]") {
+  Service service(job_of(1, Slack(0)), 1);
+  service.order(1, 1);
+  service.push_all(0, 1);
+  const std::vector<ShardCapture> first = service.captures();
+  REQUIRE(first.size() == 1);
+  service.publish();
+  CHECK_FALSE(*first[0].withdrawn);
+  service.order(2, 2);
+  CHECK(*first[0].withdrawn);
+  service.push_all(1, 2);
+  const std::vector<ShardCapture> second = service.captures();
+  REQUIRE(second.size() == 1);
+  CHECK_FALSE(*second[0].withdrawn);
+  service.job.state.set_finished(true);
+  service.publish();
+  CHECK(*second[0].withdrawn);
 }
 
 }  // namespace taut::server

@@ -28,6 +28,22 @@ TEST_CASE("tables are taken up to the limit, and the first that does not fit is 
   CHECK(memory->take(std::array{TableNeed{"e", 100}}).has_value());
 }
 
+TEST_CASE("what tables take in place of a former share is taken at once", "[memory]") {
+  const auto memory = std::make_shared<TableMemory>(Bytes(100));
+  auto former = memory->take(std::array{TableNeed{"a", 60}});
+  const auto others = memory->take(std::array{TableNeed{"others", 30}});
+  REQUIRE(others.has_value());
+  auto more = memory->take(std::array{TableNeed{"a", 70}}, std::move(former.value()));
+  REQUIRE(more.has_value());
+  CHECK(memory->taken() == Bytes(100));
+  auto less = memory->take(std::array{TableNeed{"a", 20}}, std::move(more.value()));
+  REQUIRE(less.has_value());
+  CHECK(memory->taken() == Bytes(50));
+  // A former share that does not suffice is given back.
+  CHECK_FALSE(memory->take(std::array{TableNeed{"a", 71}}, std::move(less.value())).has_value());
+  CHECK(memory->taken() == Bytes(30));
+}
+
 TEST_CASE("needs whose sum is beyond any number are refused", "[memory]") {
   const auto memory = std::make_shared<TableMemory>(Bytes(100));
   const std::vector<TableNeed> many(8, {"t", kMaxBytes});

@@ -209,6 +209,35 @@ TEST_CASE("logged updates of rows are taken again before anything else", "[repli
   CHECK(test::same_bits(pair.values(pair.second), undisturbed(3)));
 }
 
+TEST_CASE("logged updates of rows have the room that a shard has reserved for them",
+          "[replication][rows][hostile]") {
+  RowPair pair(2);
+  pair.table.rows->clock_rows = 30;  // as many as a member updates
+  pair.job.state.set_logs_updates(true);
+  pair.publish();
+  pair.start(pair.first, 1);
+  pair.replicate_rows();
+  REQUIRE(pair.is_complete());
+  // What is logged is answered later.
+  const auto is_logged = [&](WorkerId worker, std::uint32_t bucket, std::int64_t clock) {
+    const DataItem push = test::row_push(pair.table, bucket, worker.value(), clock);
+    const auto answers = pair.say(pair.first, worker, DataItems{{push}});
+    if (!answers.empty()) CHECK(item_of(answers).refusal == pb::DataItem::HELD);
+    return answers.empty();
+  };
+  for (std::uint32_t bucket = 0; bucket < kBuckets; ++bucket) CHECK(is_logged(kAnn, bucket, 0));
+  const DataItem again = test::row_push(pair.table, 0, kAnn.value(), 0);
+  CHECK(item_of(pair.say(pair.first, kAnn, DataItems{{again}})).kind == pb::DataItem::PARKED);
+  // Of her next clock as much as leaves room for that of the others.
+  std::uint32_t ahead = 0;
+  while (ahead < kBuckets && is_logged(kAnn, ahead, 1)) ++ahead;
+  CHECK(ahead < kBuckets);
+  for (std::uint32_t bucket = 0; bucket < kBuckets; ++bucket) CHECK(is_logged(kBob, bucket, 0));
+  // Once both count, there is room for it.
+  (void)pair.replicate_rows();
+  for (std::uint32_t bucket = ahead; bucket < kBuckets; ++bucket) CHECK(is_logged(kAnn, bucket, 1));
+}
+
 TEST_CASE("a logged update of rows that are not the bucket's is not kept", "[replication][rows]") {
   RowPair pair(1);
   pair.job.state.set_logs_updates(true);

@@ -233,6 +233,39 @@ TEST_CASE("nothing counts without its backup where too many updates wait", "[rep
   CHECK(pair.values(pair.first) == before);
 }
 
+TEST_CASE("what a member pushes ahead of the others without reading is logged up to a limit",
+          "[replication][hostile]") {
+  const std::int64_t slack = GENERATE(0, 2);
+  CAPTURE(slack);
+  Logged pair(2, Slack(slack));
+  const std::int64_t limit = 2 * (slack + 2);  // two clocks of each member, and the slack
+  for (std::int64_t clock = 0; clock < limit; ++clock) {
+    CHECK(pair.push(pair.first, kAnn, clock).empty());
+  }
+  CHECK(item_of(pair.push(pair.first, kAnn, limit)).refusal == pb::DataItem::HELD);
+  // It is here already.
+  CHECK(item_of(pair.push(pair.first, kAnn, limit - 1)).kind == pb::DataItem::PARKED);
+  // The others are never kept back, and once the backup has theirs it continues.
+  CHECK(pair.push(pair.first, kBob, 0).empty());
+  CHECK(item_of(pair.push(pair.first, kAnn, limit)).refusal == pb::DataItem::HELD);
+  for (int i = 0; i < 3; ++i) pair.replicate();
+  CHECK(pair.push(pair.first, kAnn, limit).empty());
+}
+
+TEST_CASE("what the slice holds of a member that pushes ahead counts with what is logged",
+          "[replication][hostile]") {
+  Logged pair(2);
+  for (std::int64_t clock = 0; clock < 4; ++clock) {
+    CHECK(pair.push(pair.first, kAnn, clock).empty());
+    if (clock == 1) pair.replicate();
+  }
+  CHECK(pair.first.queues().held_updates == 2);
+  CHECK(item_of(pair.push(pair.first, kAnn, 4)).refusal == pb::DataItem::HELD);
+  pair.replicate();
+  CHECK(pair.first.queues().held_updates == 4);
+  CHECK(item_of(pair.push(pair.first, kAnn, 4)).refusal == pb::DataItem::HELD);
+}
+
 TEST_CASE("what was logged counts up to where its member leaves, and is known until then",
           "[replication]") {
   Logged pair(2, Slack::unbounded());
