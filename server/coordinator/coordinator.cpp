@@ -165,6 +165,7 @@ CoordinatorOutput Coordinator::tick(TimePoint now) {
   // What only time changes, progress and connections among it, is looked at now.
   for (auto& [id, job] : jobs_) job.placement_due = true;
   last_tick_ = now;
+  fitting_.clear();
   schedules_ = true;
   for (const Participant* lost : registry_.lose_silent(now)) {
     out_.notes.add(lost->lost_reason + " and was declared lost");
@@ -379,7 +380,7 @@ void Coordinator::settle() {
     note_end(job, {options_.stop_limit, options_.worker_wait}, now_, out_.notes);
     if (job.stored().state() == pb::RUNNING && !job.stored().closing()) {
       advance_epoch(
-          job, [this, &job = job] { return fitting_workers(job); }, out_.notes);
+          job, [this, &job = job] { return workers_for(job); }, out_.notes);
       advance_balance(job, {options_.balance_measure, options_.balance_hold}, now_, out_.notes);
       advance_rank_group(job, registry_, out_.notes);
       advance_compression(job, out_.notes);

@@ -181,6 +181,11 @@ class Coordinator {
   [[nodiscard]] std::vector<const Participant*> idle_workers(JobId job = JobId()) const;
   /// Of the idle ones, as many as a job can have at a time.
   [[nodiscard]] std::vector<const Participant*> fitting_workers(const JobRecord& job) const;
+  /// As fitting_workers(), which is called only where its result may have changed: a job that lacks
+  /// a worker looks for one in each step.
+  [[nodiscard]] std::vector<const Participant*> workers_for(const JobRecord& job);
+  /// What fitting_workers() depends on.
+  [[nodiscard]] std::vector<std::uint64_t> idle_state() const;
   /// All workers that train nets and take work.
   /// workers  receives them, in the list's order
   [[nodiscard]] WorkerList worker_list(std::vector<const Participant*>& workers) const;
@@ -197,6 +202,11 @@ class Coordinator {
   std::uint64_t first_new_job_;  // jobs below it were recovered
   std::uint64_t saved_incarnation_;
   std::map<std::string, std::vector<pb::ShardLoad>> loads_;  // of each server, the newest
+  struct FittingWorkers {
+    std::vector<std::uint64_t> state;  // idle_state() when they were looked for
+    std::vector<const Participant*> workers;
+  };
+  std::map<JobId, FittingWorkers> fitting_;  // of jobs that lacked a worker since the last tick
   NodeChecks checks_;
   pb::TraceState trace_ = pb::TRACE_AS_CONFIGURED;  // until the coordinator ends
   TimePoint now_;

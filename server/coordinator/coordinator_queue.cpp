@@ -105,6 +105,22 @@ std::vector<const Participant*> Coordinator::fitting_workers(const JobRecord& jo
   return nearest_to(job, registry_, fitting);
 }
 
+std::vector<std::uint64_t> Coordinator::idle_state() const {
+  std::vector<std::uint64_t> state{registry_.states()};
+  for (const auto& [id, job] : jobs_) {
+    // A member that has finished changes no version.
+    if (job.is_active()) state.insert(state.end(), {id.value(), job.version(), job.working()});
+  }
+  return state;
+}
+
+std::vector<const Participant*> Coordinator::workers_for(const JobRecord& job) {
+  FittingWorkers& known = fitting_[JobId(job.stored().job())];
+  std::vector<std::uint64_t> state = idle_state();
+  if (known.state != state) known = {std::move(state), fitting_workers(job)};
+  return known.workers;
+}
+
 WorkerList Coordinator::worker_list(std::vector<const Participant*>& workers) const {
   const std::map<Incarnation, WorkerUse> busy = busy_workers();
   workers = registry_.available_for(JobId());

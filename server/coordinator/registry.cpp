@@ -118,6 +118,7 @@ Participant& Registry::enter(PeerId from, const pb::Hello& hello, TimePoint now)
 }
 
 void Registry::attach(Participant& participant, PeerId from, TimePoint now) {
+  ++connections_;
   if (participant.peer != from) participant.closed.reset();
   detach(participant);
   participant.peer = from;

@@ -118,6 +118,9 @@ class Registry {
   [[nodiscard]] std::uint64_t next_incarnation() const { return next_incarnation_; }
   /// Rises whenever a process joins, is to end or is lost; not where one connects anew.
   [[nodiscard]] std::uint64_t changes() const { return changes_; }
+  /// Rises with changes() and where one connects anew: until then the same processes are live, with
+  /// the same facts.
+  [[nodiscard]] std::uint64_t states() const { return changes_ + connections_; }
 
  private:
   using Key = std::pair<pb::Role, std::string>;
@@ -140,6 +143,7 @@ class Registry {
   const std::size_t max_participants_;
   std::uint64_t next_incarnation_;
   std::uint64_t changes_ = 0;
+  std::uint64_t connections_ = 0;
   TimePoint none_silent_until_ = TimePoint::never();  // beyond its limit
   TimePoint idle_;                                    // when no message was left to be heard
   TimePoint closes_ignored_until_;
