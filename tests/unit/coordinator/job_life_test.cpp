@@ -416,6 +416,25 @@ TEST_CASE("a job whose workers are all lost waits for another, and fails in the 
              StartsWith("every worker was lost") && Contains("silent for 15."));
 }
 
+TEST_CASE("a test is kept once, however often it is reported", "[coordinator]") {
+  JobRecord job({}, TimePoint());
+  pb::Member member;
+  member.set_leave_clock(Clock::never().value());
+  job.add_member(member, 1, "");
+  pb::Progress progress;
+  for (const std::int64_t clock : {100, 200, 200, 300}) {
+    progress.set_clock(clock);
+    progress.add_evaluations()->set_clock(clock);
+    job.take_progress(0, progress, TimePoint());
+    job.take_progress(0, progress, TimePoint());
+  }
+  REQUIRE(job.stored().evaluations_size() == 3);
+  for (int i = 0; i < 3; ++i) CHECK(job.stored().evaluations(i).clock() == 100 * (i + 1));
+  (void)job.take_changed();
+  job.take_progress(0, progress, TimePoint());
+  CHECK_FALSE(job.take_changed());
+}
+
 TEST_CASE("a worker that joins after every other was lost continues the job", "[coordinator]") {
   FakeCluster cluster;
   fill(cluster, 2, 2);
