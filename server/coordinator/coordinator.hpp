@@ -181,8 +181,8 @@ class Coordinator {
   [[nodiscard]] std::vector<const Participant*> idle_workers(JobId job = JobId()) const;
   /// Of the idle ones, as many as a job can have at a time.
   [[nodiscard]] std::vector<const Participant*> fitting_workers(const JobRecord& job) const;
-  /// The same as fitting_workers(), made anew only where it may have changed: a job that lacks a
-  /// worker asks for it in each step.
+  /// As fitting_workers(), which is called only where its result may have changed: a job that lacks
+  /// a worker looks for one in each step.
   [[nodiscard]] std::vector<const Participant*> workers_for(const JobRecord& job);
   /// What fitting_workers() depends on.
   [[nodiscard]] std::vector<std::uint64_t> idle_state() const;

@@ -433,8 +433,10 @@ void note_empty(JobRecord& job, Duration limit, TimePoint now, Notes& notes) {
   if (!job.waits_for_workers) {
     job.waits_for_workers = now;
     if (limit > Duration::zero()) {
-      job.change().set_message(fmt::format("{}; waits up to {:g} s for another worker",
-                                           job.stored().message(), seconds(limit)));
+      // A coordinator that has restarted begins the wait anew, and has the message.
+      const std::string wait =
+          fmt::format("; waits up to {:g} s for another worker", seconds(limit));
+      if (!job.stored().message().ends_with(wait)) job.change().mutable_message()->append(wait);
       notes.add(JobId(job.stored().job()), job.stored().message());
     }
   }

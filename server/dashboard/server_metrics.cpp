@@ -6,6 +6,8 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <map>
+#include <string>
 #include <utility>
 
 #include "common/types.hpp"
@@ -76,12 +78,17 @@ void add_risks(Scrape& scrape, const pb::StatusReply& status) {
                  labels);
   });
   for_jobs(status, [&](const pb::JobStatus& job, const Labels& labels) {
+    // A worker that was lost and has joined again is listed twice.
+    std::map<std::string, std::uint64_t> refused;
     for (const pb::WorkerStatus& worker : job.workers()) {
+      refused[worker.name()] += worker.bad_updates();
+    }
+    for (const auto& [worker, clocks] : refused) {
       Labels one = labels;
-      one.emplace_back("worker", worker.name());
+      one.emplace_back("worker", worker);
       scrape.gauge("job_refused_update_clocks",
                    "Clocks of a running job at which a worker's update was refused as not finite.",
-                   static_cast<double>(worker.bad_updates()), one);
+                   static_cast<double>(clocks), one);
     }
   });
 }

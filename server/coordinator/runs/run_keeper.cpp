@@ -47,6 +47,12 @@ std::string as_file_name(std::string name) {
   return name.empty() ? "job" : name;
 }
 
+/// A process may be named as the coordinator's own log is.
+std::string log_name(const std::string& process) {
+  const std::string name = as_file_name(process) + ".log";
+  return name == kOwnLog ? "_" + name : name;
+}
+
 std::string token_text(std::uint64_t token) {
   return fmt::format("{:016x}", token);
 }
@@ -183,9 +189,8 @@ void RunKeeper::end(const pb::StoredJob& job) {
 
 fs::path RunKeeper::path_of(const Run& run, JobId job, const std::string& process,
                             pb::RecordPart::Kind kind) const {
-  const std::string name = as_file_name(process);
-  if (kind == pb::RecordPart::LOG) return run.folder / (name + ".log");
-  return run.folder / fmt::format("job{}-{}", job.value(), name) /
+  if (kind == pb::RecordPart::LOG) return run.folder / log_name(process);
+  return run.folder / fmt::format("job{}-{}", job.value(), as_file_name(process)) /
          (kind == pb::RecordPart::TESTS ? "tests.csv" : "metrics.csv");
 }
 
@@ -252,9 +257,8 @@ pb::LogReply RunKeeper::log(const pb::LogRequest& request) const {
   }
   std::sort(reply.mutable_processes()->begin(), reply.mutable_processes()->end());
   reply.set_ended(run.ended);
-  const std::string name = as_file_name(request.process());
   const fs::path path =
-      run.folder / (request.process().empty() ? std::string(kOwnLog) : name + ".log");
+      run.folder / (request.process().empty() ? kOwnLog : log_name(request.process()));
   if (!request.process().empty() && !fs::exists(path, failed)) {
     const auto& known = reply.processes();
     reply.set_error(fmt::format(

@@ -2,6 +2,7 @@
 
 #include <map>
 #include <set>
+#include <unordered_set>
 
 #include "common/check.hpp"
 #include "proto/config/external_job.hpp"
@@ -220,12 +221,16 @@ void JobRecord::take_progress(int index, const pb::Progress& progress, TimePoint
       progress.parameters_sha256() != stored_.parameters_sha256()) {
     change().set_parameters_sha256(progress.parameters_sha256());
   }
+  take_evaluations(progress);
+}
+
+/// A report has all tests so far, which are many in the end, and mostly none that is new.
+void JobRecord::take_evaluations(const pb::Progress& progress) {
+  if (progress.evaluations().empty()) return;
+  std::unordered_set<std::int64_t> known;
+  for (const pb::Evaluation& one : stored_.evaluations()) known.insert(one.clock());
   for (const pb::Evaluation& evaluation : progress.evaluations()) {
-    const auto& known = stored_.evaluations();
-    const bool is_known = std::any_of(known.begin(), known.end(), [&](const pb::Evaluation& one) {
-      return one.clock() == evaluation.clock();
-    });
-    if (!is_known) *change().add_evaluations() = evaluation;
+    if (known.insert(evaluation.clock()).second) *change().add_evaluations() = evaluation;
   }
 }
 

@@ -236,6 +236,7 @@ class JobRecord {
 
  private:
   void add_backups(pb::ServerJob& state) const;
+  void take_evaluations(const pb::Progress& progress);
 
   pb::StoredJob stored_;
   std::optional<TrainedSpan> former_;     // of members that the record no longer has

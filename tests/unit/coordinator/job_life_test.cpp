@@ -416,6 +416,42 @@ TEST_CASE("a job whose workers are all lost waits for another, and fails in the 
              StartsWith("every worker was lost") && Contains("silent for 15."));
 }
 
+TEST_CASE("the message of a job that waits for a worker does not grow with restarts",
+          "[coordinator]") {
+  FakeCluster cluster;
+  fill(cluster, 1, 1);
+  const std::uint64_t job = cluster.submit(make_job(0)).job();
+  REQUIRE(cluster.run_until([&] { return cluster.at("w0").worker.clock() > 10; }));
+  cluster.kill("w0");
+  cluster.run_for(20s);
+  const std::string message = cluster.status(job).message();
+  CHECK_THAT(message, Contains("waits up to 60 s for another worker"));
+  for (int i = 0; i < 3; ++i) {
+    cluster.restart_coordinator(1s);
+    cluster.run_for(1s);
+  }
+  CHECK(cluster.status(job).message() == message);
+}
+
+TEST_CASE("a test is kept once, however often it is reported", "[coordinator]") {
+  JobRecord job({}, TimePoint());
+  pb::Member member;
+  member.set_leave_clock(Clock::never().value());
+  job.add_member(member, 1, "");
+  pb::Progress progress;
+  for (const std::int64_t clock : {100, 200, 200, 300}) {
+    progress.set_clock(clock);
+    progress.add_evaluations()->set_clock(clock);
+    job.take_progress(0, progress, TimePoint());
+    job.take_progress(0, progress, TimePoint());
+  }
+  REQUIRE(job.stored().evaluations_size() == 3);
+  for (int i = 0; i < 3; ++i) CHECK(job.stored().evaluations(i).clock() == 100 * (i + 1));
+  (void)job.take_changed();
+  job.take_progress(0, progress, TimePoint());
+  CHECK_FALSE(job.take_changed());
+}
+
 TEST_CASE("a worker that joins after every other was lost continues the job", "[coordinator]") {
   FakeCluster cluster;
   fill(cluster, 2, 2);

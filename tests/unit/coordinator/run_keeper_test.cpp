@@ -78,6 +78,21 @@ TEST_CASE("a job's folder has its definition, its origin, records, the log and a
   CHECK(keeper.place_of(JobId(3)).ends_with(":" + run.string()));
 }
 
+TEST_CASE("the log of a process named coordinator is apart from the coordinator's own lines",
+          "[coordinator]") {
+  const test::TempFolder folder;
+  RunKeeper keeper(folder.path());
+  keeper.begin(make_stored(3, 17), {});
+  keeper.note(JobId(3), "job 3: starts");
+  CHECK(keeper.take(JobId(3), "coordinator", part_of(pb::RecordPart::LOG, 0, "hello\n")) == 6);
+  CHECK_THAT(log_of(keeper, "").text(), Catch::Matchers::EndsWith("job 3: starts\n"));
+  const pb::LogReply own = log_of(keeper, "coordinator");
+  CHECK(own.text() == "hello\n");
+  REQUIRE(own.processes_size() == 1);
+  // It is listed under the name of its file, which works as well.
+  CHECK(log_of(keeper, own.processes(0)).text() == "hello\n");
+}
+
 TEST_CASE("jobs of one number get their own folders, and numbers continue after the folders'",
           "[coordinator]") {
   const test::TempFolder folder;

@@ -2,6 +2,9 @@
 
 #include <chrono>
 #include <limits>
+#include <sstream>
+#include <string>
+#include <vector>
 
 #include "server/dashboard/assets.hpp"
 #include "server/dashboard/job_history.hpp"
@@ -106,6 +109,25 @@ TEST_CASE("the page has why the newest checkpoint was not written", "[dashboard]
   CHECK(status_json(status, 1000)["job"]["checkpoint_failure"] == "");
   status.mutable_jobs(0)->set_checkpoint_failure("the disk is full");
   CHECK(status_json(status, 1000)["job"]["checkpoint_failure"] == "the disk is full");
+}
+
+TEST_CASE("the refused clocks of a worker that was lost and has joined again are one figure",
+          "[dashboard]") {
+  pb::StatusReply status = make_status(2);
+  pb::JobStatus& job = *status.mutable_jobs(0);
+  job.mutable_workers(0)->set_state(pb::PROCESS_LOST);
+  job.mutable_workers(0)->set_bad_updates(2);
+  job.mutable_workers(1)->set_name(job.workers(0).name());
+  job.mutable_workers(1)->set_bad_updates(3);
+  metrics::Scrape scrape;
+  add_cluster(scrape, status);
+  std::istringstream text(scrape.text());
+  std::vector<std::string> figures;
+  for (std::string line; std::getline(text, line);) {
+    if (line.starts_with("tautline_job_refused_update_clocks{")) figures.push_back(line);
+  }
+  REQUIRE(figures.size() == 1);
+  CHECK(figures[0].ends_with("} 5"));
 }
 
 TEST_CASE("a test without an accuracy is null on the page and absent from the metrics",
