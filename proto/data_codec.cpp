@@ -647,6 +647,24 @@ std::uint64_t push_bytes(const DataItem& push) {
                       : math::encoded_bytes(push.encoding, push.count);
 }
 
+std::uint64_t payload_bytes(const DataMessage& message) {
+  std::uint64_t bytes = 0;
+  if (const auto* batch = std::get_if<DataItems>(&message.body)) {
+    for (const DataItem& item : batch->items) bytes += item.payload.size();
+  } else if (const auto* sent = std::get_if<DataImages>(&message.body)) {
+    for (const ImageItem& image : sent->images) {
+      bytes += image.keys.size() + image.values.size();
+      for (const Frame& state : image.states) bytes += state.size();
+    }
+    for (const LoggedUpdate& one : sent->logged) bytes += one.update.gradient.size();
+  } else if (const auto* request = std::get_if<DataPartRequest>(&message.body)) {
+    bytes = request->payload.size();
+  } else if (const auto* reply = std::get_if<DataPartReply>(&message.body)) {
+    bytes = reply->payload.size();
+  }
+  return bytes;
+}
+
 Result<void> set_gradient(const Frame& payload, LoggedUpdate& logged) {
   const DataItem push = push_of(logged);
   const bool is_whole =

@@ -90,6 +90,10 @@ struct DataMessage {
       body;
 };
 
+/// Bytes of all payloads: of items, of images and logged updates, and of parts of checkpoints;
+/// whether they travel as bytes or in shared memory.
+[[nodiscard]] std::uint64_t payload_bytes(const DataMessage& message);
+
 /// Frames as docs/WIRE.md describes them; payloads are shared, not copied.
 /// link  if both sides share memory: payloads there are sent as places
 [[nodiscard]] Message encode(const DataMessage& message, SharedLink* link = nullptr);

@@ -420,6 +420,8 @@ void ServerDaemon::begin_loaded_jobs() {
   for (auto& [job, images] : loaded) {
     const auto waiting = resuming_.find(job.job());
     if (waiting == resuming_.end() || !waiting->second) continue;  // over meanwhile
+    // Its number is another job's since the coordinator has forgotten this server.
+    if (waiting->second->submission != job.submission()) continue;
     if (!images) {
       std::scoped_lock lock(mutex_);
       jobs_.fail(JobId(job.job()), images.error().message);

@@ -260,6 +260,8 @@ class Shard {
               Outbox& out);
   [[nodiscard]] static bool serves(const JobState& job, ShardId shard, std::uint64_t term);
 
+  static constexpr Clock kMaxClock{std::int64_t{1} << 40U};  // no job has as many
+
   ShardId id_;
   BufferPool& pool_;
   BufferPool states_{Bytes(64ULL << 20U)};  // the rules' state, where it is never sent

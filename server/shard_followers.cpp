@@ -38,8 +38,11 @@ std::vector<Outgoing> Shard::take_confirmation(PeerId from, JobId id, const pb::
   if (found != jobs_.end()) {
     JobState& job = found->second;
     const Clock before = job.bound.limit();
+    const Clock version(confirm.version());
+    // One that cannot be confirms nothing.
+    const bool is_sound = version >= Clock() && version <= kMaxClock;
     if (const auto confirmed =
-            job.bound.confirm(FollowerId(confirm.follower()), Clock(confirm.version()))) {
+            job.bound.confirm(FollowerId(confirm.follower()), is_sound ? version : Clock())) {
       reply.set_known(true);
       reply.set_version(confirmed->value());
     }

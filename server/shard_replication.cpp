@@ -9,12 +9,6 @@
 #include "server/shard.hpp"
 
 namespace taut::server {
-namespace {
-
-// No job has as many clocks.
-constexpr Clock kMaxSent(std::int64_t{1} << 40U);
-
-}  // namespace
 
 /// Takes over which host serves which shard: shards that are served elsewhere now are dropped,
 /// those that this host is the primary of now begin from its images.
@@ -119,7 +113,7 @@ void Shard::take_sent(JobState& job, const Greeting& greeting, WorkerId worker,
     const auto found = job.slices.find(job.layout.index_of(place.table, place.slice));
     const Clock sent = number < requested.sent_size() ? Clock(requested.sent(number)) : Clock();
     ++number;
-    if (found == job.slices.end() || sent < Clock() || sent > kMaxSent) continue;
+    if (found == job.slices.end() || sent < Clock() || sent > kMaxClock) continue;
     released.clear();
     const QueueCount count(queues_, *found->second);
     found->second->hear_replays(worker, sent, released);

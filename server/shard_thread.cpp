@@ -42,15 +42,6 @@ void count(std::atomic<std::uint64_t>& number, std::uint64_t more) {
   note(number, number.load(std::memory_order_relaxed) + more);
 }
 
-/// Of a message's items, whichever way they travel.
-std::uint64_t payload_bytes(const DataMessage& message) {
-  std::uint64_t bytes = 0;
-  if (const auto* batch = std::get_if<DataItems>(&message.body)) {
-    for (const DataItem& item : batch->items) bytes += item.payload.size();
-  }
-  return bytes;
-}
-
 void log_opened(const OpenedTables& opened) {
   const auto mib = [](std::uint64_t bytes) {
     return static_cast<double>(bytes) / (1024.0 * 1024.0);
@@ -326,6 +317,8 @@ void ShardThread::receive(const Incoming& incoming) {
   }();
   if (!message) return note_dropped(message.error());
   if (is_misuse(incoming, message.value())) return;
+  const bool is_part = std::holds_alternative<DataPartRequest>(message.value().body);
+  if (is_part) count(load_.bytes_in, payload_bytes(message.value()));
   if (take_part_request(incoming, message.value())) return;
   std::optional<pb::SharedMemory> offer;  // of a primary that lends nothing yet
   if (auto* sent = std::get_if<DataImages>(&message.value().body)) {
@@ -395,7 +388,8 @@ bool ShardThread::may_send(const Outgoing& one, SharedLink* link) {
   const auto waiting = [&] {
     return endpoint_->unread(one.to) + (link == nullptr ? 0 : link->bytes_on_loan());
   };
-  const std::uint64_t more = payload_bytes(one.message);
+  const bool has_values = std::holds_alternative<DataItems>(one.message.body);
+  const std::uint64_t more = has_values ? payload_bytes(one.message) : 0;
   if (waiting() + more <= kUnreadBytes) return true;
   if (link != nullptr) link->collect();
   if (waiting() + more <= kUnreadBytes + shard_.value_bytes()) return true;

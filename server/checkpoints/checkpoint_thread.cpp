@@ -128,7 +128,7 @@ void CheckpointThread::load(const pb::ServerJob& job, std::shared_ptr<const Tabl
     const TimePoint begin = steady_now();
     auto images = [&]() -> Result<std::vector<ShardImages>> {
       try {
-        return read_shard_images(job, shards_, saved_on(disks_), memory.get());
+        return read_shard_images(job, shards_, saved_on(disks_), memory.get(), &stopping_);
       } catch (const std::bad_alloc&) {
         return make_error(ErrorCode::kIo,
                           fmt::format("{}: no memory to read it into", job.resume().folder()));

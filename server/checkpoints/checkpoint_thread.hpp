@@ -25,7 +25,8 @@ class CheckpointThread {
 
   /// disks  for coded checkpoints; what they name outlives the thread
   CheckpointThread(std::size_t shards, OnPart on_part, OnLoaded on_loaded, PartDisks disks = {});
-  /// Ends soon: a file that is being written is dropped.
+  /// Ends soon: a file that is being written is dropped, and of a checkpoint that is resumed no
+  /// further slice is read; its files are compared with their SHA-256 first, which is not ended.
   ~CheckpointThread();
   CheckpointThread(const CheckpointThread&) = delete;
   CheckpointThread& operator=(const CheckpointThread&) = delete;

@@ -135,8 +135,8 @@ Result<std::vector<ShardImages>> read_shard_images(const pb::ServerJob& job, std
 }
 
 Result<std::vector<ShardImages>> read_shard_images(const pb::ServerJob& job, std::size_t shards,
-                                                   const OpenSaved& open,
-                                                   const TableMemory* memory) {
+                                                   const OpenSaved& open, const TableMemory* memory,
+                                                   const std::atomic<bool>* stop) {
   TAUT_TRY(const CheckpointReader saved, open(job));
   if (saved.manifest().clock() != job.resume().clock()) {
     return make_error(
@@ -161,6 +161,9 @@ Result<std::vector<ShardImages>> read_shard_images(const pb::ServerJob& job, std
   for (const Slice& place : layout.slices()) {
     const std::uint32_t shard = place.shard.value() - job.first_shard();
     if (place.shard.value() < job.first_shard() || shard >= shards) continue;
+    if (stop != nullptr && *stop) {
+      return make_error(ErrorCode::kClosed, saved.folder().string() + ": the server ends");
+    }
     TAUT_TRY(SliceImage image, read_image(saved, place, takes_up, pool));
     images[shard].slices.emplace(layout.index_of(place.table, place.slice), std::move(image));
   }

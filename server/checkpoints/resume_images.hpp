@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <functional>
 #include <vector>
@@ -20,13 +21,14 @@ using OpenSaved = std::function<Result<CheckpointReader>(const pb::ServerJob& jo
 /// shards    the number of this server's
 /// memory    of which the tables will take their part, so that none is read that has no room;
 ///           nullptr: no limit
+/// stop      ends it early, between two slices; nullptr: nothing does
 /// returns   for each of them, in order
 /// Errors    those of `open`; mismatch: the update rule's state differs from that of the rule that
-///           wrote it; invalid: a table that does not fit into the memory; io. Throws
-///           std::bad_alloc.
+///           wrote it; invalid: a table that does not fit into the memory; closed: it was
+///           stopped; io. Throws std::bad_alloc.
 [[nodiscard]] Result<std::vector<ShardImages>> read_shard_images(
     const pb::ServerJob& job, std::size_t shards, const OpenSaved& open,
-    const TableMemory* memory = nullptr);
+    const TableMemory* memory = nullptr, const std::atomic<bool>* stop = nullptr);
 /// Overload for one that is in a folder of this machine.
 [[nodiscard]] Result<std::vector<ShardImages>> read_shard_images(const pb::ServerJob& job,
                                                                  std::size_t shards);

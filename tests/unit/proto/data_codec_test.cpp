@@ -680,4 +680,28 @@ TEST_CASE("of another wire version only a data hello and its reply are read", "[
   CHECK(decode_data(with_version({JobId(1), {}, {}, pb::DataHelloReply()})).has_value());
 }
 
+TEST_CASE("the payload of a message is that of its items, images, logged updates or parts",
+          "[codec]") {
+  const auto frame = [](std::size_t bytes) { return Frame::copy_of(std::string(bytes, 'x')); };
+  DataMessage message;
+  DataItem item;
+  item.payload = frame(5);
+  message.body = DataItems{{item, item}};
+  CHECK(payload_bytes(message) == 10);
+  DataImages images;
+  ImageItem& image = images.images.emplace_back();
+  image.values = frame(8);
+  image.states = {frame(8), frame(8)};
+  image.keys = frame(3);
+  images.logged.emplace_back().update.gradient = frame(4);
+  message.body = images;
+  CHECK(payload_bytes(message) == 31);
+  message.body = DataPartRequest{{}, frame(6)};
+  CHECK(payload_bytes(message) == 6);
+  message.body = DataPartReply{{}, frame(7)};
+  CHECK(payload_bytes(message) == 7);
+  message.body = pb::Describe();
+  CHECK(payload_bytes(message) == 0);
+}
+
 }  // namespace taut

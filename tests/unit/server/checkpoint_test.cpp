@@ -451,6 +451,23 @@ TEST_CASE("a checkpoint whose tables have no room is not read", "[checkpoint]") 
   CHECK(refused.error().message.find("table \"table3\" needs") == 0);
 }
 
+TEST_CASE("a server that ends reads no further slice of a checkpoint", "[checkpoint]") {
+  const test::TempFolder folder;
+  Service whole(with_slots(job_of(1, Slack(0))), 1);
+  whole.order(1, 2);
+  whole.push_all(0, 2);
+  write_checkpoint(whole, 2, folder.path() / "x");
+  const JobMaker job = resumed(whole.job, 1, 2, folder.path() / "x", 1);
+  std::atomic<bool> stop = false;
+  const OpenSaved open = [&](const pb::ServerJob& state) {
+    stop = true;
+    return CheckpointReader::open_to_resume(state.resume().folder());
+  };
+  const auto ended = read_shard_images(job.state, 1, open, nullptr, &stop);
+  REQUIRE_FALSE(ended.has_value());
+  CHECK(ended.error().code == ErrorCode::kClosed);
+}
+
 TEST_CASE("a resumed job's slices need no more memory than their images, and one slice",
           "[checkpoint]") {
   constexpr std::size_t kSlices = 16;

@@ -1,4 +1,6 @@
 // Readers that follow a job, at one shard.
+#include <cstdint>
+
 #include "proto/wire_version.hpp"
 #include "server/shard.hpp"
 #include "tests/unit/server/job_maker.hpp"
@@ -203,6 +205,35 @@ TEST_CASE(
   REQUIRE(freed.size() == 1);
   CHECK(freed[0].kind == pb::DataItem::VALUE);
   CHECK_FALSE(one.confirm(3).known());
+}
+
+TEST_CASE("a version that cannot be confirms nothing, and members' reads continue",
+          "[shard][followers][hostile]") {
+  JobMaker maker(2, Slack(3));
+  maker.state.set_follower_slack(1);
+  Followed one(std::move(maker));
+  one.bind(0);
+  (void)one.shard.set_job(one.job.view());
+  for (const std::int64_t version : {INT64_MAX, INT64_MIN, std::int64_t{-1}}) {
+    CAPTURE(version);
+    const pb::ConfirmReply reply = one.confirm(version);
+    CHECK(reply.known());
+    CHECK(reply.version() == 0);
+  }
+  const auto read = [&](std::int64_t clock) {
+    const auto items =
+        Followed::to(Followed::peer(0),
+                     one.send(Followed::peer(0), 0, Followed::item(pb::DataItem::READ, clock)));
+    REQUIRE(items.size() == 1);
+    return items[0].kind;
+  };
+  one.push(0, 0);
+  CHECK(read(1) == pb::DataItem::VALUE);
+  one.push(0, 1);
+  CHECK(read(2) == pb::DataItem::PARKED);
+  std::vector<Outgoing> released;
+  CHECK(one.confirm(1, &released).version() == 1);
+  CHECK(Followed::to(Followed::peer(0), released).size() == 1);
 }
 
 }  // namespace taut::server
