@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <vector>
 
@@ -153,7 +154,10 @@ void apply_average(std::span<const GradientView> contributions, float share,
     sum_block(contributions, begin, count, sum.data());
     for (std::size_t i = 0; i < count; ++i) {
       const float old = values[begin + i];
-      out[begin + i] = old + share * (sum[i] / n - old);
+      const float mean = sum[i] / n;
+      // An infinite value, as of an attention mask, stays as it is.
+      const bool stays = mean == old && std::isinf(old);
+      out[begin + i] = stays ? old : old + share * (mean - old);
     }
   }
 }

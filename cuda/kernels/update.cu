@@ -23,9 +23,11 @@ Gradients gradients_of(std::span<const Scaled> list) {
   return gradients;
 }
 
-/// A value on its way to the mean of `n` contributions.
+/// A value on its way to the mean of `n` contributions. An infinite one, as of an attention mask,
+/// stays as it is.
 __device__ float moved(float value, float sum, float n, float share) {
-  return value + share * (sum / n - value);
+  const float mean = sum / n;
+  return mean == value && isinf(value) ? value : value + share * (mean - value);
 }
 
 /// The sum in the order given, as on the CPU: the first one sets it.

@@ -53,7 +53,9 @@ std::optional<Broken> check_early_end(const pb::StoredJob& job, const Survivors&
     return Broken{"given up", fmt::format("{}, and the job fails: {}", what, job.message())};
   };
   if (job.message().starts_with("every worker was lost")) {
-    if (survivors.is_any_worker_here()) return broken("a worker is there");
+    // Workers may be there for a job of higher priority that has taken them.
+    const bool is_shrunk = job.worker_limit() > 0 && job.worker_limit() < job.slots();
+    if (!is_shrunk && survivors.is_any_worker_here()) return broken("a worker is there");
     return std::nullopt;
   }
   if (job.message().find("of the parameters is lost") == std::string::npos) {

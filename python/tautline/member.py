@@ -59,6 +59,8 @@ class ClockKeeper(Protocol):
 
     def synchronize(self) -> None: ...
 
+    def release(self) -> None: ...
+
 
 class Table:
     """A table of parameters that the job's members share.
@@ -141,6 +143,7 @@ class Member:
         self._leaves = False
         self._in_text: Optional[dict[str, tuple[tuple[int, ...], str]]] = None
         self._keeper: Optional[ClockKeeper] = None
+        self._attached: Optional[ClockKeeper] = None  # until it is closed
         self._loss: Optional[float] = None
         self._items = 0
         _library.check(_library.lib.tautline_join(
@@ -432,7 +435,7 @@ class Member:
         if self._keeper is not None:
             raise InvalidError("this member has an optimizer already; give it one model that has "
                                "all modules, such as a torch.nn.ModuleList")
-        self._keeper = keeper
+        self._keeper = self._attached = keeper
 
     def leave(self) -> None:
         """Leaves at the end of a clock; another member may take the place."""
@@ -465,6 +468,9 @@ class Member:
             with self._calls:
                 handle, self._handle = self._handle, ctypes.c_void_p()
                 _library.lib.tautline_close(handle)
+            attached, self._attached = self._attached, None
+            if attached is not None:
+                attached.release()
 
     def _prepare_to_leave(self) -> None:
         keeper, self._keeper = self._keeper, None

@@ -64,8 +64,12 @@ class Answers {
 
 /// A job that was given up with these words, whose shard 0 host 0 of "a" serves and host 1 of "b"
 /// backs up; either server may be there.
-std::string early_end(const std::string& message, bool has_primary, bool has_backup) {
+/// limit  of its two workers, while a job of higher priority has others; 0: none
+std::string early_end(const std::string& message, bool has_primary, bool has_backup,
+                      std::uint32_t limit = 0) {
   pb::StoredJob job;
+  job.set_slots(2);
+  job.set_worker_limit(limit);
   job.set_message(message);
   for (const char* name : {"a", "b"}) {
     pb::StoredServer& server = *job.add_servers();
@@ -119,6 +123,8 @@ TEST_CASE("no job is given up that could continue", "[sim]") {
   const std::string every_worker = "every worker was lost";
   CHECK(early_end(every_worker, true, true) == "given up");
   CHECK(early_end(every_worker, false, true).empty());
+  // Found by seed 3065 of --faults drawn --daemon-limits.
+  CHECK(early_end(every_worker, true, true, 1).empty());
   const std::string shard = "a part of the parameters is lost; shard 0";
   CHECK(early_end(shard, true, false) == "given up");
   CHECK(early_end(shard, false, true) == "given up");

@@ -49,6 +49,7 @@ AveragingCache::AveragingCache(Client& client, Backend& backend,
     largest = std::max(largest, spec.count());
   }
   own_ = backend.allocate_host(Bytes(largest * sizeof(float)));
+  local_.begin_state(options.start);
 }
 
 /// Copies of values to the device are all made before the clock's cycle of calls starts: only some
@@ -138,6 +139,8 @@ bool AveragingCache::restore(std::vector<std::vector<float>> own) {
     if (own[at - 2].size() != own[at - 1].size()) return false;
   }
   if (own.size() != at) return false;
+  // Of a member that had joined later the moments are older than what they lack.
+  local_.begin_state(Clock(0));
   at = 0;
   for (Table& table : tables_) {
     if (table.spec.kind == TableKind::kFrozen) continue;

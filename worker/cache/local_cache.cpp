@@ -212,8 +212,9 @@ void LocalCache::descend(Table& table, Clock clock, const std::vector<DeviceGrad
   const double share = math::decay_share(options_.rule, scales, options_.replicas);
   DeviceUpdate update;
   update.kind = options_.rule.kind;
-  update.step = math::make_step(options_.rule, clock.value(), table.spec.lr_mult,
-                                table.spec.decay_mult, share, clock.value(), options_.replicas);
+  update.step =
+      math::make_step(options_.rule, clock.value(), table.spec.lr_mult, table.spec.decay_mult,
+                      share, clock - state_from_, options_.replicas);
   update.scale =
       options_.sum ? 1.0F : static_cast<float>(1.0 / static_cast<double>(options_.replicas));
   const DeviceSpan<float> values = table.values.as<float>();

@@ -39,6 +39,10 @@ class LocalCache final : public ParameterCache {
   void read_gradient(std::size_t replica, TableId table, std::span<float> into);
   void write_gradient(std::size_t replica, TableId table, std::span<const float> values);
 
+  /// The rule's state is zero at this clock: some rules count their applications from there. It is
+  /// so at clock 0 where this is not called.
+  void begin_state(Clock clock) { state_from_ = clock; }
+
   /// One of the arrays that the rule keeps of a table, as read() and write().
   void read_state(TableId table, std::size_t array, std::span<float> into);
   void write_state(TableId table, std::size_t array, std::span<const float> values);
@@ -83,6 +87,7 @@ class LocalCache final : public ParameterCache {
   std::vector<TableUpdate> updates_;    // of this clock, until its end
   std::vector<TableAverage> averages_;  // of running statistics, likewise
   Clock clock_;
+  Clock state_from_;
   StalenessHistogram staleness_;
 };
 

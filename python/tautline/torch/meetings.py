@@ -102,6 +102,9 @@ class Meetings:
         """Whether a step may pass without the end of a clock: most do."""
         return True
 
+    def release(self) -> None:
+        """Called when its member is closed: the model is as if it had none."""
+
     def steps(self, end: Optional[int] = None, progress: Optional[bool] = None) -> Iterator[int]:
         """Steps until `end` is done, from those of the clock at which the member joined: for a loop
         that calls step() once. It stops early where the member is drained, which it then leaves.

@@ -1,6 +1,7 @@
 """The place of a PyTorch optimizer: gradients to the servers, parameters back."""
 
 import contextlib
+import threading
 from typing import Any, Iterable, Iterator, Optional
 
 import torch
@@ -100,6 +101,8 @@ class Optimizer(torch.optim.Optimizer):
         # Tables whose modules were called at the clock before, and at this one.
         self._covered: set[Table] = set()
         self._called: set[Table] = set()
+        self._hooks: list[Any] = []  # of the model
+        self._leaving = threading.Lock()
         self._is_begun = False  # the forward of this clock
         self._holds = False
         self._has_stepped = False
@@ -125,7 +128,8 @@ class Optimizer(torch.optim.Optimizer):
             # The node that adds a gradient up: its hook runs when that is whole. Kept alive here.
             self._nodes = [one.expand_as(one).grad_fn.next_functions[0][0] for one in self._tables]
             for node, parameter in zip(self._nodes, self._tables):
-                node.register_hook(lambda *_, one=parameter: self._leave_at_once(one))
+                self._hooks.append(
+                    node.register_hook(lambda *_, one=parameter: self._leave_at_once(one)))
 
     def _multiples(self) -> list[tuple[int, float, float]]:
         """How many parameters each group has, and their multiples."""
@@ -139,17 +143,21 @@ class Optimizer(torch.optim.Optimizer):
             held = {buffer.data_ptr() for buffer in module.buffers(recurse=False)}
             own += [table for table, buffer in self._buffers if buffer.data_ptr() in held]
             if own:
-                module.register_forward_pre_hook(lambda *_, own=own: self._await(own))
+                self._hooks.append(
+                    module.register_forward_pre_hook(lambda *_, own=own: self._await(own)))
 
     def _leave_at_once(self, parameter: torch.Tensor) -> None:
         """Called when autograd has made its gradient."""
         if self._holds:
             return
-        if parameter in self._left:
-            raise InvalidError(
-                "backward() a second time before step(): the first one's gradients have left; to "
-                "add gradients up, call all but the last backward() in `with optimizer.no_sync():`")
-        self.push(parameter, parameter.grad)
+        # Autograd has a thread for each device.
+        with self._leaving:
+            if parameter in self._left:
+                raise InvalidError(
+                    "backward() a second time before step(): the first one's gradients have left; "
+                    "to add gradients up, call all but the last backward() in "
+                    "`with optimizer.no_sync():`")
+            self.push(parameter, parameter.grad)
 
     def push(self, parameter: torch.Tensor, gradient: Optional[torch.Tensor]) -> None:
         """Sends a parameter's gradient of this clock; None is one of zeros. step() does it for all
@@ -235,6 +243,13 @@ class Optimizer(torch.optim.Optimizer):
     def may_skip(self) -> bool:
         """Whether a clock may pass without a step, after which it is computed again."""
         return self._may_skip
+
+    def release(self) -> None:
+        """Called when its member is closed: the model may be trained by another member, or without
+        one."""
+        for hook in self._hooks:
+            hook.remove()
+        self._hooks.clear()
 
     def step(self, loss: Any = None, items: int = 0) -> Any:
         """Sends what has not left yet. Parameters without a gradient send zeros.

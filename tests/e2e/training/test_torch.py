@@ -390,6 +390,38 @@ class TorchTest(PythonMembers):
         out = self.run_python(STATES, self.coordinator, first, second)
         self.assertEqual(out, "True\n")
 
+    def test_a_model_trains_in_one_job_after_another_and_without_one(self):
+        out = self.run_python("""
+            import torch, tautline, tautline.torch
+            torch.manual_seed(1)
+            model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(),
+                                        torch.nn.Linear(8, 1))
+            # An attention mask is a buffer too.
+            model.register_buffer("mask", torch.triu(torch.full((3, 3), float("-inf")), 1))
+            mask = model.mask.clone()
+            inputs = torch.randn(16, 4)
+            def loss_of(): return (model(inputs) - inputs.sum(1, keepdim=True)).square().mean()
+            losses = [float(loss_of())]
+            with tautline.local() as cluster:
+                for _ in range(2):
+                    job = cluster.submit(rule=tautline.SGD(lr=0.1), workers=1, slack=0)
+                    with job.member() as me:
+                        optimizer = me.optimizer(model)
+                        for clock in me.clocks(10):
+                            optimizer.zero_grad()
+                            loss_of().backward()
+                            optimizer.step()
+                    losses.append(float(loss_of()))
+            alone = torch.optim.SGD(model.parameters(), lr=0.1)
+            for _ in range(10):
+                alone.zero_grad()
+                loss_of().backward()
+                alone.step()
+            losses.append(float(loss_of()))
+            print(losses == sorted(losses, reverse=True), torch.equal(model.mask, mask))
+            """)
+        self.assertEqual(out.strip(), "True True")
+
     def test_parameters_that_a_module_reads_of_another_are_waited_for(self):
         out = self.run_python("""
             import torch, tautline.torch

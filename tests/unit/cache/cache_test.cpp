@@ -180,6 +180,32 @@ void set_rule(pb::SolverParameter& solver, const std::string& type, float moment
 
 }  // namespace
 
+TEST_CASE("a rule whose state begins at a later clock counts its applications from there",
+          "[cache]") {
+  // A worker that joins others which average begins with moments of zero: Adam's first step is as
+  // long as the rate.
+  JobMaker maker(1);
+  maker.solver().set_type("Adam");
+  maker.solver().set_base_lr(0.125F);
+  maker.solver().set_momentum(0.9F);
+  const auto backend = cpu();
+  const std::vector<TableSpec> tables = {test::make_table(0, {4})};
+  LocalCache cache(*backend, tables, {.rule = to_update_rule(maker.solver()).value()});
+  const auto stream = backend->make_stream();
+  cache.compute_on(0, *stream);
+  const Clock joined(1000);
+  cache.begin_state(joined);
+  std::vector<float> before(4);
+  std::vector<float> after(4);
+  cache.read(TableId(0), before);
+  cache.write_gradient(0, TableId(0), std::vector<float>(4, 1.0F));
+  cache.finish_clock(0, joined);
+  cache.read(TableId(0), after);
+  for (std::size_t i = 0; i < after.size(); ++i) {
+    CHECK(before[i] - after[i] == Approx(0.125F).epsilon(1e-3));
+  }
+}
+
 TEST_CASE("BSP over a server ends in the bits of one process that does the same sums", "[cache]") {
   std::vector<std::pair<std::string, float>> rules = {{"SGD", 0.0F}};
   for (const math::RuleInfo& known : math::rule_types()) {

@@ -270,3 +270,20 @@ TEST_CASE("running statistics become the mean of all, or move towards each arriv
   apply_average(one, 0.5F, std::vector<float>{8}, out);
   CHECK(out[0] == Approx(6));
 }
+
+TEST_CASE("infinite values, as of an attention mask, stay in an average", "[update-rule]") {
+  for (const float infinite : {-INFINITY, INFINITY}) {
+    const std::vector<float> mask = {infinite, 2};
+    std::vector<float> out(2);
+    const std::array<GradientView, 2> both = {view(mask), view(mask)};
+    for (const float share : {1.0F, 0.5F}) {
+      apply_average(both, share, mask, out);
+      CHECK(out == mask);
+    }
+  }
+  // One that becomes infinite is not hidden.
+  const std::vector<float> wrong = {INFINITY};
+  std::vector<float> out(1);
+  apply_average(std::array<GradientView, 1>{view(wrong)}, 0.5F, std::vector<float>{1}, out);
+  CHECK(out[0] == INFINITY);
+}
