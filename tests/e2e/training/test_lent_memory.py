@@ -100,13 +100,13 @@ BUFFERS = """
     for clock, (element, update) in enumerate(enumerate(updates), 1):
         _library.check(push(lent(update, element, 10 + element)))
         assert element == 0 or released[-1] == 10 + element, released
-        _library.wait(lib.tautline_pull, me._handle, table, None)
+        me._wait(lib.tautline_pull, table, None)
         me.end_clock()
         assert (values == 8 - clock * ones).all(), (element, values)
     # A table's own values, of which a read may write while they are sent.
     _library.check(push(lent(values, 0, 20)))
     assert released[-1] == 20
-    _library.wait(lib.tautline_pull, me._handle, table, None)
+    me._wait(lib.tautline_pull, table, None)
     assert (values == 0).all(), values
     me.end_clock()
     me.finish()

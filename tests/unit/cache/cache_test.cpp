@@ -182,7 +182,7 @@ void set_rule(pb::SolverParameter& solver, const std::string& type, float moment
 
 TEST_CASE("a rule whose state begins at a later clock counts its applications from there",
           "[cache]") {
-  // A worker that joins others which average begins with moments of zero: Adam's first step is as
+  // A worker that joins others which average starts from moments of zero: Adam's first step is as
   // long as the rate.
   JobMaker maker(1);
   maker.solver().set_type("Adam");
