@@ -240,6 +240,8 @@ void WorkerDaemon::take_job(const pb::WorkerJob& job) {
     }
     return;
   }
+  // The coordinator may still send new orders to a member that has finished.
+  if (ended_.contains({job.job(), job.incarnation()})) return;
   if (run_ && !reported_end_) {
     // A run may take long to end, and the coordinator must hear of this worker meanwhile.
     if (!next_job_) {
@@ -255,6 +257,7 @@ void WorkerDaemon::take_job(const pb::WorkerJob& job) {
 /// REQUIRES: the last run has ended, or there was none
 void WorkerDaemon::begin(const pb::WorkerJob& job) {
   log::set_epoch(static_cast<std::int64_t>(job.epoch()));
+  if (run_) ended_.emplace(run_->job.job(), run_->job.incarnation());
   end_run();
   records_.begin(JobId(job.job()));
   reported_end_ = false;

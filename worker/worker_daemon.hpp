@@ -1,9 +1,11 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -102,6 +104,8 @@ class WorkerDaemon {
   std::unique_ptr<NodeExaminer> examiner_;
   std::unique_ptr<Run> run_;
   std::optional<pb::WorkerJob> next_job_;  // begins when the run has ended
+  // The job and incarnation of each earlier run: a worker is a job's member once in each life.
+  std::set<std::pair<std::uint64_t, std::uint64_t>> ended_;
   RecordSender records_;
   bool is_drained_ = false;
   std::optional<TimePoint> leaves_by_;  // after a signal: it ends then, drained or not

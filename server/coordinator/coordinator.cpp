@@ -272,7 +272,7 @@ std::string Coordinator::why_waits_in_vain(const Participant& participant) const
 }
 
 void Coordinator::on_heartbeat(PeerId from, const pb::ControlMessage& message) {
-  const Participant* participant = registry_.hear(from, now_);
+  Participant* participant = registry_.hear(from, now_);
   pb::HeartbeatReply& reply = *send(from, message.request()).mutable_heartbeat_reply();
   // A late copy of a hello can start a life that its process does not know.
   const std::uint64_t life = message.heartbeat().incarnation();
@@ -293,6 +293,7 @@ void Coordinator::on_heartbeat(PeerId from, const pb::ControlMessage& message) {
   }
   const pb::Heartbeat& heartbeat = message.heartbeat();
   if (heartbeat.leaves()) drain(*participant);
+  participant->reports = JobId(heartbeat.progress().job());
   checks_.hear(*participant, heartbeat, reply, now_);
   reply.set_leaves(participant->leaves);
   reply.set_is_drained(is_drained(*participant));

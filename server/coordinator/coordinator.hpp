@@ -175,7 +175,10 @@ class Coordinator {
   [[nodiscard]] std::string waits_for_quota(const JobRecord& job, WaitReason reason) const;
   [[nodiscard]] std::string waits_for_memory(const JobRecord& job) const;
   [[nodiscard]] UserQuota quota_of(const JobRecord& job) const;
-  /// The lives of workers that work for a job.
+  /// Whether a member has finished, and its process has yet to write its part of the current
+  /// checkpoint: another job would end the run that has it.
+  [[nodiscard]] bool is_saving(const JobRecord& job, int member) const;
+  /// The lives of workers that work for a job, or write their last part of its checkpoints.
   [[nodiscard]] std::map<Incarnation, WorkerUse> busy_workers() const;
   /// Those that are for this job alone; 0: those that train nets.
   [[nodiscard]] std::vector<const Participant*> idle_workers(JobId job = JobId()) const;

@@ -72,13 +72,30 @@ std::string counted(std::uint32_t count, const char* what) {
 
 }  // namespace
 
+bool Coordinator::is_saving(const JobRecord& job, int member) const {
+  const pb::StoredJob& stored = job.stored();
+  const pb::StoredMember& one = stored.members(member);
+  const bool may_save = one.finished() && !one.lost() && stored.has_checkpoint() &&
+                        one.progress().checkpoint().number() != stored.checkpoint().number();
+  if (!may_save) return false;
+  const Participant* process = registry_.find_live(pb::ROLE_WORKER, one.member().name(),
+                                                   Incarnation(one.member().incarnation()));
+  // Once its run is of another job, it writes no part of this one's.
+  return process != nullptr && process->reports == JobId(stored.job()) &&
+         owes_checkpoint(job, member);
+}
+
 std::map<Incarnation, Coordinator::WorkerUse> Coordinator::busy_workers() const {
   std::map<Incarnation, WorkerUse> busy;
   for (const auto& [id, job] : jobs_) {
     if (!job.is_active()) continue;
-    for (const pb::StoredMember& member : job.stored().members()) {
+    for (int i = 0; i < job.stored().members_size(); ++i) {
+      const pb::StoredMember& member = job.stored().members(i);
+      const Incarnation life(member.member().incarnation());
       if (job.works(member)) {
-        busy[Incarnation(member.member().incarnation())] = {id, member.leaves()};
+        busy[life] = {id, member.leaves()};
+      } else if (is_saving(job, i)) {
+        busy.try_emplace(life, WorkerUse{id, true});
       }
     }
   }
@@ -109,7 +126,14 @@ std::vector<std::uint64_t> Coordinator::idle_state() const {
   std::vector<std::uint64_t> state{registry_.states()};
   for (const auto& [id, job] : jobs_) {
     // A member that has finished changes no version.
-    if (job.is_active()) state.insert(state.end(), {id.value(), job.version(), job.working()});
+    if (!job.is_active()) continue;
+    std::uint64_t saving = 0;
+    const bool may_save = job.stored().has_checkpoint() && job.roster().finished() > 0 &&
+                          carries_state(job.stored().definition());
+    for (int i = 0; may_save && i < job.stored().members_size(); ++i) {
+      saving += is_saving(job, i) ? 1 : 0;
+    }
+    state.insert(state.end(), {id.value(), job.version(), job.working(), saving});
   }
   return state;
 }
@@ -144,9 +168,11 @@ WorkerList Coordinator::worker_list(std::vector<const Participant*>& workers) co
   for (const auto& [id, job] : jobs_) {
     const std::uint64_t demand = place_demand(job.stored().definition()).memory;
     if (!job.is_active() || demand == 0) continue;
-    for (const pb::StoredMember& member : job.stored().members()) {
+    for (int i = 0; i < job.stored().members_size(); ++i) {
+      const pb::StoredMember& member = job.stored().members(i);
       const Participant* worker = registry_.find(pb::ROLE_WORKER, member.member().name());
-      if (!job.works(member) || worker == nullptr) continue;
+      const bool uses_memory = job.works(member) || is_saving(job, i);
+      if (!uses_memory || worker == nullptr) continue;
       for (const auto& [pool, index] : pools) {
         // Of one that has not reconnected to a new coordinator it is not known where it is.
         const bool may_be_here = worker->peer ? pool == memory_of(*worker) : !pool.first;

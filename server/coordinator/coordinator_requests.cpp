@@ -291,7 +291,7 @@ bool Coordinator::is_drained(const Participant& process) const {
       return has_shards(job, job.find_server(process.name, process.incarnation));
     }
     const int member = job.find_member(process.incarnation);
-    return member >= 0 && job.works(job.stored().members(member));
+    return member >= 0 && (job.works(job.stored().members(member)) || is_saving(job, member));
   });
 }
 

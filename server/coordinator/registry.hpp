@@ -40,6 +40,7 @@ struct Participant {
   bool lost = false;
   std::string lost_reason;  // of its latest loss
   bool leaves = false;      // it takes no further work
+  JobId reports;            // of a worker: the job of its run, which may have ended; 0: none
   // Processes that requested the same name, and the value of `messages` when they did.
   std::map<std::uint64_t, std::uint64_t> rivals;
 

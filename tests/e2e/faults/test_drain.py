@@ -1,10 +1,14 @@
 """A server or a worker leaves without a loss: on a request, or on a signal with notice."""
 
+import importlib.machinery
+import importlib.util
 import os
 import pathlib
 import signal
 import subprocess
+import sys
 import threading
+import unittest
 
 from cluster import *
 
@@ -227,6 +231,27 @@ while [ -e coordinator.lives ]; do sleep 0.05; done
         self.assertIn("whose shards have no backups", refused.stderr)
         self.assertIn(f"tautline stop {job}", refused.stderr)
         self.wait_for_clocks(job, 5)
+
+
+class Present(unittest.TestCase):
+    def test_a_rolling_restart_leaves_external_members_alone(self):
+        loader = importlib.machinery.SourceFileLoader("rolling_restart",
+                                                      str(SOURCE / "scripts/rolling_restart"))
+        script = importlib.util.module_from_spec(importlib.util.spec_from_loader(
+            loader.name, loader))
+        before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
+        try:
+            loader.exec_module(script)
+        finally:
+            sys.dont_write_bytecode = before
+        status = {"servers": [{"name": "coordinator", "state": "idle", "shards": 0},
+                              {"name": "server0", "state": "idle", "shards": 1}],
+                  "workers": [{"name": "worker0", "state": "idle", "device": "CPU, 2 threads"},
+                              {"name": "worker1", "state": "lost", "device": "CPU, 2 threads"},
+                              {"name": "player0", "state": "running",
+                               "device": "an external program"}]}
+        self.assertEqual(set(script.present(status, "server")), {"server0"})
+        self.assertEqual(set(script.present(status, "worker")), {"worker0"})
 
 
 if __name__ == "__main__":

@@ -276,6 +276,10 @@ pb::Heartbeat FakeWorker::report() const {
   pb::Heartbeat heartbeat;
   if (!job_) return heartbeat;
   *heartbeat.mutable_progress() = progress_;
+  if (saved > 0) {
+    heartbeat.mutable_progress()->mutable_checkpoint()->set_number(saved);
+    heartbeat.mutable_progress()->mutable_checkpoint()->set_written(true);
+  }
   shares_->report(*heartbeat.mutable_progress());
   last_clocks_->report(*heartbeat.mutable_progress());
   return heartbeat;

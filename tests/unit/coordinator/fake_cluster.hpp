@@ -70,14 +70,15 @@ class FakeWorker {
   /// Its parts of the batches of a job that balances, by clock.
   [[nodiscard]] const std::map<std::int64_t, BatchShares::Part>& parts() const { return parts_; }
 
-  bool stuck = false;     // neither trains nor heeds a stop
-  std::string fails;      // why it gives up
-  bool diverges = false;  // what fails is the training, not the worker
-  double slowness = 1;    // of a job that balances: its records take so many milliseconds each
-  double fixed_s = 0;     // and each batch so much more
-  double start_s = 0;     // that it says it took to start; 0: it does not say
-  bool tests = false;     // it has trained all clocks, and its last test lasts
-  bool listens = true;    // where the job's workers sum among themselves
+  bool stuck = false;       // neither trains nor heeds a stop
+  std::string fails;        // why it gives up
+  bool diverges = false;    // what fails is the training, not the worker
+  double slowness = 1;      // of a job that balances: its records take so many milliseconds each
+  double fixed_s = 0;       // and each batch so much more
+  double start_s = 0;       // that it says it took to start; 0: it does not say
+  bool tests = false;       // it has trained all clocks, and its last test lasts
+  std::uint64_t saved = 0;  // the order of a checkpoint of which it has written its part
+  bool listens = true;      // where the job's workers sum among themselves
   std::optional<pb::CompressionCosts> measured;  // of a job whose compression is AUTO
   std::uint64_t broken = 0;  // the number of a group of them in which its sums failed
   enum class Leaves : std::uint8_t { kNot, kForNow, kFinished };

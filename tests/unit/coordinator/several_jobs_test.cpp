@@ -71,6 +71,36 @@ TEST_CASE("two jobs train side by side, each with its own workers", "[coordinato
   CHECK(cluster.broken().empty());
 }
 
+TEST_CASE("a worker that has finished writes its part of a checkpoint before it gets another job",
+          "[coordinator][queue][checkpoint]") {
+  Jobs cluster(2);
+  constexpr std::int32_t kClocks = 50;
+  pb::Job definition = make_job(2, kClocks);
+  definition.mutable_consistency()->clear_slack();
+  definition.mutable_consistency()->set_mode(pb::Consistency::ASYNC);
+  definition.mutable_compression()->add_push()->set_scheme(pb::PushCompression::TOP_K);
+  definition.mutable_checkpoint()->set_folder("saved");
+  definition.mutable_solver_param()->set_snapshot_after_train(true);
+  const std::uint64_t first = cluster.start(definition);
+  cluster.at("w1").worker.stuck = true;
+  REQUIRE(
+      cluster.run_until([&] { return cluster.at("w0").worker.report().progress().finished(); }));
+  cluster.run_for(1s);
+  const std::uint64_t second = cluster.submit(make_job(1, kClocks)).job();
+  cluster.run_for(2s);
+  CHECK(cluster.status(second).state() == pb::SUBMITTED);
+  CHECK(cluster.status(first).state() == pb::RUNNING);
+  cluster.at("w0").worker.saved = 1;
+  REQUIRE(cluster.run_until_state(second, pb::DONE));
+  CHECK(cluster.status(second).workers(0).progress().clock() == kClocks);
+  CHECK(cluster.status(first).state() == pb::RUNNING);
+  cluster.at("w1").worker.stuck = false;
+  cluster.at("w1").worker.saved = 1;
+  REQUIRE(cluster.run_until_state(first, pb::DONE));
+  CHECK(cluster.status(first).checkpoints_size() == 1);
+  CHECK(cluster.broken().empty());
+}
+
 TEST_CASE("a job gets workers of one rack, and replaces one by the nearest",
           "[coordinator][queue]") {
   Jobs cluster(0);

@@ -126,6 +126,29 @@ TEST_CASE("a late order to stop an earlier job does not end the job that runs", 
   }
 }
 
+TEST_CASE("a new order of a job that the worker has finished does not end the job that runs",
+          "[daemon]") {
+  const pb::WorkerJob first = order_of(1, 1);
+  const pb::WorkerJob second = order_of(2, 1);
+  pb::WorkerJob newer = order_of(1, 9);
+  newer.mutable_checkpoint()->set_number(1);
+  newer.mutable_checkpoint()->set_clock(10);
+  constexpr int kReports = 5;
+  int after = 0;  // reports after the new order
+  const auto reports = reports_of_worker([&](const pb::Progress& progress) -> Answer {
+    if (after == 0 && progress.job() == 0) return {first};
+    if (after == 0 && progress.job() == 1) return {progress.finished() ? second : stop_of(1, 2)};
+    if (after++ == 0) return {newer};
+    return {.ends = after > kReports};
+  });
+  REQUIRE(reports.size() > kReports);
+  for (std::size_t i = reports.size() - kReports; i < reports.size(); ++i) {
+    CHECK(reports[i].job() == 2);
+    CHECK(!reports[i].finished());
+    CHECK(reports[i].error().empty());
+  }
+}
+
 TEST_CASE("a worker reports no revision of an order that only stops its run", "[daemon]") {
   constexpr std::uint64_t kRevision = 5;
   const pb::WorkerJob order = order_of(1, kRevision);
