@@ -1,10 +1,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <memory>
-#include <optional>
 #include <string>
 #include <thread>
 
@@ -16,9 +14,6 @@ namespace taut::cli {
 namespace {
 
 constexpr auto kBetweenLooks = std::chrono::milliseconds(100);
-/// How long a repeated request may be refused: a coordinator that has just restarted does not know
-/// every backup yet.
-constexpr auto kRefusalLimit = std::chrono::seconds(30);
 
 struct DrainOptions {
   std::string name;
@@ -34,32 +29,11 @@ bool is_drained(const Processes& processes, const std::string& name) {
   });
 }
 
-/// Whether the coordinator knows a process of this name and does not drain it.
-template <class Processes>
-bool stays(const Processes& processes, const std::string& name) {
-  return std::ranges::any_of(processes, [&](const auto& one) {
-    return one.name() == name && one.state() != pb::PROCESS_LOST && !one.leaves() &&
-           !one.is_drained();
-  });
-}
-
 Result<void> await_drained(ControlClient& client, const std::string& name) {
   watch_stop_signals();
-  std::optional<std::chrono::steady_clock::time_point> refused_since;
   while (stop_signal() == 0) {
     TAUT_TRY(const pb::StatusReply status, client.status(JobId()));
     if (is_drained(status.servers(), name) && is_drained(status.workers(), name)) return ok();
-    // The request is not stored: a coordinator that restarts may not know of it.
-    if (stays(status.servers(), name) || stays(status.workers(), name)) {
-      const auto now = std::chrono::steady_clock::now();
-      const auto again = client.drain(name);
-      if (again) {
-        refused_since.reset();
-      } else {
-        if (!refused_since) refused_since = now;
-        if (now - *refused_since > kRefusalLimit) return again.error();
-      }
-    }
     std::this_thread::sleep_for(kBetweenLooks);
   }
   return make_error(ErrorCode::kClosed, "interrupted; it is still being drained");
