@@ -434,7 +434,8 @@ void finish(JobRecord& job, CheckpointTasks& tasks) {
 }
 
 void conclude(JobRecord& job, Duration limit, TimePoint now, CheckpointTasks& tasks, Notes& notes) {
-  if (job.working() > 0) {
+  // Without any finished member, the job waits for workers: one that joins brings V to the clock.
+  if (job.working() > 0 || !job.has_finished_members()) {
     job.waits_for_checkpoint.reset();
   } else if (!job.waits_for_checkpoint) {
     job.waits_for_checkpoint = now;

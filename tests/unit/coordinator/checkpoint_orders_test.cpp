@@ -399,6 +399,23 @@ TEST_CASE("a job whose last checkpoint hangs ends without it", "[checkpoint]") {
   CHECK(cluster.status(job).checkpoint_failure().find("within 3 s") != std::string::npos);
 }
 
+TEST_CASE("a job that was without workers for longer than a checkpoint may take is saved again",
+          "[checkpoint]") {
+  Cluster cluster;
+  const std::uint64_t job = cluster.start(saved_job(100000));
+  cluster.options.worker_wait = std::chrono::hours(1);
+  cluster.restart_coordinator(std::chrono::seconds(0));
+  REQUIRE(cluster.run_until([&] { return !cluster.kept(job).empty(); }));
+  for (const char* worker : {"w0", "w1"}) cluster.kill(worker);
+  cluster.run_for(cluster.options.checkpoint_limit + std::chrono::minutes(1));
+  REQUIRE(cluster.status(job).state() == pb::RUNNING);
+  const Clocks before = cluster.kept(job);
+  cluster.add_worker("w2");
+  CHECK(cluster.run_until([&] { return cluster.kept(job).size() > before.size(); }));
+  CHECK(cluster.kept(job).back() > before.back());
+  CHECK(cluster.status(job).checkpoint_failure().empty());
+}
+
 TEST_CASE("checkpoints complete on a network that loses, repeats and delays", "[checkpoint]") {
   for (std::uint64_t seed = 1; seed <= 5; ++seed) {
     Cluster cluster(seed, {.drop = 0.2, .duplicate = 0.2, .delay_max = Duration(300'000)});
