@@ -177,6 +177,10 @@ void order(JobRecord& job, std::int64_t clock, Notes& notes) {
             fmt::format("a checkpoint is ordered at clock {}{}", clock, survives));
 }
 
+std::string no_checkpoint_text(const std::string& refusal) {
+  return "no checkpoint is written: " + refusal;
+}
+
 void order_next(JobRecord& job, std::int64_t lowest, Notes& notes) {
   const std::int64_t clock = due_clock(job, lowest);
   if (clock <= 0) {
@@ -189,12 +193,14 @@ void order_next(JobRecord& job, std::int64_t lowest, Notes& notes) {
     order(job, clock, notes);
     return;
   }
+  // Servers may join: it is tried again whenever something changes.
+  const std::string failure = no_checkpoint_text(refusal);
+  if (job.stored().checkpoint_failure() == failure && !job.stored().checkpoint_wanted()) return;
   pb::StoredJob& stored = job.change();
-  stored.set_checkpointed_to(std::max(stored.checkpointed_to(), clock));
+  // One that is requested, or the last one before a stop, is not waited for.
   stored.set_checkpoint_wanted(false);
-  stored.set_checkpoint_failure(
-      fmt::format("the checkpoint at clock {} is not written: {}", clock, refusal));
-  notes.add(JobId(stored.job()), stored.checkpoint_failure());
+  stored.set_checkpoint_failure(failure);
+  notes.add(JobId(stored.job()), failure);
 }
 
 /// The lowest clock of an order. Its distance from the highest known clock grows with each order
@@ -547,7 +553,7 @@ namespace {
 
 /// Why no checkpoint can be written now.
 Error no_checkpoint(JobRecord& job, const std::string& refusal) {
-  job.change().set_checkpoint_failure("no checkpoint is written: " + refusal);
+  job.change().set_checkpoint_failure(no_checkpoint_text(refusal));
   return make_error(ErrorCode::kUnavailable, fmt::format("job {}: {}", job.stored().job(),
                                                          job.stored().checkpoint_failure()));
 }
