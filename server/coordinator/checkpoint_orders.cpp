@@ -253,6 +253,12 @@ void withdraw_checkpoint(JobRecord& job, CheckpointTasks& tasks) {
 
 namespace {
 
+/// Whether no other checkpoint is to follow the current one before a stop: one that was ordered
+/// before the job was to stop is not its last.
+bool is_last_before_stop(const pb::StoredJob& stored) {
+  return stored.saved_before() == 0 || stored.saved_before() == stored.checkpoint().clock();
+}
+
 void give_up(JobRecord& job, const std::string& why, CheckpointTasks& tasks, Notes& notes) {
   const std::int64_t clock = job.stored().checkpoint().clock();
   notes.add(JobId(job.stored().job()),
@@ -260,11 +266,12 @@ void give_up(JobRecord& job, const std::string& why, CheckpointTasks& tasks, Not
                         job.is_active() && !job.stored().closing()
                             ? "training continues"
                             : "its incomplete files are never used"));
+  const bool is_last = is_last_before_stop(job.stored());
   withdraw_checkpoint(job, tasks);
   pb::StoredJob& stored = job.change();
   stored.set_checkpointed_to(std::max(stored.checkpointed_to(), clock));
   stored.set_checkpoint_misses(0);
-  stored.set_checkpoint_wanted(false);
+  stored.set_checkpoint_wanted(!is_last);
   stored.set_checkpoint_failure(
       fmt::format("the checkpoint at clock {} is not written: {}", clock, why));
 }
@@ -632,11 +639,11 @@ void note_finished(JobRecord& job, const CheckpointTask& task, const std::string
   newest.set_folder(folder);
   newest.set_order(task.number);
   newest.set_manifest_sha256(task.manifest_sha256);
+  const bool is_last = is_last_before_stop(stored);
   stored.clear_checkpoint();
   stored.set_checkpointed_to(std::max(stored.checkpointed_to(), clock));
   stored.set_checkpoint_misses(0);
-  // One that was ordered before the job was to stop is not its last.
-  stored.set_checkpoint_wanted(stored.saved_before() > 0 && stored.saved_before() != clock);
+  stored.set_checkpoint_wanted(!is_last);
   stored.clear_checkpoint_failure();
   job.finishes_checkpoint = false;
   // Servers keep memory ready for the next one: they must know if there is none.

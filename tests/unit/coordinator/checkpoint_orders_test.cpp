@@ -124,9 +124,22 @@ TEST_CASE("a checkpoint at clock 1 that is being completed when a job is stopped
   CheckpointTask task;
   task.number = 1;
   task.folder = "saved/lenet_iter_1";
-  note_finished(job, task, "", tasks, notes);
-  CHECK(job.stored().checkpoints_size() == 1);
+  SECTION("it is complete") {
+    note_finished(job, task, "", tasks, notes);
+    CHECK(job.stored().checkpoints_size() == 1);
+  }
+  SECTION("it fails") {
+    note_finished(job, task, "a disk is full", tasks, notes);
+    CHECK(job.stored().checkpoints_size() == 0);
+  }
   CHECK(job.stored().checkpoint_wanted());
+  advance_checkpoint(job, std::chrono::minutes(10), TimePoint(), tasks, notes);
+  REQUIRE(job.stored().has_checkpoint());
+  CHECK(job.stored().saved_before() == job.stored().checkpoint().clock());
+  task.number = job.stored().checkpoint().number();
+  note_finished(job, task, "", tasks, notes);
+  CHECK(job.stored().checkpoint_failure().empty());
+  CHECK(!job.stored().checkpoint_wanted());
 }
 
 TEST_CASE("a job that is stopped while a worker is lost is saved all the same", "[checkpoint]") {
