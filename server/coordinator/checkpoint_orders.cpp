@@ -446,6 +446,17 @@ void finish(JobRecord& job, CheckpointTasks& tasks) {
   job.finishes_checkpoint = true;
 }
 
+/// Whether the current order can no longer be complete, as a server was lost since it was given:
+/// one that was to keep parts, or, where the coordinator has started again in between, one whose
+/// shard may have moved.
+bool misses_server(const JobRecord& job) {
+  const pb::CheckpointOrder& order = job.stored().checkpoint();
+  if (!order.has_coding() && order.number() != job.recovered_order) return false;
+  return std::ranges::any_of(job.stored().servers(), [&](const pb::StoredServer& server) {
+    return server.lost() && server.last_order() >= order.number();
+  });
+}
+
 void conclude(JobRecord& job, Duration limit, TimePoint now, CheckpointTasks& tasks, Notes& notes) {
   // Without any finished member, the job waits for workers: one that joins brings V to the clock.
   if (job.working() > 0 || !job.has_finished_members()) {
@@ -454,6 +465,10 @@ void conclude(JobRecord& job, Duration limit, TimePoint now, CheckpointTasks& ta
     job.waits_for_checkpoint = now;
   }
   if (job.finishes_checkpoint) return;
+  if (misses_server(job)) {
+    withdraw_checkpoint(job, tasks);
+    return;
+  }
   const PartsProgress parts = progress_of_parts(job);
   if (!parts.error.empty()) {
     give_up(job, parts.error, tasks, notes);

@@ -387,6 +387,39 @@ TEST_CASE("a checkpoint continues when the coordinator restarts during it", "[ch
   CHECK(cluster.broken().empty());
 }
 
+TEST_CASE("a checkpoint whose server was lost before the coordinator restarts is ordered again",
+          "[checkpoint]") {
+  // All parts were written, and the server's shard has moved since.
+  pb::StoredJob stored;
+  stored.set_job(1);
+  stored.set_state(pb::RUNNING);
+  *stored.mutable_definition() = saved_job(100);
+  stored.add_modes();
+  stored.add_servers()->set_name("s0");
+  pb::StoredServer& lost = *stored.add_servers();
+  lost.set_name("s1");
+  lost.set_lost(true);
+  lost.set_last_order(3);
+  stored.set_checkpoints_ordered(3);
+  stored.mutable_checkpoint()->set_clock(10);
+  // A server that was lost before the order has no part in it.
+  for (const std::uint64_t number : {3U, 4U}) {
+    stored.mutable_checkpoint()->set_number(number);
+    stored.set_checkpoints_ordered(number);
+    JobRecord job = JobRecord::recover(stored, TimePoint());
+    pb::CheckpointPart& part = *job.servers[0].reply.mutable_checkpoint();
+    part.set_number(number);
+    part.set_written(true);
+    CheckpointTasks tasks;
+    Notes notes;
+    advance_checkpoint(job, std::chrono::minutes(10), TimePoint(), tasks, notes);
+    REQUIRE(tasks.size() == 1);
+    const bool is_complete = tasks.front().kind == CheckpointTask::Kind::kFinish;
+    CHECK(is_complete == (number == 4));
+    CHECK(job.stored().checkpoint().number() == 4);
+  }
+}
+
 TEST_CASE("a job that fails drops the checkpoint under way", "[checkpoint]") {
   Cluster cluster;
   cluster.at("s1").server.stalls = true;

@@ -303,6 +303,29 @@ TEST_CASE("a job that is stopped waits for no checkpoint that too few servers ar
              Catch::Matchers::Contains("no checkpoint is written: 1 + 1 parts on 1 server"));
 }
 
+TEST_CASE("a checkpoint in parts is ordered again when a server that was to keep some is lost",
+          "[checkpoint][parts]") {
+  CodedRecord record(4);
+  record.advance();
+  REQUIRE(record.holders().size() == 4);
+  record.lose(3);
+  SECTION("it was not complete") {
+    record.advance();
+    CHECK(record.job.stored().checkpoint().number() == 2);
+    CHECK(record.holders() == std::vector<std::string>{"s0", "s1", "s2"});
+    REQUIRE(record.tasks.size() == 1);
+    CHECK(record.tasks.front().kind == CheckpointTask::Kind::kDrop);
+    // Once is enough.
+    record.advance();
+    CHECK(record.job.stored().checkpoint().number() == 2);
+  }
+  SECTION("it is being completed") {
+    record.job.finishes_checkpoint = true;
+    record.advance();
+    CHECK(record.job.stored().checkpoint().number() == 1);
+  }
+}
+
 TEST_CASE("as many servers may be lost as have no more parts than there is parity",
           "[checkpoint][parts]") {
   pb::CodedCheckpoints coded;
