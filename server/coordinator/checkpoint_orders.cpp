@@ -177,6 +177,10 @@ void order(JobRecord& job, std::int64_t clock, Notes& notes) {
             fmt::format("a checkpoint is ordered at clock {}{}", clock, survives));
 }
 
+std::string no_checkpoint_text(const std::string& refusal) {
+  return "no checkpoint is written: " + refusal;
+}
+
 void order_next(JobRecord& job, std::int64_t lowest, Notes& notes) {
   const std::int64_t clock = due_clock(job, lowest);
   if (clock <= 0) {
@@ -189,12 +193,14 @@ void order_next(JobRecord& job, std::int64_t lowest, Notes& notes) {
     order(job, clock, notes);
     return;
   }
+  // Servers may join: it is tried again whenever something changes.
+  const std::string failure = no_checkpoint_text(refusal);
+  if (job.stored().checkpoint_failure() == failure && !job.stored().checkpoint_wanted()) return;
   pb::StoredJob& stored = job.change();
-  stored.set_checkpointed_to(std::max(stored.checkpointed_to(), clock));
+  // One that is requested, or the last one before a stop, is not waited for.
   stored.set_checkpoint_wanted(false);
-  stored.set_checkpoint_failure(
-      fmt::format("the checkpoint at clock {} is not written: {}", clock, refusal));
-  notes.add(JobId(stored.job()), stored.checkpoint_failure());
+  stored.set_checkpoint_failure(failure);
+  notes.add(JobId(stored.job()), failure);
 }
 
 /// The lowest clock of an order. Its distance from the highest known clock grows with each order
@@ -247,6 +253,12 @@ void withdraw_checkpoint(JobRecord& job, CheckpointTasks& tasks) {
 
 namespace {
 
+/// Whether no other checkpoint is to follow the current one before a stop: one that was ordered
+/// before the job was to stop is not its last.
+bool is_last_before_stop(const pb::StoredJob& stored) {
+  return stored.saved_before() == 0 || stored.saved_before() == stored.checkpoint().clock();
+}
+
 void give_up(JobRecord& job, const std::string& why, CheckpointTasks& tasks, Notes& notes) {
   const std::int64_t clock = job.stored().checkpoint().clock();
   notes.add(JobId(job.stored().job()),
@@ -254,11 +266,12 @@ void give_up(JobRecord& job, const std::string& why, CheckpointTasks& tasks, Not
                         job.is_active() && !job.stored().closing()
                             ? "training continues"
                             : "its incomplete files are never used"));
+  const bool is_last = is_last_before_stop(job.stored());
   withdraw_checkpoint(job, tasks);
   pb::StoredJob& stored = job.change();
   stored.set_checkpointed_to(std::max(stored.checkpointed_to(), clock));
   stored.set_checkpoint_misses(0);
-  stored.set_checkpoint_wanted(false);
+  stored.set_checkpoint_wanted(!is_last);
   stored.set_checkpoint_failure(
       fmt::format("the checkpoint at clock {} is not written: {}", clock, why));
 }
@@ -433,13 +446,29 @@ void finish(JobRecord& job, CheckpointTasks& tasks) {
   job.finishes_checkpoint = true;
 }
 
+/// Whether the current order can no longer be complete, as a server was lost since it was given:
+/// one that was to keep parts, or, where the coordinator has started again in between, one whose
+/// shard may have moved.
+bool misses_server(const JobRecord& job) {
+  const pb::CheckpointOrder& order = job.stored().checkpoint();
+  if (!order.has_coding() && order.number() != job.recovered_order) return false;
+  return std::ranges::any_of(job.stored().servers(), [&](const pb::StoredServer& server) {
+    return server.lost() && server.last_order() >= order.number();
+  });
+}
+
 void conclude(JobRecord& job, Duration limit, TimePoint now, CheckpointTasks& tasks, Notes& notes) {
-  if (job.working() > 0) {
+  // Without any finished member, the job waits for workers: one that joins brings V to the clock.
+  if (job.working() > 0 || !job.has_finished_members()) {
     job.waits_for_checkpoint.reset();
   } else if (!job.waits_for_checkpoint) {
     job.waits_for_checkpoint = now;
   }
   if (job.finishes_checkpoint) return;
+  if (misses_server(job)) {
+    withdraw_checkpoint(job, tasks);
+    return;
+  }
   const PartsProgress parts = progress_of_parts(job);
   if (!parts.error.empty()) {
     give_up(job, parts.error, tasks, notes);
@@ -546,7 +575,7 @@ namespace {
 
 /// Why no checkpoint can be written now.
 Error no_checkpoint(JobRecord& job, const std::string& refusal) {
-  job.change().set_checkpoint_failure("no checkpoint is written: " + refusal);
+  job.change().set_checkpoint_failure(no_checkpoint_text(refusal));
   return make_error(ErrorCode::kUnavailable, fmt::format("job {}: {}", job.stored().job(),
                                                          job.stored().checkpoint_failure()));
 }
@@ -625,11 +654,11 @@ void note_finished(JobRecord& job, const CheckpointTask& task, const std::string
   newest.set_folder(folder);
   newest.set_order(task.number);
   newest.set_manifest_sha256(task.manifest_sha256);
+  const bool is_last = is_last_before_stop(stored);
   stored.clear_checkpoint();
   stored.set_checkpointed_to(std::max(stored.checkpointed_to(), clock));
   stored.set_checkpoint_misses(0);
-  // One that was ordered before the job was to stop is not its last.
-  stored.set_checkpoint_wanted(stored.saved_before() > 0 && stored.saved_before() != clock);
+  stored.set_checkpoint_wanted(!is_last);
   stored.clear_checkpoint_failure();
   job.finishes_checkpoint = false;
   // Servers keep memory ready for the next one: they must know if there is none.

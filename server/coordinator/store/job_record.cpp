@@ -64,6 +64,7 @@ JobRecord JobRecord::recover(pb::StoredJob stored, TimePoint now) {
     shard.clear_backup();
   }
   job.changed_ = false;
+  job.recovered_order = job.stored_.checkpoint().number();
   job.servers.resize(static_cast<std::size_t>(job.stored_.servers_size()));
   job.workers.resize(static_cast<std::size_t>(job.stored_.members_size()));
   for (Worker& worker : job.workers) worker.notified = true;

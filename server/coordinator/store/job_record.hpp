@@ -127,6 +127,9 @@ class JobRecord {
   std::map<std::pair<std::string, std::string>, Removal> removals;
   /// All parts of the ordered checkpoint are written, and the task to finish it was issued.
   bool finishes_checkpoint = false;
+  /// The number of the order that was under way when the coordinator started again: servers that
+  /// were lost since it was given may have been waited for, or not. 0: there was none.
+  std::uint64_t recovered_order = 0;
   /// Since when the job waits only for a checkpoint.
   std::optional<TimePoint> waits_for_checkpoint;
   /// Since when a job that is stopped waits for its checkpoint.

@@ -124,9 +124,22 @@ TEST_CASE("a checkpoint at clock 1 that is being completed when a job is stopped
   CheckpointTask task;
   task.number = 1;
   task.folder = "saved/lenet_iter_1";
-  note_finished(job, task, "", tasks, notes);
-  CHECK(job.stored().checkpoints_size() == 1);
+  SECTION("it is complete") {
+    note_finished(job, task, "", tasks, notes);
+    CHECK(job.stored().checkpoints_size() == 1);
+  }
+  SECTION("it fails") {
+    note_finished(job, task, "a disk is full", tasks, notes);
+    CHECK(job.stored().checkpoints_size() == 0);
+  }
   CHECK(job.stored().checkpoint_wanted());
+  advance_checkpoint(job, std::chrono::minutes(10), TimePoint(), tasks, notes);
+  REQUIRE(job.stored().has_checkpoint());
+  CHECK(job.stored().saved_before() == job.stored().checkpoint().clock());
+  task.number = job.stored().checkpoint().number();
+  note_finished(job, task, "", tasks, notes);
+  CHECK(job.stored().checkpoint_failure().empty());
+  CHECK(!job.stored().checkpoint_wanted());
 }
 
 TEST_CASE("a job that is stopped while a worker is lost is saved all the same", "[checkpoint]") {
@@ -374,6 +387,39 @@ TEST_CASE("a checkpoint continues when the coordinator restarts during it", "[ch
   CHECK(cluster.broken().empty());
 }
 
+TEST_CASE("a checkpoint whose server was lost before the coordinator restarts is ordered again",
+          "[checkpoint]") {
+  // All parts were written, and the server's shard has moved since.
+  pb::StoredJob stored;
+  stored.set_job(1);
+  stored.set_state(pb::RUNNING);
+  *stored.mutable_definition() = saved_job(100);
+  stored.add_modes();
+  stored.add_servers()->set_name("s0");
+  pb::StoredServer& lost = *stored.add_servers();
+  lost.set_name("s1");
+  lost.set_lost(true);
+  lost.set_last_order(3);
+  stored.set_checkpoints_ordered(3);
+  stored.mutable_checkpoint()->set_clock(10);
+  // A server that was lost before the order has no part in it.
+  for (const std::uint64_t number : {3U, 4U}) {
+    stored.mutable_checkpoint()->set_number(number);
+    stored.set_checkpoints_ordered(number);
+    JobRecord job = JobRecord::recover(stored, TimePoint());
+    pb::CheckpointPart& part = *job.servers[0].reply.mutable_checkpoint();
+    part.set_number(number);
+    part.set_written(true);
+    CheckpointTasks tasks;
+    Notes notes;
+    advance_checkpoint(job, std::chrono::minutes(10), TimePoint(), tasks, notes);
+    REQUIRE(tasks.size() == 1);
+    const bool is_complete = tasks.front().kind == CheckpointTask::Kind::kFinish;
+    CHECK(is_complete == (number == 4));
+    CHECK(job.stored().checkpoint().number() == 4);
+  }
+}
+
 TEST_CASE("a job that fails drops the checkpoint under way", "[checkpoint]") {
   Cluster cluster;
   cluster.at("s1").server.stalls = true;
@@ -397,6 +443,23 @@ TEST_CASE("a job whose last checkpoint hangs ends without it", "[checkpoint]") {
   const std::uint64_t job = cluster.submit(saved_job(20)).job();
   REQUIRE(cluster.run_until_state(job, pb::DONE));
   CHECK(cluster.status(job).checkpoint_failure().find("within 3 s") != std::string::npos);
+}
+
+TEST_CASE("a job that was without workers for longer than a checkpoint may take is saved again",
+          "[checkpoint]") {
+  Cluster cluster;
+  const std::uint64_t job = cluster.start(saved_job(100000));
+  cluster.options.worker_wait = std::chrono::hours(1);
+  cluster.restart_coordinator(std::chrono::seconds(0));
+  REQUIRE(cluster.run_until([&] { return !cluster.kept(job).empty(); }));
+  for (const char* worker : {"w0", "w1"}) cluster.kill(worker);
+  cluster.run_for(cluster.options.checkpoint_limit + std::chrono::minutes(1));
+  REQUIRE(cluster.status(job).state() == pb::RUNNING);
+  const Clocks before = cluster.kept(job);
+  cluster.add_worker("w2");
+  CHECK(cluster.run_until([&] { return cluster.kept(job).size() > before.size(); }));
+  CHECK(cluster.kept(job).back() > before.back());
+  CHECK(cluster.status(job).checkpoint_failure().empty());
 }
 
 TEST_CASE("checkpoints complete on a network that loses, repeats and delays", "[checkpoint]") {

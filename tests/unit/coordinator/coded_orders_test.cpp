@@ -1,7 +1,10 @@
 #include <algorithm>
 #include <set>
 #include <string>
+#include <vector>
 
+#include "server/coordinator/checkpoint_orders.hpp"
+#include "tests/support/catch.hpp"
 #include "tests/unit/coordinator/checkpoint_cluster.hpp"
 
 namespace taut {
@@ -216,6 +219,111 @@ TEST_CASE("parts on too few servers are not ordered, and training continues",
              Catch::Matchers::Contains(
                  "4 + 2 parts on 2 servers would not survive the loss of one; it takes 3 servers, "
                  "or fewer data parts"));
+}
+
+namespace {
+
+/// A running job with a checkpoint in 1 + 1 parts at every tenth clock, and its servers.
+struct CodedRecord {
+  explicit CodedRecord(int servers) : job(stored(), TimePoint()) {
+    for (int i = 0; i < servers; ++i) join("s" + std::to_string(i));
+  }
+  static pb::StoredJob stored() {
+    pb::StoredJob stored;
+    stored.set_job(1);
+    stored.set_state(pb::RUNNING);
+    *stored.mutable_definition() = saved_job(1000);
+    pb::CodedCheckpoints& coded =
+        *stored.mutable_definition()->mutable_checkpoint()->mutable_coded();
+    coded.set_data(1);
+    coded.set_parity(1);
+    stored.add_modes();
+    return stored;
+  }
+  void join(const std::string& name) {
+    pb::StoredServer& server = *job.change().add_servers();
+    server.set_name(name);
+    server.add_shard_addresses(name + ":7601");
+    job.servers.emplace_back();
+  }
+  void lose(int server) {
+    pb::StoredServer& lost = *job.change().mutable_servers(server);
+    lost.set_lost(true);
+    lost.set_last_order(job.stored().checkpoints_ordered());
+    job.servers.at(static_cast<std::size_t>(server)).lost = true;
+  }
+  void advance() { advance_checkpoint(job, std::chrono::minutes(10), TimePoint(), tasks, notes); }
+  [[nodiscard]] std::vector<std::string> holders() const {
+    std::vector<std::string> names;
+    for (const pb::PartHolder& one : job.stored().checkpoint().holders()) {
+      names.push_back(one.name());
+    }
+    return names;
+  }
+  JobRecord job;
+  CheckpointTasks tasks;
+  Notes notes;
+};
+
+}  // namespace
+
+TEST_CASE("a checkpoint in parts is ordered again once there are enough servers",
+          "[checkpoint][parts]") {
+  CodedRecord record(1);
+  for (int clock = 0; clock < 1000; clock += 10) {
+    record.job.servers[0].reply.set_max_done(clock);
+    record.advance();
+  }
+  CHECK_FALSE(record.job.stored().has_checkpoint());
+  CHECK(record.job.stored().checkpointed_to() == 0);
+  CHECK_THAT(record.job.stored().checkpoint_failure(),
+             Catch::Matchers::Contains("no checkpoint is written: 1 + 1 parts on 1 server would"));
+  CHECK(record.notes.size() == 1);
+  record.job.servers[0].reply.set_max_done(505);
+  record.join("s1");
+  record.advance();
+  REQUIRE(record.job.stored().has_checkpoint());
+  CHECK(record.job.stored().checkpoint().clock() == 510);
+  CHECK(record.holders() == std::vector<std::string>{"s0", "s1"});
+  REQUIRE(order_last_checkpoint(record.job, record.tasks, record.notes).has_value());
+  CHECK(record.job.stored().checkpoint_failure().empty());
+  record.advance();
+  CHECK(record.job.stored().checkpoint().clock() == 505);
+}
+
+TEST_CASE("a job that is stopped waits for no checkpoint that too few servers are left for",
+          "[checkpoint][parts]") {
+  CodedRecord record(2);
+  REQUIRE(order_last_checkpoint(record.job, record.tasks, record.notes).has_value());
+  CHECK(record.job.stored().checkpoint_wanted());
+  record.lose(1);
+  record.advance();
+  CHECK_FALSE(record.job.stored().checkpoint_wanted());
+  CHECK_THAT(record.job.stored().checkpoint_failure(),
+             Catch::Matchers::Contains("no checkpoint is written: 1 + 1 parts on 1 server"));
+}
+
+TEST_CASE("a checkpoint in parts is ordered again when a server that was to keep some is lost",
+          "[checkpoint][parts]") {
+  CodedRecord record(4);
+  record.advance();
+  REQUIRE(record.holders().size() == 4);
+  record.lose(3);
+  SECTION("it was not complete") {
+    record.advance();
+    CHECK(record.job.stored().checkpoint().number() == 2);
+    CHECK(record.holders() == std::vector<std::string>{"s0", "s1", "s2"});
+    REQUIRE(record.tasks.size() == 1);
+    CHECK(record.tasks.front().kind == CheckpointTask::Kind::kDrop);
+    // Once is enough.
+    record.advance();
+    CHECK(record.job.stored().checkpoint().number() == 2);
+  }
+  SECTION("it is being completed") {
+    record.job.finishes_checkpoint = true;
+    record.advance();
+    CHECK(record.job.stored().checkpoint().number() == 1);
+  }
 }
 
 TEST_CASE("as many servers may be lost as have no more parts than there is parity",
