@@ -472,6 +472,26 @@ TEST_CASE("a clock that no rank computes, as all that would are gone, changes no
   }
 }
 
+TEST_CASE("what may arrive early follows the size of the model", "[collective][gossip]") {
+  const std::uint64_t rest = GroupOptions().early.value();
+  const std::uint64_t model = 3ULL << 30U;
+  const auto models = [&](std::optional<Graph> graph, std::uint32_t ranks) {
+    const std::uint64_t limit = early_limit(graph, Rank(0), ranks, Bytes(model)).value();
+    REQUIRE((limit - rest) % model == 0);
+    return (limit - rest) / model;
+  };
+  // A clock of each neighbour that sends to this rank.
+  CHECK(models(Graph::kRing, 2) == 1);
+  CHECK(models(Graph::kRing, 8) == 2);
+  CHECK(models(Graph::kHypercube, 8) == 3);
+  // Ranks at distances 1, 2 and 4, each up to three clocks ahead.
+  CHECK(models(Graph::kExponential, 8) == 9);
+  CHECK(models(std::nullopt, 8) == 8);
+  CHECK(models(Graph::kRing, 1) == 0);
+  CHECK(models(Graph::kExponential, 1) == 0);
+  CHECK(early_limit(Graph::kRing, Rank(0), 8, Bytes(0)).value() == rest);
+}
+
 TEST_CASE("a sum continues while a rank that has added its part computes",
           "[collective][replicas]") {
   struct Values final : ReplicaValues {
