@@ -69,8 +69,6 @@ Result<TableId> DeviceTables::add(const std::string& name, std::vector<std::int6
   };
   auto kept = std::make_shared<Kept>(Kept{std::move(host), std::move(owner)});
   table.host = std::shared_ptr<HostBuffer>(kept, &kept->host);
-  // What a member brings to the job is on the host by open().
-  TAUT_TRY(table.values_copy->to_host(values.stream, values.data, table.host->as<std::byte>()));
   TAUT_TRY(const TableId id,
            member_.add_table(name, std::move(shape), kind, table.host->as<float>(), kept));
   tables_.emplace(id, std::move(table));
@@ -80,6 +78,13 @@ Result<TableId> DeviceTables::add(const std::string& name, std::vector<std::int6
 Result<bool> DeviceTables::open(Duration at_most) {
   if (is_open_) return true;
   const TimePoint begin = steady_now();
+  // Until now the program may have written other values, as to tables on the host.
+  for (auto& [id, table] : tables_) {
+    if (table.is_read) continue;
+    TAUT_TRY(table.values_copy->to_host(table.values.stream, table.values.data,
+                                        table.host->as<std::byte>()));
+    table.is_read = true;
+  }
   TAUT_TRY(const bool copied, wait_for(at_most, [&]() -> Result<bool> {
              for (auto& [id, table] : tables_) {
                TAUT_TRY(const bool done, table.values_copy->is_done());

@@ -41,7 +41,8 @@ class DeviceTables {
   };
 
   /// Adds a table as JobMember::add_table() does.
-  /// values  [count] float32, the initial ones; written on its stream by open() and pull()
+  /// values  [count] float32, the initial ones; read on its stream by the first open(), and written
+  ///         there by open() and pull()
   /// owner   of the values, kept until the member's end
   [[nodiscard]] Result<TableId> add(const std::string& name, std::vector<std::int64_t> shape,
                                     TableKind kind, const Memory& values,
@@ -52,7 +53,8 @@ class DeviceTables {
   /// From now on a table's values are written on another stream. REQUIRES: has(table)
   void set_stream(TableId table, ProgramStream stream) { tables_.at(table).values.stream = stream; }
 
-  /// As JobMember::open(), and queues the copies of the values.
+  /// As JobMember::open(), with the values that the memory has at its place in the stream, and
+  /// queues the copies of the job's values to there.
   [[nodiscard]] Result<bool> open(Duration at_most);
 
   /// An update as it is in the device's memory.
@@ -82,6 +84,7 @@ class DeviceTables {
     HostBuffer update;                 // on its way to the servers
     std::unique_ptr<ProgramCopy> values_copy;
     std::unique_ptr<ProgramCopy> update_copy;
+    bool is_read = false;    // the copy of the initial values is queued
     bool is_pushed = false;  // and not pulled yet
     bool is_current = true;  // the device's values are, or will be, the host's
   };

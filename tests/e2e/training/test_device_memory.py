@@ -105,6 +105,19 @@ OTHER = """
     me.finish()
 """
 
+REWRITTEN = """
+    w = OnDevice(2, stream).write([1, 2])
+    table = me.table("w", w, stream=stream.handle)
+    stream.finish()
+    w.write([5, 6])
+    me.open()
+    print(w.read().tolist())
+    me.push(table, OnDevice(2, stream).write([0, 0])); me.pull(table)
+    print(me.snapshot(table).tolist())
+    me.end_clock()
+    me.finish()
+"""
+
 WRONG = """
     host = me.table("host", numpy.zeros(2, numpy.float32))
     class Claims:
@@ -196,6 +209,11 @@ class DeviceMemory(PythonMembers):
                         for n in range(1, 21)]
             self.assertEqual(here.splitlines(), expected)
             self.assertEqual(there.splitlines(), expected)
+
+    def test_values_written_between_table_and_open_are_the_initial_ones(self):
+        job = self.start_job(1)
+        out = self.result(self.on_device(REWRITTEN, job))
+        self.assertEqual(out.splitlines(), ["[5.0, 6.0]"] * 2)
 
     def test_what_does_not_fit_a_device_is_refused_in_one_line(self):
         job = self.start_job(1)
