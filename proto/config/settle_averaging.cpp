@@ -107,9 +107,29 @@ bool is_bsp(const Consistency& consistency) {
           !consistency.has_dynamic_slack());
 }
 
+std::optional<std::string> misfit_of_reference_batch(const pb::Job& job) {
+  // A worker that applies the rule does not know how many others do. With global_batch the items of
+  // a clock are known without them.
+  const std::int32_t batch = job.solver_param().lr_reference_batch();
+  if (batch <= 0 || job.global_batch()) return std::nullopt;
+  return fmt::format(
+      "has each worker apply the rule, which cannot scale base_lr by the workers of a clock as "
+      "lr_reference_batch: {} requires; omit that and scale base_lr, or give global_batch: true",
+      batch);
+}
+
 std::optional<FieldMisfit> misfit_of_averaging(const pb::Job& job) {
-  if (!job.consistency().has_periodic_averaging()) return std::nullopt;
-  const pb::PeriodicAveraging& given = job.consistency().periodic_averaging();
+  const Consistency& consistency = job.consistency();
+  if (consistency.has_periodic_averaging() || consistency.has_elastic_averaging()) {
+    if (const auto why = misfit_of_reference_batch(job)) {
+      const char* const policy =
+          consistency.has_periodic_averaging() ? "periodic_averaging" : "elastic_averaging";
+      return FieldMisfit{{{"consistency"}, {policy}},
+                         fmt::format("consistency: {} {}", policy, *why)};
+    }
+  }
+  if (!consistency.has_periodic_averaging()) return std::nullopt;
+  const pb::PeriodicAveraging& given = consistency.periodic_averaging();
   if (given.interval() < 1 || given.interval() > kMaxInterval) {
     return misfit("interval", fmt::format("is {}; it must be from 1 to {} clocks", given.interval(),
                                           kMaxInterval));

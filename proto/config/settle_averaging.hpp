@@ -30,6 +30,10 @@ inline constexpr std::uint32_t kMaxInterval = 1'000'000;
 /// none.
 [[nodiscard]] std::optional<FieldMisfit> misfit_of_averaging(const pb::Job& job);
 
+/// Why the solver's lr_reference_batch cannot be used where each worker applies the rule itself; it
+/// completes a sentence about what has it do so. nullopt: it can, or is not given.
+[[nodiscard]] std::optional<std::string> misfit_of_reference_batch(const pb::Job& job);
+
 /// REQUIRES: the job has it.
 /// Errors    invalid: the misfit
 [[nodiscard]] Result<Averaging::Settings> to_periodic_averaging(const pb::Job& job);

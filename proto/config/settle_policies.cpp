@@ -117,6 +117,7 @@ Result<Policy> make_periodic_averaging(const pb::Job& job) {
 }
 
 Result<Policy> make_elastic_averaging(const pb::Job& job) {
+  if (const auto found = misfit_of_averaging(job)) return invalid(found->what);
   const pb::ElasticAveraging& given = job.consistency().elastic_averaging();
   TAUT_TRY(const PushSchedule schedule, schedule_of(Averaging::kElastic, given.interval(), job));
   if (!(given.moving_rate() >= 0 && given.moving_rate() <= 1)) {

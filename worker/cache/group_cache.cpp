@@ -66,6 +66,14 @@ void GroupCache::write_gradient(std::size_t table, std::span<const float> mean) 
   local_.write_gradient(0, tables_[summed_[table]].spec.id, mean);
 }
 
+/// Running statistics are replaced by their update, so theirs is what they are already.
+void GroupCache::write_no_gradient(std::size_t index) {
+  const TableSpec& table = tables_[summed_[index]].spec;
+  gradient_.assign(table.count(), 0.0F);
+  if (table.kind == TableKind::kAveraged) local_.read(table.id, gradient_);
+  local_.write_gradient(0, table.id, gradient_);
+}
+
 void GroupCache::read_values(std::size_t table, std::span<float> into) {
   local_.read(tables_[summed_[table]].spec.id, into);
 }

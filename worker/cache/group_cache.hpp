@@ -83,6 +83,7 @@ class GroupCache final : public ParameterCache, private collective::ReplicaValue
   std::vector<std::size_t> gradient_sizes() const override;
   void read_gradient(std::size_t table, std::span<float> into) override;
   void write_gradient(std::size_t table, std::span<const float> mean) override;
+  void write_no_gradient(std::size_t table) override;
   void read_values(std::size_t table, std::span<float> into) override;
   void write_mixed(std::size_t table, std::span<const float> before,
                    std::span<const float> mixed) override;

@@ -187,9 +187,15 @@ Result<void> ReplicaGroup::finish_mix() {
 
 /// Others may still read the sums, so they stay as they are.
 void ReplicaGroup::take_mean() {
-  // Of a clock to which no rank adds anything, as all that would are gone, the mean is zero.
-  const float weight = buckets_.back().values.floats().back();
-  const float scale = weight > 0 ? 1.0F / weight : 0.0F;
+  const float weight = std::as_const(buckets_.back().values).floats().back();
+  if (!(weight > 0)) {
+    // All ranks that would have computed this clock are gone: it has no mean.
+    for (std::size_t table = 0; table < gradients_.size(); ++table) {
+      values_.write_no_gradient(table);
+    }
+    return;
+  }
+  const float scale = 1.0F / weight;
   for (const Bucket& bucket : buckets_) {
     std::span<const float> rest = std::as_const(bucket.values).floats();
     for (const std::size_t table : bucket.tables) {

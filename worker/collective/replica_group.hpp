@@ -33,6 +33,18 @@ struct Standing {
   auto operator<=>(const Standing&) const = default;
 };
 
+/// GroupOptions::early of a group: what other ranks may send of exchanges before this rank begins
+/// them, in addition to the default for everything else.
+///
+/// Where gradients are summed, each rank sends at most the model once until this one adds its part.
+/// With a graph each sender has begun at most one clock more than this rank, on whose model of the
+/// clock before it waits; where edges are directed (kExponential) a path from this rank to it has
+/// at most log2(ranks) edges, and each adds a clock.
+/// graph  nullopt: they sum
+/// model  bytes of all tables that are exchanged
+[[nodiscard]] Bytes early_limit(std::optional<Graph> graph, Rank own, std::uint32_t ranks,
+                                Bytes model);
+
 /// A worker's place among workers that hold the same parameters: they sum their gradients at each
 /// clock, and each applies the rule.
 ///

@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
+#include <numeric>
 #include <thread>
 #include <utility>
 
@@ -39,6 +41,16 @@ std::pair<Clock, bool> place_of(const Standing& standing) {
 }
 
 }  // namespace
+
+Bytes early_limit(std::optional<Graph> graph, Rank own, std::uint32_t ranks, Bytes model) {
+  std::uint64_t models = ranks;
+  if (graph) {
+    const std::uint64_t clocks =
+        *graph == Graph::kExponential ? static_cast<std::uint64_t>(std::bit_width(ranks - 1)) : 1;
+    models = neighbours_of(*graph, own, ranks).from.size() * clocks;
+  }
+  return Bytes(GroupOptions().early.value() + models * model.value());
+}
 
 /// As long as it takes: which ranks are lost is for the coordinator to say.
 Result<void> ReplicaGroup::wait_for_news() {
@@ -109,6 +121,10 @@ Result<Standing> ReplicaGroup::form(Standing own) {
     options.pair_elements = mix_->pair_elements();
     options.acquire = [this](std::size_t bytes) { return pool_.acquire(bytes); };
   }
+  const std::uint64_t elements =
+      std::accumulate(gradients_.begin(), gradients_.end(), std::uint64_t{0});
+  options.early = early_limit(options_.graph, options.rank, static_cast<std::uint32_t>(ranks_),
+                              Bytes(elements * sizeof(float)));
   options.silence_limit = options_.limit;
   options.time = options_.time;
   options.shared_memory = options_.shared_memory;

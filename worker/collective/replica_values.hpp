@@ -17,6 +17,9 @@ class ReplicaValues {
   [[nodiscard]] virtual std::vector<std::size_t> gradient_sizes() const = 0;
   virtual void read_gradient(std::size_t table, std::span<float> into) = 0;
   virtual void write_gradient(std::size_t table, std::span<const float> mean) = 0;
+  /// In place of write_gradient(), at a clock that no rank computed: the table's update becomes one
+  /// that adds nothing.
+  virtual void write_no_gradient(std::size_t table) = 0;
   /// The parameters of the same tables, where ranks average those instead.
   virtual void read_values(std::size_t table, std::span<float> into) = 0;
   /// before  what read_values() gave at the start of the clock

@@ -31,6 +31,19 @@ Result<void> check_memory(const ProgramDevice& device, const void* address, cons
 
 }  // namespace
 
+DeviceTables::~DeviceTables() {
+  member_.cancel();
+  const std::scoped_lock last_call(calls_);
+}
+
+Result<std::unique_lock<std::mutex>> DeviceTables::enter() {
+  std::unique_lock lock(calls_, std::try_to_lock);
+  if (lock.owns_lock()) return lock;
+  return invalid(
+      "another thread is in a call of this member, which serves one at a time; give each thread "
+      "its own member, or let both take a lock");
+}
+
 Result<ProgramDevice*> DeviceTables::device(int index) {
   auto& found = devices_[index];
   if (found == nullptr) {
@@ -47,6 +60,7 @@ Result<ProgramDevice*> DeviceTables::device(int index) {
 Result<TableId> DeviceTables::add(const std::string& name, std::vector<std::int64_t> shape,
                                   TableKind kind, const Memory& values,
                                   std::shared_ptr<void> owner) {
+  TAUT_TRY(const auto call, enter());
   const auto count = count_of(shape);
   if (!count) return invalid(fmt::format("table \"{}\" {}", name, count.error().message));
   if (count.value() != values.count) {
@@ -69,8 +83,6 @@ Result<TableId> DeviceTables::add(const std::string& name, std::vector<std::int6
   };
   auto kept = std::make_shared<Kept>(Kept{std::move(host), std::move(owner)});
   table.host = std::shared_ptr<HostBuffer>(kept, &kept->host);
-  // What a member brings to the job is on the host by open().
-  TAUT_TRY(table.values_copy->to_host(values.stream, values.data, table.host->as<std::byte>()));
   TAUT_TRY(const TableId id,
            member_.add_table(name, std::move(shape), kind, table.host->as<float>(), kept));
   tables_.emplace(id, std::move(table));
@@ -78,8 +90,16 @@ Result<TableId> DeviceTables::add(const std::string& name, std::vector<std::int6
 }
 
 Result<bool> DeviceTables::open(Duration at_most) {
+  TAUT_TRY(const auto call, enter());
   if (is_open_) return true;
   const TimePoint begin = steady_now();
+  // Until now the program may have written other values, as to tables on the host.
+  for (auto& [id, table] : tables_) {
+    if (table.is_read) continue;
+    TAUT_TRY(table.values_copy->to_host(table.values.stream, table.values.data,
+                                        table.host->as<std::byte>()));
+    table.is_read = true;
+  }
   TAUT_TRY(const bool copied, wait_for(at_most, [&]() -> Result<bool> {
              for (auto& [id, table] : tables_) {
                TAUT_TRY(const bool done, table.values_copy->is_done());
@@ -98,6 +118,7 @@ Result<bool> DeviceTables::open(Duration at_most) {
 }
 
 Result<void> DeviceTables::push(TableId id, Update update) {
+  TAUT_TRY(const auto call, enter());
   TAUT_TRY(send_copied());
   Table& table = tables_.at(id);
   if (table.is_pushed) {
@@ -146,6 +167,7 @@ Result<bool> DeviceTables::send_copied() {
 }
 
 Result<std::optional<ReadResult>> DeviceTables::pull(TableId id, Duration at_most) {
+  TAUT_TRY(const auto call, enter());
   const TimePoint begin = steady_now();
   TAUT_TRY(const bool sent, wait_for(at_most, [&] { return send_copied(); }));
   if (!sent) return std::optional<ReadResult>();
@@ -182,6 +204,7 @@ Result<bool> DeviceTables::wait_for(Duration at_most,
   for (auto pause = kFirstPause;;) {
     TAUT_TRY(const bool holds, condition());
     if (holds) return true;
+    if (const auto end = member_.end()) return *end;
     const Duration waited = steady_now() - begin;
     if (at_most != Duration::max() && waited >= at_most) return false;
     if (waited < kLooks) continue;

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -27,10 +28,15 @@ namespace taut {
 /// used: each call sends what has been copied by then, and pull() sends while it waits.
 ///
 /// Errors    as JobMember's; io: the device's, perhaps of the program's own work
-/// Thread    the member's
+/// Thread    the member's, but for the destructor and the member's cancel(), which end a call that
+///           waits
 class DeviceTables {
  public:
   explicit DeviceTables(JobMember& member) : member_(member) {}
+  /// Cancels the member, and waits for the end of a call of another thread.
+  ~DeviceTables();
+  DeviceTables(const DeviceTables&) = delete;
+  DeviceTables& operator=(const DeviceTables&) = delete;
 
   /// Memory on a device, and the stream whose work it belongs to.
   struct Memory {
@@ -41,7 +47,8 @@ class DeviceTables {
   };
 
   /// Adds a table as JobMember::add_table() does.
-  /// values  [count] float32, the initial ones; written on its stream by open() and pull()
+  /// values  [count] float32, the initial ones; read on its stream by the first open(), and written
+  ///         there by open() and pull()
   /// owner   of the values, kept until the member's end
   [[nodiscard]] Result<TableId> add(const std::string& name, std::vector<std::int64_t> shape,
                                     TableKind kind, const Memory& values,
@@ -52,7 +59,8 @@ class DeviceTables {
   /// From now on a table's values are written on another stream. REQUIRES: has(table)
   void set_stream(TableId table, ProgramStream stream) { tables_.at(table).values.stream = stream; }
 
-  /// As JobMember::open(), and queues the copies of the values.
+  /// As JobMember::open(), with the values that the memory has at its place in the stream, and
+  /// queues the copies of the job's values to there.
   [[nodiscard]] Result<bool> open(Duration at_most);
 
   /// An update as it is in the device's memory.
@@ -69,8 +77,6 @@ class DeviceTables {
   /// As JobMember::pull(), after everything that was pushed has been sent: of a table of these, and
   /// of any other. Queues the copy of the values; what is queued on their stream later sees them.
   [[nodiscard]] Result<std::optional<ReadResult>> pull(TableId table, Duration at_most);
-  /// Sends what has been copied. Returns whether nothing is left to be sent.
-  [[nodiscard]] Result<bool> send_copied();
   /// Checks that every table that was pushed at this clock was pulled. Errors    invalid: names it
   [[nodiscard]] Result<void> check_pulled() const;
 
@@ -82,6 +88,7 @@ class DeviceTables {
     HostBuffer update;                 // on its way to the servers
     std::unique_ptr<ProgramCopy> values_copy;
     std::unique_ptr<ProgramCopy> update_copy;
+    bool is_read = false;    // the copy of the initial values is queued
     bool is_pushed = false;  // and not pulled yet
     bool is_current = true;  // the device's values are, or will be, the host's
   };
@@ -89,15 +96,21 @@ class DeviceTables {
     TableId table;
     Update update;
   };
+  /// Errors    invalid: another thread is in a call
+  [[nodiscard]] Result<std::unique_lock<std::mutex>> enter();
   [[nodiscard]] Result<ProgramDevice*> device(int index);
   [[nodiscard]] Result<bool> is_copied(const Pending& pending);
   [[nodiscard]] Result<void> send(Pending& pending);
+  /// Sends what has been copied. Returns whether nothing is left to be sent.
+  [[nodiscard]] Result<bool> send_copied();
   /// Waits until `condition` returns true, at most so long. Returns whether it did.
-  [[nodiscard]] static Result<bool> wait_for(Duration at_most,
-                                             const std::function<Result<bool>()>& condition);
+  /// Errors    those of JobMember::end(), and of the condition
+  [[nodiscard]] Result<bool> wait_for(Duration at_most,
+                                      const std::function<Result<bool>()>& condition);
   [[nodiscard]] Result<void> copy_values(Table& table);
 
   JobMember& member_;
+  std::mutex calls_;                                       // held by a call
   std::map<int, std::unique_ptr<ProgramDevice>> devices_;  // outlive what the tables have of them
   std::map<TableId, Table> tables_;
   std::deque<Pending> pending_;  // pushed, and not sent yet

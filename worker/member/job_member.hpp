@@ -141,6 +141,9 @@ class JobMember {
   /// Ends a call that waits, and every later one, as closed.
   /// Thread    any
   void cancel();
+  /// Why every call ends, such as cancel(); nullopt: they do not.
+  /// Thread    any
+  [[nodiscard]] std::optional<Error> end() const { return control_->end(); }
 
   /// Errors    and: invalid: no place yet
   [[nodiscard]] Result<StalenessHistogram> staleness();

@@ -125,6 +125,7 @@ std::optional<FieldMisfit> misfit_of_exchange(const pb::Job& job) {
                                  "{}; omit the latter",
                                  exchange.interval(), averaging.interval()));
   }
+  if (const auto why = misfit_of_reference_batch(job)) return of_type(" " + *why);
   if (job.reduction() == pb::Job::SUM) {
     return of_type(" takes the mean; omit reduction: SUM");
   }

@@ -105,6 +105,51 @@ OTHER = """
     me.finish()
 """
 
+REWRITTEN = """
+    w = OnDevice(2, stream).write([1, 2])
+    table = me.table("w", w, stream=stream.handle)
+    stream.finish()
+    w.write([5, 6])
+    me.open()
+    print(w.read().tolist())
+    me.push(table, OnDevice(2, stream).write([0, 0])); me.pull(table)
+    print(me.snapshot(table).tolist())
+    me.end_clock()
+    me.finish()
+"""
+
+# As a C program may: the library's own close, while another thread waits in its pull.
+CLOSED = """
+    import threading, time
+    from tautline import _library
+    w = OnDevice(2, stream).write([1, 2])
+    table = me.table("w", w, stream=stream.handle)
+    me.open()
+    me.push(table, OnDevice(2, stream).write([1, 1]))
+    _library.lib.tautline_set_patience(0)  # without end
+    handle, me._handle = me._handle, ctypes.c_void_p()
+    codes = []
+    def pull():
+        codes.append(_library.lib.tautline_pull(handle, table._number, None))
+    waits = threading.Thread(target=pull, daemon=True)
+    waits.start()
+    time.sleep(0.5)
+    assert not codes, "the other member has not pushed, so this waits"
+    _library.lib.tautline_close(handle)
+    waits.join(10)
+    try:
+        _library.check(codes[0])
+    except tautline.TautlineError as error:
+        print(type(error).__name__)
+"""
+PRESENT = """
+    import sys, numpy, tautline
+    me = tautline.connect(sys.argv[1]).job(int(sys.argv[2])).member()
+    me.table("w", numpy.zeros(2, numpy.float32))
+    me.open()
+    sys.stdin.read()
+"""
+
 WRONG = """
     host = me.table("host", numpy.zeros(2, numpy.float32))
     class Claims:
@@ -196,6 +241,18 @@ class DeviceMemory(PythonMembers):
                         for n in range(1, 21)]
             self.assertEqual(here.splitlines(), expected)
             self.assertEqual(there.splitlines(), expected)
+
+    def test_values_written_between_table_and_open_are_the_initial_ones(self):
+        job = self.start_job(1)
+        out = self.result(self.on_device(REWRITTEN, job))
+        self.assertEqual(out.splitlines(), ["[5.0, 6.0]"] * 2)
+
+    def test_close_ends_a_pull_of_another_thread_and_waits_for_it(self):
+        job = self.start_job(2)
+        other = self.program(PRESENT, self.coordinator, job, stdin=True)
+        self.assertEqual(self.result(self.on_device(CLOSED, job)).strip(), "StoppedError")
+        other.kill()
+        other.communicate()
 
     def test_what_does_not_fit_a_device_is_refused_in_one_line(self):
         job = self.start_job(1)

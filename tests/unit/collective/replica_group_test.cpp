@@ -140,6 +140,7 @@ class ToyWorker final : public ReplicaValues {
   void write_gradient(std::size_t table, std::span<const float> mean) override {
     std::ranges::copy(mean, gradients_[table].begin());
   }
+  void write_no_gradient(std::size_t table) override { std::ranges::fill(gradients_[table], 0.0F); }
   void read_values(std::size_t table, std::span<float> into) override {
     std::ranges::copy(arrays_[2 * table], into.begin());
   }
@@ -472,6 +473,66 @@ TEST_CASE("a clock that no rank computes, as all that would are gone, changes no
   }
 }
 
+TEST_CASE("a clock that no rank computes has no mean to write", "[collective][replicas]") {
+  struct Values final : ReplicaValues {
+    std::vector<std::size_t> gradient_sizes() const override { return {4, 5}; }
+    void read_gradient(std::size_t, std::span<float> into) override {
+      std::ranges::fill(into, 3.0F);
+    }
+    void write_gradient(std::size_t table, std::span<const float>) override {
+      means.push_back(table);
+    }
+    void write_no_gradient(std::size_t table) override { nothing.push_back(table); }
+    void read_values(std::size_t, std::span<float>) override {}
+    void write_mixed(std::size_t, std::span<const float>, std::span<const float>) override {}
+    std::vector<std::size_t> array_sizes() const override { return {}; }
+    void read_array(std::size_t, std::span<float>) override {}
+    void write_array(std::size_t, std::span<const float>) override {}
+    Result<void> begin() override { return ok(); }
+    std::vector<std::size_t> means;
+    std::vector<std::size_t> nothing;
+  };
+  Values values;
+  RankBoard board;
+  const RankEndpoint rank = listen_as_rank("127.0.0.1:0", false, board).value();
+  pb::WorkerJob job;
+  job.mutable_group()->set_number(1);
+  *job.mutable_group()->add_ranks()->mutable_place() = rank.place;
+  board.post(job);
+  ReplicaGroup::Options options;
+  options.first = Clock(1);
+  ReplicaGroup group(values, board, *rank.endpoint, options);
+  Standing standing = group.join({.next = Clock(0)}).value();
+  REQUIRE(standing.next == Clock(0));
+  REQUIRE(group.exchange(standing).value());
+  CHECK(values.nothing == std::vector<std::size_t>{0, 1});
+  CHECK(values.means.empty());
+  standing.next = Clock(1);
+  REQUIRE(group.exchange(standing).value());
+  CHECK(values.nothing.size() == 2);
+  CHECK(values.means.size() == 2);
+}
+
+TEST_CASE("what may arrive early follows the size of the model", "[collective][gossip]") {
+  const std::uint64_t rest = GroupOptions().early.value();
+  const std::uint64_t model = 3ULL << 30U;
+  const auto models = [&](std::optional<Graph> graph, std::uint32_t ranks) {
+    const std::uint64_t limit = early_limit(graph, Rank(0), ranks, Bytes(model)).value();
+    REQUIRE((limit - rest) % model == 0);
+    return (limit - rest) / model;
+  };
+  // A clock of each neighbour that sends to this rank.
+  CHECK(models(Graph::kRing, 2) == 1);
+  CHECK(models(Graph::kRing, 8) == 2);
+  CHECK(models(Graph::kHypercube, 8) == 3);
+  // Ranks at distances 1, 2 and 4, each up to three clocks ahead.
+  CHECK(models(Graph::kExponential, 8) == 9);
+  CHECK(models(std::nullopt, 8) == 8);
+  CHECK(models(Graph::kRing, 1) == 0);
+  CHECK(models(Graph::kExponential, 1) == 0);
+  CHECK(early_limit(Graph::kRing, Rank(0), 8, Bytes(0)).value() == rest);
+}
+
 TEST_CASE("a sum continues while a rank that has added its part computes",
           "[collective][replicas]") {
   struct Values final : ReplicaValues {
@@ -480,6 +541,7 @@ TEST_CASE("a sum continues while a rank that has added its part computes",
       std::ranges::fill(into, 3.0F);
     }
     void write_gradient(std::size_t, std::span<const float> mean) override { first = mean[0]; }
+    void write_no_gradient(std::size_t) override {}
     void read_values(std::size_t, std::span<float>) override {}
     void write_mixed(std::size_t, std::span<const float>, std::span<const float>) override {}
     std::vector<std::size_t> array_sizes() const override { return {}; }

@@ -12,6 +12,7 @@
 #include "common/ssp/policies/delay_compensation.hpp"
 #include "common/ssp/policies/dynamic_slack.hpp"
 #include "common/ssp/policies/staleness_rate.hpp"
+#include "proto/config/exchange/settle_exchange.hpp"
 #include "proto/config/settle_averaging.hpp"
 #include "proto/config/text.hpp"
 #include "tests/support/catch.hpp"
@@ -144,6 +145,38 @@ TEST_CASE("averaging that cannot work is reported", "[policies]") {
   sum.set_reduction(pb::Job::SUM);
   CHECK(to_policies(sum).error().message ==
         "consistency: periodic_averaging takes the mean; omit reduction: SUM");
+}
+
+TEST_CASE("a reference batch is refused where each worker applies the rule", "[policies]") {
+  const std::string why =
+      " has each worker apply the rule, which cannot scale base_lr by the workers of a clock as "
+      "lr_reference_batch: 256 requires; omit that and scale base_lr, or give global_batch: true";
+  for (const std::string policy : {"periodic_averaging", "elastic_averaging"}) {
+    pb::Job job = job_of("mode: BSP " + policy + " {}");
+    CHECK_FALSE(misfit_of_averaging(job).has_value());
+    job.mutable_solver_param()->set_lr_reference_batch(256);
+    REQUIRE(misfit_of_averaging(job).has_value());
+    CHECK(misfit_of_averaging(job)->what == "consistency: " + policy + why);
+    CHECK(to_policies(job).error().message == "consistency: " + policy + why);
+    job.set_global_batch(true);
+    CHECK(to_policies(job).has_value());
+  }
+  for (const auto type : {pb::WorkerExchange::ALLREDUCE, pb::WorkerExchange::GOSSIP}) {
+    pb::Job job;
+    job.mutable_exchange()->set_type(type);
+    settle_exchange(job);
+    CHECK_FALSE(misfit_of_exchange(job).has_value());
+    job.mutable_solver_param()->set_lr_reference_batch(256);
+    REQUIRE(misfit_of_exchange(job).has_value());
+    CHECK(misfit_of_exchange(job)->what ==
+          "exchange: " + pb::WorkerExchange::Type_Name(type) + why);
+    job.set_global_batch(true);
+    CHECK_FALSE(misfit_of_exchange(job).has_value());
+  }
+  pb::Job served = job_of("mode: BSP");
+  served.mutable_solver_param()->set_lr_reference_batch(256);
+  CHECK_FALSE(misfit_of_averaging(served).has_value());
+  CHECK_FALSE(misfit_of_exchange(served).has_value());
 }
 
 TEST_CASE("an outer rule is for every mode, and goes with scales of late updates", "[policies]") {
