@@ -136,7 +136,7 @@ class Monitoring(ClusterTest):
         for worker, seen in leads.items():
             self.assertTrue(seen)
             self.assertTrue(all(0 <= lead <= 2 for lead in seen), (worker, seen))
-        # The straggler is ahead only where a machine with much else to do keeps the others from work.
+        # The straggler is ahead only where a machine with much else to do delays the others.
         self.assertGreater(leads[1].count(0), 0.8 * len(leads[1]))
         self.assertEqual(max(leads[0]), 2)
 
