@@ -101,8 +101,7 @@ void Network::close(SocketId socket) {
   }
   // Each once, in the order in which they were connected.
   std::ranges::sort(ending);
-  const auto repeated = std::ranges::unique(ending);
-  ending.erase(repeated.begin(), repeated.end());
+  ending.erase(std::unique(ending.begin(), ending.end()), ending.end());
   for (const std::uint32_t number : ending) {
     Link& link = links_[number];
     if (link.connecting == socket) {

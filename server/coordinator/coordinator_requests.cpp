@@ -52,6 +52,7 @@ std::string why_not_finished(const JobRecord& job, bool discard) {
 JobId first_in_full(const std::map<JobId, JobRecord>& jobs) {
   JobId first;
   int rows = 0;
+  // NOLINTNEXTLINE(modernize-loop-convert): clang 14 does not compile views of this libstdc++
   for (auto job = jobs.rbegin(); job != jobs.rend(); ++job) {
     if (!job->second.has_ended()) continue;
     const pb::StoredJob& stored = job->second.stored();

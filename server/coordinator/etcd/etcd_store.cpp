@@ -57,7 +57,7 @@ std::vector<std::vector<JobId>> groups_of(const std::map<JobId, pb::StoredJob>& 
     if (job.restarted_as() != 0) group_of[JobId(job.restarted_as())] = group->second;
   }
   // Those that have ended go first: their workers may be other jobs' members in the same step.
-  std::ranges::stable_partition(groups, [&jobs](const std::vector<JobId>& group) {
+  std::stable_partition(groups.begin(), groups.end(), [&jobs](const std::vector<JobId>& group) {
     return jobs.at(group.front()).state() >= pb::DONE;
   });
   return groups;
