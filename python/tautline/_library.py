@@ -145,7 +145,8 @@ class Handle:
         self._free = free
         self._closed = closed  # what a call says after that
         self._is_closed = False
-        self._lock = threading.Lock()
+        # A handler of signals may call it too, in the middle of a call of the main thread.
+        self._lock = threading.RLock()
 
     def call(self, function: Callable[..., int], *arguments: Any) -> None:
         """Calls a function until it has what it waits for. Signals, and calls of other threads, are

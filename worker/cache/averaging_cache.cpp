@@ -139,7 +139,8 @@ bool AveragingCache::restore(std::vector<std::vector<float>> own) {
     if (own[at - 2].size() != own[at - 1].size()) return false;
   }
   if (own.size() != at) return false;
-  // Of a member that had joined later the moments are older than what they lack.
+  // Also where this share's worker had joined late: only the first clocks after that are corrected
+  // by much, and they are over.
   local_.begin_state(Clock(0));
   at = 0;
   for (Table& table : tables_) {

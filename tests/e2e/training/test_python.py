@@ -78,6 +78,23 @@ class PythonTest(PythonMembers):
         self.assertEqual(out.strip(), f"True 3 this connection to {self.coordinator} was closed; "
                                       "connect anew")
 
+    def test_a_handler_of_signals_may_stop_the_job_that_its_program_waits_for(self):
+        self.start_cluster()
+        out = self.run_python("""
+            import signal, sys, tautline
+            job = tautline.connect(sys.argv[1], wait_s=20).submit(tautline.SGD(lr=0.1), workers=1)
+            calls = []
+            def look(*_):
+                calls.append(job.state)
+                if len(calls) == 200:
+                    signal.setitimer(signal.ITIMER_REAL, 0)
+                    job.stop(discard=True)
+            signal.signal(signal.SIGALRM, look)
+            signal.setitimer(signal.ITIMER_REAL, 0.002, 0.002)
+            print(job.wait(30), len(calls))
+            """, self.coordinator)
+        self.assertEqual(out.strip(), "STOPPED 200")
+
     def test_the_servers_of_a_local_cluster_end_with_a_program_that_is_killed(self):
         program = self.program("""
             import time, tautline
