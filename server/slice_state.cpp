@@ -105,7 +105,7 @@ PushVerdict SliceState::push(WorkerId worker, const Update& update, const JobVie
   const Clock clock = update.clock;
   const PushVerdict verdict = clock_.judge(worker, clock);
   if (verdict != PushVerdict::kAccept) return verdict;
-  if (clock < clock_.version()) {
+  if (counts_some_ && clock < clock_.version()) {
     // Enough others have made this clock's aggregate.
     clock_.accept(worker, clock);
     ++dropped_;

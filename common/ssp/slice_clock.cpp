@@ -48,8 +48,9 @@ WorkerId SliceClock::holds_back(WorkerId reader, Clock clock) const {
 PushVerdict SliceClock::judge(WorkerId worker, Clock clock) const {
   const Clock from = done(worker);
   if (clock < from) return PushVerdict::kDuplicate;
-  // V is beyond a member's own progress only where others have ended its clocks without it.
-  const bool left_out = from < version_ && clock <= version_;
+  // Others have ended its clocks without it. V may be beyond a member's own progress elsewhere too,
+  // after a take-over: what waited in a buffer has to be repeated.
+  const bool left_out = backup_workers_ > 0 && from < version_ && clock <= version_;
   const bool accepted = clock == schedule_.first_from(from) || left_out;
   return accepted ? PushVerdict::kAccept : PushVerdict::kAhead;
 }

@@ -143,6 +143,23 @@ TEST_CASE("a worker behind the version may skip clocks that are over, and no oth
   CHECK(clock.judge(WorkerId(2), Clock(2)) == PushVerdict::kDuplicate);
 }
 
+TEST_CASE("without backup workers a member behind a restored version skips no clock", "[clock]") {
+  SliceClock clock;
+  clock.begin_version(Clock(4));
+  clock.begin_at(WorkerId(0), Clock(2));
+  (void)clock.update(members({member(0)}));
+  for (const std::int64_t ahead : {3, 4}) {
+    CHECK(clock.judge(WorkerId(0), Clock(ahead)) == PushVerdict::kAhead);
+  }
+  for (const std::int64_t next : {2, 3}) {
+    REQUIRE(clock.judge(WorkerId(0), Clock(next)) == PushVerdict::kAccept);
+    CHECK_FALSE(clock.accept(WorkerId(0), Clock(next)));
+  }
+  REQUIRE(clock.judge(WorkerId(0), Clock(4)) == PushVerdict::kAccept);
+  CHECK(clock.accept(WorkerId(0), Clock(4)));
+  CHECK(clock.version() == Clock(5));
+}
+
 TEST_CASE("backup workers are at most all but one", "[clock]") {
   SliceClock clock(2);
   Member lost = member(1);

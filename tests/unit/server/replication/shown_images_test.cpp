@@ -214,6 +214,39 @@ TEST_CASE("a buffered shard is taken over as readers saw it, and its next step i
   }
 }
 
+TEST_CASE("what waited in a buffer below an image's version is repeated and counts",
+          "[replication][outer]") {
+  Buffered pair;
+  (void)pair.push(pair.first, kAnn, 0);
+  (void)pair.push(pair.first, kBob, 0);
+  pair.replicate();
+  REQUIRE(pair.images.back().images.at(0).version == Clock(1));
+  const auto seen = snapshot(pair, pair.first);
+  pair.lose(pair.first.take_images(TimePoint()));
+  pair.take_over();
+  for (const WorkerId worker : {kAnn, kBob}) {
+    REQUIRE(pair.greet(pair.second, worker, 2).accepted());
+    (void)pair.open_tables(pair.second, worker, {1});
+  }
+  // The message with the first one is lost, and the next one arrives.
+  const DataItem ahead = item_of(pair.push(pair.second, kAnn, 1));
+  CHECK(ahead.kind == pb::DataItem::REFUSED);
+  CHECK(ahead.done == Clock(0));
+  (void)pair.push(pair.second, kAnn, 0);
+  (void)pair.push(pair.second, kAnn, 1);
+  (void)pair.push(pair.second, kBob, 0);
+  const DataItem answer = item_of(pair.read(pair.second, kAnn, 2));
+  REQUIRE(answer.kind == pb::DataItem::VALUE);
+  CHECK(answer.version == Clock(1));
+  const auto now = test::floats_of(answer.payload);
+  const auto first = test::gradient_of(0, 0, 4);
+  const auto second = test::gradient_of(0, 1, 4);
+  const auto third = test::gradient_of(1, 0, 4);
+  for (std::size_t i = 0; i < now.size(); ++i) {
+    CHECK(now[i] == Approx(seen[i] - (first[i] + second[i] + third[i]) / 3));
+  }
+}
+
 TEST_CASE("a follower gets a version once the backup has it", "[replication]") {
   BackupWorkers pair;
   (void)pair.push(pair.first, kAnn, 0);
