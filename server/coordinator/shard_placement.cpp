@@ -179,7 +179,7 @@ bool is_all_whole(const JobRecord& job, int number) {
 }
 
 /// Chooses backups for a shard that has too few. Those of servers that leave stay until the others
-/// are whole. Returns whether anything changed.
+/// are whole, if they are whole themselves. Returns whether anything changed.
 bool give_backups(JobRecord& job, const Registry& registry, int number) {
   bool changed = remove_backups(
       job, number, [&](const pb::StoredBackup& one) { return is_lost(job, one.host()); });
@@ -196,6 +196,12 @@ bool give_backups(JobRecord& job, const Registry& registry, int number) {
   }
   // One that was given up is tried again later: until then the one that leaves is all there is.
   if (staying() == 0 && could_have_backup(job, registry, number)) return changed;
+  // One that leaves and does not have all of it yet protects nothing: the images are for another.
+  if (staying() > 0) {
+    changed |= remove_backups(job, number, [&](const pb::StoredBackup& one) {
+      return goes(one) && !job.is_whole(number, one);
+    });
+  }
   const auto& backups = job.stored().shards(number).backups();
   const bool is_complete = std::all_of(backups.begin(), backups.end(), [&](const auto& one) {
     return goes(one) || job.is_whole(number, one);

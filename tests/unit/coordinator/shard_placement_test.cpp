@@ -331,6 +331,37 @@ TEST_CASE("a shard moves to its only backup once another one has its images", "[
   }
 }
 
+TEST_CASE("a server that leaves stays a backup meanwhile only if it has all of the shard",
+          "[coordinator]") {
+  Placement placement(4, 1, 1);
+  placement.report_whole();
+  placement.registry.drain(pb::ROLE_SERVER, "s2");
+  CHECK(placement.replace().empty());
+  const auto chosen = placement.backups_of(2);
+  REQUIRE(chosen.size() == 1);
+  const int leaving = chosen.begin()->first;
+  REQUIRE(leaving != 2);
+  SECTION("it has not") {
+    placement.registry.drain(pb::ROLE_SERVER, "s" + std::to_string(leaving));
+    CHECK(placement.replace().empty());
+    const auto after = placement.backups_of(2);
+    REQUIRE(after.size() == 1);
+    CHECK_FALSE(after.contains(2));
+    CHECK_FALSE(after.contains(leaving));
+  }
+  SECTION("it has, and stays until another one has") {
+    placement.report_whole();
+    placement.registry.drain(pb::ROLE_SERVER, "s" + std::to_string(leaving));
+    CHECK(placement.replace().empty());
+    CHECK(placement.backups_of(2).size() == 2);
+    CHECK(placement.backups_of(2).at(leaving) == chosen.at(leaving));
+    placement.report_whole();
+    CHECK(placement.replace().empty());
+    CHECK(placement.backups_of(2).size() == 1);
+    CHECK_FALSE(placement.backups_of(2).contains(leaving));
+  }
+}
+
 TEST_CASE("the coordinator looks at the shards only where something has changed", "[coordinator]") {
   Placement placement(3, 1, 1);
   CHECK(placement.looks());  // as after its start
