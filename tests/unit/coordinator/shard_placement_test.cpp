@@ -216,6 +216,27 @@ TEST_CASE("two servers are lost at once, and the third has all shards", "[coordi
   }
 }
 
+TEST_CASE("a take-over withdraws the join or the mode that is being prepared, and not a leave",
+          "[coordinator]") {
+  Placement placement(3, 1, 1);
+  placement.report_whole();
+  const auto kind = GENERATE(pb::EpochChange::JOIN, pb::EpochChange::MODE, pb::EpochChange::LEAVE);
+  placement.job.change().mutable_preparing()->set_kind(kind);
+  placement.job.change().set_hold_from(40);
+  SECTION("where no server is lost it stays") {
+    CHECK(placement.replace().empty());
+    CHECK(placement.job.stored().has_preparing());
+    CHECK(placement.job.stored().hold_from() == 40);
+  }
+  SECTION("what was held counts on servers that are gone") {
+    placement.lose("s1");
+    CHECK(placement.replace().empty());
+    const bool is_leave = kind == pb::EpochChange::LEAVE;
+    CHECK(placement.job.stored().has_preparing() == is_leave);
+    CHECK((placement.job.stored().hold_from() == Clock::never().value()) != is_leave);
+  }
+}
+
 TEST_CASE("the backup that does not take over stays one by the same choice, and is still whole",
           "[coordinator]") {
   Placement placement(3, 1, 2);
