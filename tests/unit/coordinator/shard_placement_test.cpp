@@ -1,4 +1,4 @@
-#include "server/coordinator/shard_placement.hpp"
+#include "server/coordinator/placement/shard_placement.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -10,6 +10,7 @@
 
 #include "proto/wire_version.hpp"
 #include "server/coordinator/job_life.hpp"
+#include "server/coordinator/placement/shard_status.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/unit/coordinator/fake_cluster.hpp"
 
