@@ -29,6 +29,10 @@ void ControlNode::step(TimePoint now) {
   if (now >= session_.next_tick()) act(session_.tick(now), now);
 }
 
+void ControlNode::say_goodbye(const std::string& reason) {
+  if (session_.accepted()) network_.send(socket_, coordinator_, session_.goodbye(reason));
+}
+
 void ControlNode::act(ControlOutput output, TimePoint now) {
   if (output.reconnect) {
     network_.disconnect(coordinator_);

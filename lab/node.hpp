@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 
 #include "lab/network.hpp"
 #include "proto/session/control_session.hpp"
@@ -44,6 +45,8 @@ class ControlNode : public Node {
   [[nodiscard]] bool is_over() const override { return is_drained_; }
   /// Hands its work over, and is over then.
   virtual void hand_over() { session_.leave(); }
+  /// Tells the coordinator that it ends, which otherwise waits for its heartbeats.
+  void say_goodbye(const std::string& reason);
 
  protected:
   virtual void on_event(const ControlEvent& event, TimePoint now) = 0;

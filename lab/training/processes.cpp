@@ -1,6 +1,7 @@
 #include "lab/training/processes.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 #include <variant>
 
@@ -8,6 +9,11 @@
 #include "lab/training/training_worker.hpp"
 
 namespace taut::lab {
+namespace {
+
+constexpr Duration kGoodbyeTime = std::chrono::milliseconds(50);
+
+}  // namespace
 
 Processes::Processes(World& world, ProcessOptions options)
     : world_(world), options_(std::move(options)) {
@@ -65,12 +71,19 @@ void Processes::step(sim::NodeId number) {
   Place& place = places_[number];
   if (place.node == nullptr || place.has_ended) return;
   place.node->step(world_.now());
-  if (number != Topology::kUser && place.node->is_over()) {
-    place.has_ended = true;
-    world_.network->end(number);
-    return;
-  }
+  if (number > Topology::kUser && place.node->is_over()) return end(number);
   plan(number);
+}
+
+/// A server or worker that was drained ends as daemons do: its sockets are open until the goodbye
+/// has had time to be sent.
+void Processes::end(sim::NodeId number) {
+  Place& place = places_[number];
+  place.has_ended = true;
+  static_cast<sim::ControlNode&>(*place.node).say_goodbye("it was drained");
+  world_.agenda.at(world_.now() + kGoodbyeTime, [this, number, start = place.starts] {
+    if (places_[number].starts == start) world_.network->end(number);
+  });
 }
 
 /// Enters when a process has to be looked at again.
@@ -89,6 +102,7 @@ void Processes::plan(sim::NodeId number) {
 void Processes::deliver(sim::Delivery delivery) {
   if (!world_.network->is_open(delivery.to)) return;
   const sim::NodeId number = world_.network->node_of(delivery.to);
+  if (places_[number].has_ended) return;
   const bool is_control = std::holds_alternative<pb::ControlMessage>(delivery.body);
   places_[number].node->receive(delivery.to, delivery.from, std::move(delivery.body), world_.now());
   if (is_control) step(number);

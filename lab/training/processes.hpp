@@ -52,6 +52,7 @@ class Processes {
     std::uint64_t starts = 0;
   };
   void enter(sim::NodeId number);
+  void end(sim::NodeId number);
   void plan(sim::NodeId number);
   [[nodiscard]] sim::NodeId first_worker() const { return world_.topology->worker_node(0); }
 

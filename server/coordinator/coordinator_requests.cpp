@@ -5,8 +5,9 @@
 #include "proto/state_word.hpp"
 #include "server/coordinator/coordinator.hpp"
 #include "server/coordinator/job_status.hpp"
+#include "server/coordinator/placement/shard_placement.hpp"
+#include "server/coordinator/placement/shard_status.hpp"
 #include "server/coordinator/queue/job_demand.hpp"
-#include "server/coordinator/shard_placement.hpp"
 
 namespace taut {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "common/types.hpp"
 #include "proto/config/external_job.hpp"
-#include "server/coordinator/shard_placement.hpp"
+#include "server/coordinator/placement/shard_placement.hpp"
 
 namespace taut {
 namespace {

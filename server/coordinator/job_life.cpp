@@ -15,8 +15,8 @@
 #include "proto/config/settle_policies.hpp"
 #include "proto/message_limits.hpp"
 #include "server/coordinator/compression/compression_choice.hpp"
+#include "server/coordinator/placement/shard_placement.hpp"
 #include "server/coordinator/queue/job_demand.hpp"
-#include "server/coordinator/shard_placement.hpp"
 
 namespace taut {
 namespace {

@@ -7,8 +7,8 @@
 #include "common/time.hpp"
 #include "server/coordinator/checkpoint_orders.hpp"
 #include "server/coordinator/epoch_change.hpp"
+#include "server/coordinator/placement/shard_placement.hpp"
 #include "server/coordinator/registry.hpp"
-#include "server/coordinator/shard_placement.hpp"
 #include "server/coordinator/store/job_record.hpp"
 
 namespace taut {

@@ -8,7 +8,7 @@
 
 #include "common/types.hpp"
 #include "proto/config/job_words.hpp"
-#include "server/coordinator/shard_placement.hpp"
+#include "server/coordinator/placement/shard_status.hpp"
 
 namespace taut {
 namespace {

@@ -14,7 +14,7 @@
 #include "common/ssp/batch_shares.hpp"
 #include "proto/config/external_job.hpp"
 #include "proto/config/settle_balance.hpp"
-#include "server/coordinator/shard_placement.hpp"
+#include "server/coordinator/placement/shard_placement.hpp"
 
 namespace taut {
 namespace {

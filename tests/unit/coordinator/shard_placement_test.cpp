@@ -1,4 +1,4 @@
-#include "server/coordinator/shard_placement.hpp"
+#include "server/coordinator/placement/shard_placement.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -10,6 +10,7 @@
 
 #include "proto/wire_version.hpp"
 #include "server/coordinator/job_life.hpp"
+#include "server/coordinator/placement/shard_status.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/unit/coordinator/fake_cluster.hpp"
 
@@ -216,6 +217,27 @@ TEST_CASE("two servers are lost at once, and the third has all shards", "[coordi
   }
 }
 
+TEST_CASE("a take-over withdraws the join or the mode that is being prepared, and not a leave",
+          "[coordinator]") {
+  Placement placement(3, 1, 1);
+  placement.report_whole();
+  const auto kind = GENERATE(pb::EpochChange::JOIN, pb::EpochChange::MODE, pb::EpochChange::LEAVE);
+  placement.job.change().mutable_preparing()->set_kind(kind);
+  placement.job.change().set_hold_from(40);
+  SECTION("where no server is lost it stays") {
+    CHECK(placement.replace().empty());
+    CHECK(placement.job.stored().has_preparing());
+    CHECK(placement.job.stored().hold_from() == 40);
+  }
+  SECTION("what was held counts on servers that are gone") {
+    placement.lose("s1");
+    CHECK(placement.replace().empty());
+    const bool is_leave = kind == pb::EpochChange::LEAVE;
+    CHECK(placement.job.stored().has_preparing() == is_leave);
+    CHECK((placement.job.stored().hold_from() == Clock::never().value()) != is_leave);
+  }
+}
+
 TEST_CASE("the backup that does not take over stays one by the same choice, and is still whole",
           "[coordinator]") {
   Placement placement(3, 1, 2);
@@ -328,6 +350,37 @@ TEST_CASE("a shard moves to its only backup once another one has its images", "[
   for (const pb::ShardStatus& status : shard_status(placement.job)) {
     CHECK(status.wanted_backups() == 1);
     CHECK(status.backups_size() == 1);
+  }
+}
+
+TEST_CASE("a server that leaves stays a backup meanwhile only if it has all of the shard",
+          "[coordinator]") {
+  Placement placement(4, 1, 1);
+  placement.report_whole();
+  placement.registry.drain(pb::ROLE_SERVER, "s2");
+  CHECK(placement.replace().empty());
+  const auto chosen = placement.backups_of(2);
+  REQUIRE(chosen.size() == 1);
+  const int leaving = chosen.begin()->first;
+  REQUIRE(leaving != 2);
+  SECTION("it has not") {
+    placement.registry.drain(pb::ROLE_SERVER, "s" + std::to_string(leaving));
+    CHECK(placement.replace().empty());
+    const auto after = placement.backups_of(2);
+    REQUIRE(after.size() == 1);
+    CHECK_FALSE(after.contains(2));
+    CHECK_FALSE(after.contains(leaving));
+  }
+  SECTION("it has, and stays until another one has") {
+    placement.report_whole();
+    placement.registry.drain(pb::ROLE_SERVER, "s" + std::to_string(leaving));
+    CHECK(placement.replace().empty());
+    CHECK(placement.backups_of(2).size() == 2);
+    CHECK(placement.backups_of(2).at(leaving) == chosen.at(leaving));
+    placement.report_whole();
+    CHECK(placement.replace().empty());
+    CHECK(placement.backups_of(2).size() == 1);
+    CHECK_FALSE(placement.backups_of(2).contains(leaving));
   }
 }
 

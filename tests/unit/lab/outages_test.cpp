@@ -1,5 +1,8 @@
 #include "lab/training/outages.hpp"
 
+#include <set>
+#include <string>
+
 #include "tests/support/catch.hpp"
 #include "tests/unit/lab/tiny_training.hpp"
 
@@ -30,6 +33,28 @@ TEST_CASE("what happens once in more years than time can count never happens", "
   const TrainingOutcome outcome = run_to_end(options);
   CHECK(outcome.job.state() == pb::DONE);
   CHECK(outcome.losses.empty());
+}
+
+TEST_CASE("two servers that are drained at the same time have both left before one would be missed",
+          "[lab]") {
+  TrainingOptions options = tiny_training(
+      "solver_param { base_lr: 0.1 max_iter: 100 }",
+      "compute { clock_ms: 30 } control { replication_interval: 1 heartbeat_limit_s: 15 } "
+      "host { name: \"t\" count: 3 workers: 0 servers: 1 link: \"card\" } "
+      "outage { host: \"t1\" at_s: 0.5 notice_s: 60 } "
+      "outage { host: \"t2\" at_s: 0.5 notice_s: 60 }");
+  options.servers = 4;
+  const TrainingOutcome outcome = run_to_end(options);
+  CHECK(outcome.job.state() == pb::DONE);
+  CHECK(outcome.virtual_s < 10);
+  REQUIRE(outcome.job.shards_size() == 4);
+  std::set<std::string> servers;
+  for (const pb::ShardStatus& shard : outcome.job.shards()) {
+    servers.insert(shard.server());
+    CHECK(shard.is_protected());
+    for (const pb::BackupStatus& backup : shard.backups()) servers.insert(backup.server());
+  }
+  CHECK(servers.size() == 2);
 }
 
 }  // namespace taut::lab

@@ -1,9 +1,7 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <string>
-#include <vector>
 
 #include "server/coordinator/checkpoint_orders.hpp"
 #include "server/coordinator/registry.hpp"
@@ -40,14 +38,6 @@ void place_shards(JobRecord& job, const Registry& registry, const Replication& r
 /// Why a server's shards cannot go to others; empty: they can, or there are none.
 [[nodiscard]] std::string why_not_movable(const JobRecord& job, int server,
                                           const Registry& registry);
-
-/// Each shard's server and backups; nothing where shards have no backups.
-[[nodiscard]] std::vector<pb::ShardStatus> shard_status(const JobRecord& job);
-/// Adds how far each backup lags to a status with these shards, as the shards' primaries report it.
-/// loads  of each server, by its name: the newest
-void add_backup_lags(const JobRecord& job,
-                     const std::map<std::string, std::vector<pb::ShardLoad>>& loads,
-                     pb::JobStatus& status);
 
 /// Whether a shard that was taken over still waits for what members repeat: changes of members and
 /// modes are made afterwards.
