@@ -112,10 +112,21 @@ class Check {
       if (!host.rack().empty()) {
         TAUT_TRY(is_rack({{"host", i}, {"rack"}}, host.rack()));
       }
+      if (!host.has_link() && is_sum_of_links(host.rack())) {
+        return text_.error(
+            {{"host", i}, {"link"}},
+            fmt::format("host \"{}\" has no link, and the link of its rack is the sum of its "
+                        "hosts' ones; name one",
+                        host.name()));
+      }
     }
     if (workers == 0) return text_.error({{"host", 0}}, "no host has workers; add workers: 1");
     if (servers == 0) return text_.error({{"host", 0}}, "no host has servers; add servers: 1");
     return ok();
+  }
+  [[nodiscard]] bool is_sum_of_links(const std::string& rack) const {
+    const auto found = std::ranges::find(cluster_.rack(), rack, &pb::LabRack::name);
+    return found != cluster_.rack().end() && found->has_oversubscription();
   }
   [[nodiscard]] Result<void> compute() const {
     const pb::LabCompute& compute = cluster_.compute();
