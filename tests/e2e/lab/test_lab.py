@@ -174,6 +174,27 @@ compute { clock_ms: 5 }
         answer = self.tautline("lab", self.job(), "--workers", 9, "--cluster", path, "--output",
                                self.folder / "none")
         self.assert_fails(answer, "places for 8 workers, 9 are requested")
+        self.assertFalse((self.folder / "none").exists())
+
+    def test_what_the_lab_refuses_replaces_no_run(self):
+        self.lab(name="run")
+        whole = (self.folder / "run/summary.json").read_bytes()
+        path = self.folder / "cluster.textproto"
+
+        def refused(what, *words, job=self.job(), cluster=CLUSTER):
+            path.write_text(cluster)
+            answer = self.tautline("lab", job, "--cluster", path, "--output", self.folder / "run",
+                                   "--force", *words)
+            self.assert_fails(answer, what)
+            self.assertEqual((self.folder / "run/summary.json").read_bytes(), whole)
+        refused("places for 8 workers, 9 are requested", "--workers", 9)
+        refused("and --memory-limit is", "--memory-limit", "1KiB")
+        refused('has no layer "none"', cluster=CLUSTER.replace(
+            "clock_ms: 2", 'layer { name: "none" forward_us: 1 }'))
+        refused("heartbeat_limit_s must be at least", cluster=CLUSTER +
+                "control { heartbeat_limit_s: 0.2 }")
+        refused("network: the lab's links come from the cluster file",
+                job=self.job(extra="network { delay_ms: 1 }\n"))
 
     def test_more_workers_than_a_real_coordinator_takes_train_in_the_lab(self):
         _, end = self.lab("--mode", "bsp", "--max-iter", 1, "--no-learning", "--no-records",
