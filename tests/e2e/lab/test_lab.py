@@ -527,6 +527,12 @@ control { heartbeat_limit_s: 0.5 }
         self.assertEqual(wrong.returncode, 2)
         self.assertIn('"fast" is neither a number of clocks nor async', wrong.stderr)
 
+    def test_a_plan_of_numbers_of_workers_that_descend_is_refused(self):
+        path = self.folder / "cluster.textproto"
+        path.write_text(CLUSTER)
+        wrong = self.tautline("lab", "plan", self.job(), "--cluster", path, "--workers", "8..4")
+        self.assert_fails(wrong, "--workers: 8..4 begins above its end", status=2)
+
     def test_the_formula_agrees_with_the_lab_where_computing_is_the_limit(self):
         path = self.folder / "cluster.textproto"
         path.write_text(CLUSTER.replace("clock_ms: 2 ", "clock_ms: 20 "))
