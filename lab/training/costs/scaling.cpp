@@ -1,5 +1,7 @@
 #include "lab/training/costs/scaling.hpp"
 
+#include <optional>
+
 #include "lab/training/training_run.hpp"
 #include "proto/config/exchange/settle_exchange.hpp"
 #include "proto/config/settle_compression.hpp"
@@ -66,12 +68,18 @@ Result<std::vector<ScalingPoint>> plan_scaling(const ScalingOptions& options) {
         "compression: AUTO is chosen from what workers measure of machines and links; name a "
         "scheme");
   }
-  TAUT_TRY(const worker::JobAssets assets, worker::JobAssets::open(options.job, 1));
-  const std::int64_t batch = assets.train_batch();
   std::vector<Slack> slacks = options.slacks;
   if (slacks.empty()) slacks.push_back(slack_of(options.job));
   std::vector<ScalingPoint> points;
+  std::optional<worker::JobAssets> assets;
   for (const std::uint32_t workers : options.workers) {
+    // Workers divide a batch with global_batch alone.
+    if (!assets || options.job.global_batch()) {
+      pb::Job job = options.job;
+      job.set_workers(workers);
+      TAUT_TRY(assets, worker::JobAssets::open(job, workers));
+    }
+    const std::int64_t batch = assets->train_batch();
     TAUT_TRY(const auto topology,
              Topology::make(options.cluster, options.servers, workers, options.job.seed()));
     for (const Slack slack : slacks) {
@@ -80,7 +88,7 @@ Result<std::vector<ScalingPoint>> plan_scaling(const ScalingOptions& options) {
       point.slack = slack;
       point.price_per_hour = topology->price_per_hour();
       TAUT_TRY(point.estimate,
-               closed_estimate(options.cluster, *topology, assets.train_graph(), batch,
+               closed_estimate(options.cluster, *topology, assets->train_graph(), batch,
                                options.servers, workers, slack, options.job));
       point.records_per_s =
           kMsPerS * workers * static_cast<double>(batch) / point.estimate.clock_ms;
