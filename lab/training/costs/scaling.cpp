@@ -4,6 +4,7 @@
 
 #include "lab/training/training_run.hpp"
 #include "proto/config/exchange/settle_exchange.hpp"
+#include "proto/config/job_words.hpp"
 #include "proto/config/settle_compression.hpp"
 #include "worker/replica.hpp"
 
@@ -54,7 +55,9 @@ Result<double> clock_in_lab(const ScalingOptions& options, std::uint32_t workers
   training.records.set_metrics(false);
   TAUT_TRY(const TrainingOutcome outcome, run_training(training));
   if (outcome.job.rate() <= 0) return invalid("the lab: " + outcome.job.message());
-  return kMsPerS * workers * static_cast<double>(batch) / outcome.job.rate();
+  // The rate of a text counts tokens.
+  const double records_per_s = outcome.job.rate() / words_of(training.job).items_per_record;
+  return kMsPerS * workers * static_cast<double>(batch) / records_per_s;
 }
 
 }  // namespace

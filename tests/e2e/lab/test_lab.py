@@ -15,6 +15,23 @@ link { name: "card" gbit_per_s: 1 latency_us: 50 jitter_us: 400 }
 compute { clock_ms: 2 spread: LOGNORMAL deviation: 0.4 }
 """
 
+# Of a text, whose rates count tokens.
+LETTERS = """
+name: "letters" workers: 1 data { folder: "%s" }
+net_param {
+  name: "letters"
+  layer { name: "text" type: "Data" top: "data" top: "label" top: "cont"
+          data_param { batch_size: 4 backend: TEXT } text_param { steps: 6 test_share: 0.2 } }
+  layer { name: "embed" type: "Embed" bottom: "data" top: "embed"
+          embed_param { input_dim: 16 num_output: 8 bias_term: false } }
+  layer { name: "scores" type: "InnerProduct" bottom: "embed" top: "scores"
+          inner_product_param { num_output: 16 axis: 2 weight_filler { type: "xavier" } } }
+  layer { name: "loss" type: "SoftmaxWithLoss" bottom: "scores" bottom: "label" top: "loss"
+          softmax_param { axis: 2 } }
+}
+solver_param { base_lr: 0.02 max_iter: 30 }
+"""
+
 
 class Lab(ClusterTest):
     def lab(self, *arguments, cluster=CLUSTER, name="lab", workers=3):
@@ -541,5 +558,21 @@ control { heartbeat_limit_s: 0.5 }
         self.assertEqual(answer.returncode, 0, answer.stderr)
         errors = [float(line.split()[-2]) for line in answer.stdout.splitlines()[1:]]
         self.assertEqual(len(errors), 3)
+        for error in errors:
+            self.assertLess(abs(error), 15, answer.stdout)
+
+    def test_the_lab_checks_the_plan_of_a_text_in_its_clocks(self):
+        path = self.folder / "cluster.textproto"
+        path.write_text(CLUSTER.replace("clock_ms: 2 spread: LOGNORMAL deviation: 0.4",
+                                        "clock_ms: 20"))
+        text = self.folder / "text"
+        text.mkdir()
+        (text / "input.txt").write_text(("abacadabra " * 30 + "efghijkl" * 30) * 3)
+        job = self.file("letters.textproto", LETTERS % text)
+        answer = self.tautline("lab", "plan", job, "--cluster", path, "--workers", "1,2",
+                               "--slack", 0, "--check")
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+        errors = [float(line.split()[-2]) for line in answer.stdout.splitlines()[1:]]
+        self.assertEqual(len(errors), 2)
         for error in errors:
             self.assertLess(abs(error), 15, answer.stdout)
