@@ -39,8 +39,9 @@ void set_slack(Slack slack, pb::Job& job) {
 }
 
 /// A worker's clock as the lab has it, in milliseconds.
+/// records  of a clock
 Result<double> clock_in_lab(const ScalingOptions& options, std::uint32_t workers, Slack slack,
-                            std::int64_t batch) {
+                            double records) {
   constexpr int kClocks = 40;
   TrainingOptions training;
   training.job = options.job;
@@ -57,7 +58,7 @@ Result<double> clock_in_lab(const ScalingOptions& options, std::uint32_t workers
   if (outcome.job.rate() <= 0) return invalid("the lab: " + outcome.job.message());
   // The rate of a text counts tokens.
   const double records_per_s = outcome.job.rate() / words_of(training.job).items_per_record;
-  return kMsPerS * workers * static_cast<double>(batch) / records_per_s;
+  return kMsPerS * workers * records / records_per_s;
 }
 
 }  // namespace
@@ -83,6 +84,7 @@ Result<std::vector<ScalingPoint>> plan_scaling(const ScalingOptions& options) {
       TAUT_TRY(assets, worker::JobAssets::open(job, workers));
     }
     const std::int64_t batch = assets->train_batch();
+    const auto records = static_cast<double>(batch * options.job.solver_param().iter_size());
     TAUT_TRY(const auto topology,
              Topology::make(options.cluster, options.servers, workers, options.job.seed()));
     for (const Slack slack : slacks) {
@@ -93,10 +95,9 @@ Result<std::vector<ScalingPoint>> plan_scaling(const ScalingOptions& options) {
       TAUT_TRY(point.estimate,
                closed_estimate(options.cluster, *topology, assets->train_graph(), batch,
                                options.servers, workers, slack, options.job));
-      point.records_per_s =
-          kMsPerS * workers * static_cast<double>(batch) / point.estimate.clock_ms;
+      point.records_per_s = kMsPerS * workers * records / point.estimate.clock_ms;
       if (!options.checks) continue;
-      TAUT_TRY(point.lab_ms, clock_in_lab(options, workers, slack, batch));
+      TAUT_TRY(point.lab_ms, clock_in_lab(options, workers, slack, records));
     }
   }
   return points;

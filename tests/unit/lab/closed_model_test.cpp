@@ -154,6 +154,16 @@ TEST_CASE("a plan divides the batch of a job with global_batch over the workers"
   }
 }
 
+TEST_CASE("a plan's clock computes as many batches as a clock has", "[lab]") {
+  const auto points = plan_of("solver_param { base_lr: 0.1 max_iter: 50 iter_size: 3 }");
+  REQUIRE(points.size() == 2);
+  for (const ScalingPoint& point : points) {
+    CHECK(point.estimate.compute_ms == Approx(600));
+    CHECK(point.records_per_s == Approx(1e3 * point.workers * 4 * 3 / point.estimate.clock_ms));
+    CHECK(point.lab_ms.value() == Approx(point.estimate.clock_ms).epsilon(0.05));
+  }
+}
+
 TEST_CASE("workers that meet every ten clocks move a tenth at each", "[lab]") {
   pb::Job job;
   job.mutable_consistency()->mutable_periodic_averaging()->set_interval(10);
