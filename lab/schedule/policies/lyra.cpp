@@ -100,7 +100,7 @@ class Lyra : public Policy {
     const Cluster& cluster = view.cluster();
     const auto time = [&](std::uint32_t workers) {
       const Setting setting{
-          .workers = workers, .tier = cluster.nearest_tier(workers), .type = type};
+          .workers = workers, .tier = cluster.nearest_tier(workers, type), .type = type};
       return view.left_s(job) / speed_of(one, setting, cluster);
     };
     std::vector<Choice> found;
