@@ -132,6 +132,16 @@ TEST_CASE("Muri interleaves jobs that use different stages", "[schedule]") {
   CHECK(run_policy("fifo", jobs, cluster).makespan_s == 40000);
 }
 
+TEST_CASE("Muri runs jobs one after the other that would lose by sharing", "[schedule]") {
+  // A vgg19 overlaps its stages: two that take turns make 0.7 of what one makes alone.
+  const auto jobs = numbered({test_job(0, 4, 10000, "vgg19"), test_job(0, 4, 10000, "vgg19")});
+  const SimulationResult result = run_policy("muri", jobs, test_cluster("1x4"));
+  CHECK(result.jobs[0].ended_s == Approx(10000));
+  // From the next round on.
+  CHECK(result.jobs[1].started_s == Approx(10080));
+  CHECK(result.jobs[1].ended_s == Approx(20080));
+}
+
 TEST_CASE("a sensitive job waits for a near place, another one does not", "[schedule]") {
   const Cluster cluster = test_cluster("2x4");
   const auto busy = [](const char* model) {
