@@ -73,6 +73,7 @@ void add_hosts(PlayedRun& run, const Json& whole) {
       one.shares[state] = row_of<std::int32_t>(host, PlayedRun::kStateNames[state], run.bins);
     }
   }
+  if (run.hosts.empty()) throw Mistake{"it has no host"};
   for (const Json& loss : whole.at("hosts_lost")) add_loss(run, loss);
   for (const Json& worker : whole.at("workers")) {
     PlayedRun::Worker& one = run.workers.emplace_back();

@@ -26,6 +26,22 @@ Result<DeviceType> type_of(std::string_view name) {
   return invalid(fmt::format("a type of devices must be V100, P100, K80 or T4, is \"{}\"", name));
 }
 
+/// The tier of as few hosts as so many workers fit on, of the hosts that count.
+template <class Counts>
+Tier nearest_tier_of(const std::vector<Host>& hosts, std::uint32_t workers, Counts counts) {
+  std::uint32_t largest_host = 0;
+  std::uint32_t largest_rack = 0;
+  std::vector<std::uint32_t> rack;
+  for (const Host& host : hosts) {
+    if (!counts(host)) continue;
+    largest_host = std::max(largest_host, host.devices);
+    if (rack.size() <= host.rack) rack.resize(host.rack + 1);
+    largest_rack = std::max(largest_rack, rack[host.rack] += host.devices);
+  }
+  if (workers <= largest_host) return Tier::kHost;
+  return workers <= largest_rack ? Tier::kRack : Tier::kCluster;
+}
+
 }  // namespace
 
 std::uint32_t Cluster::own_devices() const {
@@ -48,15 +64,11 @@ void Cluster::add_hosts(std::uint32_t count, std::uint32_t devices, DeviceType t
 }
 
 Tier Cluster::nearest_tier(std::uint32_t workers) const {
-  std::uint32_t largest_host = 0;
-  std::vector<std::uint32_t> rack;
-  for (const Host& host : hosts) {
-    largest_host = std::max(largest_host, host.devices);
-    if (rack.size() <= host.rack) rack.resize(host.rack + 1);
-    rack[host.rack] += host.devices;
-  }
-  if (workers <= largest_host) return Tier::kHost;
-  return workers <= std::ranges::max(rack) ? Tier::kRack : Tier::kCluster;
+  return nearest_tier_of(hosts, workers, [](const Host& host) { return !host.on_loan; });
+}
+
+Tier Cluster::nearest_tier(std::uint32_t workers, DeviceType type) const {
+  return nearest_tier_of(hosts, workers, [type](const Host& host) { return host.type == type; });
 }
 
 Tier Cluster::tier_of(const std::vector<DeviceIndex>& devices) const {

@@ -44,8 +44,10 @@ struct Cluster {
   /// Adds hosts at the end. REQUIRES devices > 0.
   void add_hosts(std::uint32_t count, std::uint32_t devices, DeviceType type,
                  std::uint32_t rack_hosts, bool on_loan = false);
-  /// The tier of as few hosts as `workers` fit on.
+  /// The tier of as few of the cluster's own hosts as `workers` fit on.
   [[nodiscard]] Tier nearest_tier(std::uint32_t workers) const;
+  /// Overload for hosts of one type, those that may be lent included.
+  [[nodiscard]] Tier nearest_tier(std::uint32_t workers, DeviceType type) const;
   /// REQUIRES  not empty
   [[nodiscard]] Tier tier_of(const std::vector<DeviceIndex>& devices) const;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <utility>
 
 #include "common/check.hpp"
 
@@ -32,6 +33,10 @@ void Placement::set_usable(HostIndex host, bool usable) {
 std::vector<HostIndex> Placement::choose(const PlaceRequest& request,
                                          std::optional<DeviceType> type) const {
   HostIndex best = kNoHost;
+  // A host on loan is taken back, and stops what is on it.
+  const auto rank = [this](HostIndex host) {
+    return std::pair(cluster_.hosts[host].on_loan, free_[host]);
+  };
   std::vector<std::uint32_t> of_rack;
   std::uint32_t all = 0;
   for (HostIndex host = 0; host < free_.size(); ++host) {
@@ -41,7 +46,7 @@ std::vector<HostIndex> Placement::choose(const PlaceRequest& request,
     of_rack[one.rack] += free_[host];
     all += free_[host];
     if (free_[host] < request.workers) continue;
-    if (best == kNoHost || free_[host] < free_[best]) best = host;
+    if (best == kNoHost || rank(host) < rank(best)) best = host;
   }
   if (best != kNoHost) return {best};
   if (request.within == Tier::kHost || all < request.workers) return {};

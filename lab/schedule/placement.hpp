@@ -19,8 +19,9 @@ struct PlaceRequest {
 };
 
 /// Which devices are free, and which of them a job gets: those on the host whose free ones exceed
-/// the number least; or else those of the rack with least to spare, or of any, on as few hosts as
-/// can be. Where any type will do, the one of which most are free, or else several.
+/// the number least, on loan only where none of the cluster's own has enough; or else those of the
+/// rack with least to spare, or of any, on as few hosts as can be. Where any type will do, the one
+/// of which most are free, or else several.
 /// Of one type it chooses as many of each host as the coordinator's choose_workers(). Where a job
 /// grows, the coordinator knows all of its racks, and this one that of its first device.
 class Placement {

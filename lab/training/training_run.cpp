@@ -71,9 +71,17 @@ class Training {
     return outcome();
   }
 
- private:
-  Result<void> start() {
+  /// Errors    what run() refuses before anything happens
+  Result<void> check() {
     TAUT_TRY(const pb::Job job, job_of(options_));
+    TAUT_TRY(open(job));
+    TAUT_TRY(process_options(job));
+    return ok();
+  }
+
+ private:
+  /// Opens the job and places it on the cluster, if it can be trained there.
+  Result<void> open(const pb::Job& job) {
     TAUT_TRY(assets_, open_assets(job));
     if (const auto rows = model::row_parameters(assets_->train_graph());
         !options_.learns && !rows.empty()) {
@@ -83,14 +91,20 @@ class Training {
                       "learning there is none; omit --no-learning or by_rows",
                       rows[0].layer));
     }
+    TAUT_TRY(times_, make_times());
+    TAUT_TRY(world_.topology,
+             Topology::make(options_.cluster, options_.servers, job.workers(), options_.seed));
+    return expect_memory();
+  }
+
+  Result<void> start() {
+    TAUT_TRY(const pb::Job job, job_of(options_));
+    TAUT_TRY(open(job));
     BackendOptions device;
     device.device = DeviceKind::kCpu;
     device.threads = static_cast<int>(options_.threads);
     TAUT_TRY(BackendChoice choice, make_backend(device));
     backend_ = std::move(choice.backend);
-    TAUT_TRY(times_, make_times());
-    TAUT_TRY(world_.topology,
-             Topology::make(options_.cluster, options_.servers, job.workers(), options_.seed));
     world_.network = std::make_unique<sim::Network>(*world_.topology);
     for (const Topology::Host& host : world_.topology->hosts()) {
       world_.machines.push_back(
@@ -109,7 +123,6 @@ class Training {
     if (options_.learns && !options_.folder.empty()) {
       world_.disk = std::make_unique<RunDisk>(options_.folder);
     }
-    TAUT_TRY(expect_memory());
     if (!options_.learns) {
       world_.memory = std::make_unique<CostMemory>(assets_->train_graph().parameters);
     }
@@ -356,6 +369,10 @@ class Training {
 
 Result<TrainingOutcome> run_training(const TrainingOptions& options) {
   return Training(options).run();
+}
+
+Result<void> check_training(const TrainingOptions& options) {
+  return Training(options).check();
 }
 
 }  // namespace taut::lab

@@ -69,4 +69,9 @@ struct TrainingOutcome {
 ///           unavailable: more memory than the options allow
 [[nodiscard]] Result<TrainingOutcome> run_training(const TrainingOptions& options);
 
+/// Errors    those with which run_training() refuses the options before anything is trained or
+///           written: a job that the lab does not run, too few places, missing times, too little
+///           memory
+[[nodiscard]] Result<void> check_training(const TrainingOptions& options);
+
 }  // namespace taut::lab

@@ -52,8 +52,13 @@ std::vector<std::uint32_t> counts_of(const std::string& text) {
   std::vector<std::uint32_t> counts;
   const std::size_t dots = text.find("..");
   if (dots != std::string::npos) {
+    const std::uint32_t first = number(text.substr(0, dots));
     const std::uint32_t last = number(text.substr(dots + 2));
-    for (std::uint64_t count = number(text.substr(0, dots)); count < last; count *= 2) {
+    if (first > last) {
+      throw UsageError(fmt::format(
+          "--workers: {} begins above its end; give the smaller number first, e.g. 1..256", text));
+    }
+    for (std::uint64_t count = first; count < last; count *= 2) {
       counts.push_back(static_cast<std::uint32_t>(count));
     }
     counts.push_back(last);

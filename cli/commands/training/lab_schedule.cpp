@@ -29,8 +29,8 @@ struct ScheduleArguments {
   std::string trace;
   std::string poisson;
   std::uint32_t jobs = 0;
-  double load = 0.8;
-  std::uint64_t seed = 1;
+  std::optional<double> load;         // of --poisson
+  std::optional<std::uint64_t> seed;  // of --poisson
   std::vector<std::string> policies;
   std::string hosts = "16x4";
   std::uint32_t rack_hosts = 0;
@@ -45,12 +45,13 @@ Result<schedule::Trace> jobs_of(const ScheduleArguments& arguments,
                                 const schedule::Cluster& cluster) {
   if (!arguments.poisson.empty()) {
     constexpr std::uint32_t kJobs = 1000;
+    constexpr double kLoad = 0.8;
     return schedule::make_workload({.distribution = arguments.poisson,
                                     .jobs = arguments.jobs == 0 ? kJobs : arguments.jobs,
-                                    .load = arguments.load,
+                                    .load = arguments.load.value_or(kLoad),
                                     .devices = cluster.own_devices(),
                                     .max_workers = cluster.own_devices(),
-                                    .seed = arguments.seed});
+                                    .seed = arguments.seed.value_or(1)});
   }
   TAUT_TRY(schedule::Trace trace, schedule::read_trace(arguments.trace));
   if (arguments.jobs > 0 && arguments.jobs < trace.jobs.size()) trace.jobs.resize(arguments.jobs);
@@ -115,6 +116,11 @@ std::vector<std::string> chosen_policies(const ScheduleArguments& arguments) {
 Result<void> run_schedule(const ScheduleArguments& arguments) {
   if (arguments.trace.empty() == arguments.poisson.empty()) {
     throw UsageError("give either --trace or --poisson");
+  }
+  if (arguments.poisson.empty() && (arguments.load || arguments.seed)) {
+    throw UsageError(
+        fmt::format("{} is for --poisson: the jobs of --trace are as they are; omit it",
+                    arguments.load ? "--load" : "--seed"));
   }
   TAUT_TRY(schedule::Cluster cluster,
            schedule::parse_cluster(arguments.hosts, arguments.rack_hosts));

@@ -223,9 +223,9 @@ pb::JobStatus with_whole_paths(pb::JobStatus job, const fs::path& folder) {
   return job;
 }
 
-/// What the lab is asked to train.
+/// What the lab is asked to train, in no folder yet.
 lab::TrainingOptions lab_training(const LabOptions& options, const pb::Job& job,
-                                  const pb::LabCluster& cluster, const fs::path& folder) {
+                                  const pb::LabCluster& cluster) {
   lab::TrainingOptions training;
   training.job = job;
   training.cluster = cluster;
@@ -236,8 +236,6 @@ lab::TrainingOptions lab_training(const LabOptions& options, const pb::Job& job,
   training.learns = options.learns;
   training.overlap = options.train.overlap;
   training.records = options.train.records;
-  training.records.set_folder(folder.string());
-  training.folder = absolute_path(folder.string());
   training.memory = Bytes(options.memory_limit);
   training.show = [watch = std::make_shared<Watch>(job, options.train.json)](
                       const pb::JobStatus& status) { return (*watch)(status); };
@@ -284,7 +282,12 @@ Result<int> train_in_lab(const LabOptions& options) {
   }
   TAUT_TRY(const auto misfit, lab::host_misfit(job, cluster, options.train.servers));
   if (misfit) return lab_memory_error(options.cluster, misfit->host, misfit->what);
+  lab::TrainingOptions training = lab_training(options, job, cluster);
+  // What is refused replaces no run, and leaves no folder.
+  TAUT_TRY(lab::check_training(training));
   TAUT_TRY(const fs::path folder, prepare_folder(options, job, cluster));
+  training.records.set_folder(folder.string());
+  training.folder = absolute_path(folder.string());
   if (!options.train.json) {
     fmt::print("{}: {}, {}, in the lab, run folder {}\n", job.name(),
                counted(options.train.servers, "server"), counted(job.workers(), "worker"),
@@ -303,7 +306,6 @@ Result<int> train_in_lab(const LabOptions& options) {
   }
   TAUT_TRY(log::start({.role = "lab", .name = "lab", .file = (folder / "lab.log").string()}));
   raise_descriptor_limit();
-  lab::TrainingOptions training = lab_training(options, job, cluster, folder);
   TAUT_TRY(const auto timeline, open_timeline(options, job, folder));
   training.timeline = timeline.get();
   lab::Playback playback;

@@ -8,10 +8,11 @@ namespace taut::schedule {
 namespace {
 
 /// Elastic jobs and hosts on loan. First every job's base, what it asks for: those that run keep
-/// theirs, and those that wait start with the shortest, on the cluster's own devices or else on
-/// lent ones, each job on one type. What is left makes jobs larger: half or twice their base more,
-/// by a knapsack over the time that each would save. Devices beyond the base go back when others
-/// wait. Hosts go back to their owner from the one whose return stops fewest jobs.
+/// theirs, and those that wait start with the shortest, each on the fastest type that has enough,
+/// on one of the cluster's own hosts or else on a lent one. What is left makes jobs larger: half or
+/// twice their base more, by a knapsack over the time that each would save. Devices beyond the base
+/// go back when others wait. Hosts go back to their owner from the one whose return stops fewest
+/// jobs.
 /// Source    Li et al., "Lyra: Elastic Scheduling for Deep Learning Clusters", EuroSys 2023,
 ///           sections 4 and 5; every five minutes. Running times are known, and every job is
 ///           elastic.
@@ -100,7 +101,7 @@ class Lyra : public Policy {
     const Cluster& cluster = view.cluster();
     const auto time = [&](std::uint32_t workers) {
       const Setting setting{
-          .workers = workers, .tier = cluster.nearest_tier(workers), .type = type};
+          .workers = workers, .tier = cluster.nearest_tier(workers, type), .type = type};
       return view.left_s(job) / speed_of(one, setting, cluster);
     };
     std::vector<Choice> found;

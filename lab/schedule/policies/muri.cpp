@@ -62,8 +62,10 @@ class Muri : public Policy {
     return interleaving_efficiency(jobs_of(view, both));
   }
 
-  /// Jobs' worth of progress that a group makes together.
+  /// Jobs' worth of progress that a group makes together. A job alone overlaps its stages as it
+  /// does: in turns with no other it would be slower.
   static double speed_of_all(const View& view, const Group& group) {
+    if (group.size() == 1) return 1;
     const std::vector<const Job*> jobs = jobs_of(view, group);
     const double cycle = interleaved_cycle_s(jobs);
     double speed = 0;

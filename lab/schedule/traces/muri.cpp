@@ -10,18 +10,22 @@ bool is_muri(const TraceTable& table) {
 
 Result<void> read_muri(const TraceTable& table, Trace& trace) {
   constexpr double kSecond = 1e-3;  // of a millisecond
+  constexpr double kMax = 1e3 * kMaxSeconds;
+  const auto time = [&table](std::size_t row, const char* column, bool above = false) {
+    return table.number(row, column, 0, above, kMax);
+  };
   for (std::size_t row = 0; row < table.rows(); ++row) {
     Job job;
     job.name = table.text(row, "job_id");
     const auto model = find_model(table.text(row, "model_name"));
     job.model = model.value_or(stand_in_model(table.text(row, "model_name")));
     TAUT_TRY(job.workers, table.whole(row, "num_gpu", 1, kMaxWorkers));
-    TAUT_TRY(const double submit, table.number(row, "submit_time"));
-    TAUT_TRY(const double duration, table.number(row, "duration", 0, true));
-    TAUT_TRY(const double iteration, table.number(row, "iteration_time", 0, true));
-    TAUT_TRY(const double input, table.number(row, "resource_time_0"));
-    TAUT_TRY(const double device, table.number(row, "resource_time_1"));
-    TAUT_TRY(const double network, table.number(row, "resource_time_2"));
+    TAUT_TRY(const double submit, time(row, "submit_time"));
+    TAUT_TRY(const double duration, time(row, "duration", true));
+    TAUT_TRY(const double iteration, time(row, "iteration_time", true));
+    TAUT_TRY(const double input, time(row, "resource_time_0"));
+    TAUT_TRY(const double device, time(row, "resource_time_1"));
+    TAUT_TRY(const double network, time(row, "resource_time_2"));
     job.submit_s = kSecond * submit;
     job.service_s = kSecond * duration;
     job.iteration_s = kSecond * iteration;

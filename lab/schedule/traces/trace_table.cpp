@@ -79,12 +79,13 @@ Error TraceTable::wrong(std::size_t row, std::string_view column,
                              text(row, column).substr(0, kShown)));
 }
 
-Result<double> TraceTable::number(std::size_t row, std::string_view column, double min,
-                                  bool above) const {
+Result<double> TraceTable::number(std::size_t row, std::string_view column, double min, bool above,
+                                  double max) const {
   double value = 0;
   const bool is_fine = parse_all(text(row, column), value) && std::isfinite(value) &&
                        (above ? value > min : value >= min);
-  if (is_fine) return value;
+  if (is_fine && value <= max) return value;
+  if (is_fine) return wrong(row, column, fmt::format("a number of at most {:g}", max));
   return wrong(row, column,
                fmt::format("a number {} {:g}", above ? "greater than" : "of at least", min));
 }
@@ -114,7 +115,9 @@ Result<double> TraceTable::time(std::size_t row, std::string_view column) const 
     return wrong(row, column, "a time as 2017-10-03 14:02:11");
   }
   const double days = static_cast<double>(sys_days(date).time_since_epoch().count());
-  return 86400 * days + 3600.0 * hour + 60.0 * minute + second;
+  const double value = 86400 * days + 3600.0 * hour + 60.0 * minute + second;
+  if (value >= 0 && value <= kMaxSeconds) return value;
+  return wrong(row, column, "a time from 1970 to 2096");
 }
 
 }  // namespace taut::schedule

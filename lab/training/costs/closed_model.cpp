@@ -206,12 +206,13 @@ Result<ClosedEstimate> closed_estimate(const pb::LabCluster& cluster, const Topo
                                        const pb::Job& job) {
   ClosedEstimate estimate;
   TAUT_TRY(const ComputeTimes times, ComputeTimes::make(cluster.compute(), graph, batch, 1));
-  estimate.compute_ms = compute_ms(topology, times.whole_clock() / kUsPerMs, workers);
+  const double batch_ms = compute_ms(topology, times.whole_clock() / kUsPerMs, workers);
+  estimate.compute_ms = job.solver_param().iter_size() * batch_ms;
   const bool exchanges = exchanges_at_workers(job);
   ExchangeEstimate exchange;
   if (exchanges) {
     TAUT_TRY(exchange, closed_exchange(cluster, graph, servers, workers, job, times,
-                                       estimate.compute_ms * kUsPerMs / times.whole_clock()));
+                                       batch_ms * kUsPerMs / times.whole_clock()));
     slack = exchange.waits ? Slack(0) : Slack::unbounded();
   }
   constexpr std::int64_t kMaxClocks = 64;

@@ -33,6 +33,7 @@ struct ClosedEstimate {
 /// between two meetings. Of a table by rows a worker moves as many as its batch may name. What
 /// overlaps counts as the larger one.
 /// Errors  as ComputeTimes::make and to_compression
+/// batch   its records, of which a clock computes as many as the job's iter_size says
 /// slack   unbounded: no worker waits for another
 /// job     of whose workers closed_exchange() says what they take where they exchange among
 ///         themselves

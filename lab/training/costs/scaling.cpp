@@ -1,7 +1,10 @@
 #include "lab/training/costs/scaling.hpp"
 
+#include <optional>
+
 #include "lab/training/training_run.hpp"
 #include "proto/config/exchange/settle_exchange.hpp"
+#include "proto/config/job_words.hpp"
 #include "proto/config/settle_compression.hpp"
 #include "worker/replica.hpp"
 
@@ -36,8 +39,9 @@ void set_slack(Slack slack, pb::Job& job) {
 }
 
 /// A worker's clock as the lab has it, in milliseconds.
+/// records  of a clock
 Result<double> clock_in_lab(const ScalingOptions& options, std::uint32_t workers, Slack slack,
-                            std::int64_t batch) {
+                            double records) {
   constexpr int kClocks = 40;
   TrainingOptions training;
   training.job = options.job;
@@ -52,7 +56,9 @@ Result<double> clock_in_lab(const ScalingOptions& options, std::uint32_t workers
   training.records.set_metrics(false);
   TAUT_TRY(const TrainingOutcome outcome, run_training(training));
   if (outcome.job.rate() <= 0) return invalid("the lab: " + outcome.job.message());
-  return kMsPerS * workers * static_cast<double>(batch) / outcome.job.rate();
+  // The rate of a text counts tokens.
+  const double records_per_s = outcome.job.rate() / words_of(training.job).items_per_record;
+  return kMsPerS * workers * records / records_per_s;
 }
 
 }  // namespace
@@ -66,12 +72,19 @@ Result<std::vector<ScalingPoint>> plan_scaling(const ScalingOptions& options) {
         "compression: AUTO is chosen from what workers measure of machines and links; name a "
         "scheme");
   }
-  TAUT_TRY(const worker::JobAssets assets, worker::JobAssets::open(options.job, 1));
-  const std::int64_t batch = assets.train_batch();
   std::vector<Slack> slacks = options.slacks;
   if (slacks.empty()) slacks.push_back(slack_of(options.job));
   std::vector<ScalingPoint> points;
+  std::optional<worker::JobAssets> assets;
   for (const std::uint32_t workers : options.workers) {
+    // Workers divide a batch with global_batch alone.
+    if (!assets || options.job.global_batch()) {
+      pb::Job job = options.job;
+      job.set_workers(workers);
+      TAUT_TRY(assets, worker::JobAssets::open(job, workers));
+    }
+    const std::int64_t batch = assets->train_batch();
+    const auto records = static_cast<double>(batch * options.job.solver_param().iter_size());
     TAUT_TRY(const auto topology,
              Topology::make(options.cluster, options.servers, workers, options.job.seed()));
     for (const Slack slack : slacks) {
@@ -80,12 +93,11 @@ Result<std::vector<ScalingPoint>> plan_scaling(const ScalingOptions& options) {
       point.slack = slack;
       point.price_per_hour = topology->price_per_hour();
       TAUT_TRY(point.estimate,
-               closed_estimate(options.cluster, *topology, assets.train_graph(), batch,
+               closed_estimate(options.cluster, *topology, assets->train_graph(), batch,
                                options.servers, workers, slack, options.job));
-      point.records_per_s =
-          kMsPerS * workers * static_cast<double>(batch) / point.estimate.clock_ms;
+      point.records_per_s = kMsPerS * workers * records / point.estimate.clock_ms;
       if (!options.checks) continue;
-      TAUT_TRY(point.lab_ms, clock_in_lab(options, workers, slack, batch));
+      TAUT_TRY(point.lab_ms, clock_in_lab(options, workers, slack, records));
     }
   }
   return points;

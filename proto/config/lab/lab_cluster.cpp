@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <set>
 #include <vector>
 
@@ -77,12 +78,14 @@ class Check {
     constexpr double kMaxDevices = 64;
     if (cluster_.host_size() == 0) return text_.error({}, "the cluster has no host; add host { }");
     std::set<std::string> names;
+    std::set<std::string> known;
     std::uint64_t workers = 0;
     std::uint64_t servers = 0;
     for (int i = 0; i < cluster_.host_size(); ++i) {
       const pb::LabHost& host = cluster_.host(i);
       TAUT_TRY(is_new(names, host.name(), "host", {{"host", i}, {"name"}}));
       TAUT_TRY(is_in({{"host", i}, {"count"}}, host.count(), 1, kMaxHosts));
+      TAUT_TRY(are_new(known, i));
       TAUT_TRY(is_in({{"host", i}, {"cores"}}, host.cores(), 1, kMaxOfHost));
       TAUT_TRY(is_in({{"host", i}, {"workers"}}, host.workers(), 0, kMaxOfHost));
       TAUT_TRY(is_in({{"host", i}, {"servers"}}, host.servers(), 0, kMaxOfHost));
@@ -112,10 +115,43 @@ class Check {
       if (!host.rack().empty()) {
         TAUT_TRY(is_rack({{"host", i}, {"rack"}}, host.rack()));
       }
+      if (!host.has_link() && is_sum_of_links(host.rack())) {
+        return text_.error(
+            {{"host", i}, {"link"}},
+            fmt::format("host \"{}\" has no link, and the link of its rack is the sum of its "
+                        "hosts' ones; name one",
+                        host.name()));
+      }
     }
     if (workers == 0) return text_.error({{"host", 0}}, "no host has workers; add workers: 1");
     if (servers == 0) return text_.error({{"host", 0}}, "no host has servers; add servers: 1");
     return ok();
+  }
+  /// Whether no name of a host or of its machines is one of an earlier host's: "gpu1" of several
+  /// is a machine of "gpu" too, and its gpu10 may be another one.
+  /// known  names so far
+  [[nodiscard]] Result<void> are_new(std::set<std::string>& known, int number) const {
+    const pb::LabHost& host = cluster_.host(number);
+    for (const std::string& name : names_of(host)) {
+      if (known.insert(name).second) continue;
+      return text_.error({{"host", number}, {"name"}},
+                         fmt::format("host \"{}\": \"{}\" is a machine of another host too; give "
+                                     "another name",
+                                     host.name(), name));
+    }
+    return ok();
+  }
+  /// Of a host, and of each of its machines where they are several.
+  [[nodiscard]] static std::vector<std::string> names_of(const pb::LabHost& host) {
+    std::vector<std::string> names = {host.name()};
+    for (std::uint32_t i = 0; host.count() > 1 && i < host.count(); ++i) {
+      names.push_back(fmt::format("{}{}", host.name(), i));
+    }
+    return names;
+  }
+  [[nodiscard]] bool is_sum_of_links(const std::string& rack) const {
+    const auto found = std::ranges::find(cluster_.rack(), rack, &pb::LabRack::name);
+    return found != cluster_.rack().end() && found->has_oversubscription();
   }
   [[nodiscard]] Result<void> compute() const {
     const pb::LabCompute& compute = cluster_.compute();
@@ -167,10 +203,7 @@ class Check {
     constexpr double kMaxNotice_s = 86'400;
     std::vector<std::string> known;
     for (const pb::LabHost& host : cluster_.host()) {
-      known.push_back(host.name());
-      for (std::uint32_t i = 0; host.count() > 1 && i < host.count(); ++i) {
-        known.push_back(fmt::format("{}{}", host.name(), i));
-      }
+      std::ranges::move(names_of(host), std::back_inserter(known));
     }
     for (int i = 0; i < cluster_.outage_size(); ++i) {
       const pb::LabOutage& outage = cluster_.outage(i);

@@ -39,6 +39,7 @@ const Played = (() => {
     }
     const lists = [run.hosts, run.links, run.workers, run.tests, run.hosts_lost];
     if (!lists.every(Array.isArray)) throw new Error("a list is missing");
+    if (!run.hosts.length) throw new Error("it has no host");
     const fits = (row) => Array.isArray(row) && (row.length === 0 || row.length === run.bins);
     const all = [run.iterations_per_s, run.loss, run.staleness, run.bound,
                  ...run.hosts.flatMap((host) => kStates.slice(0, 4).map((state) => host[state])),

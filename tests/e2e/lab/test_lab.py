@@ -15,6 +15,23 @@ link { name: "card" gbit_per_s: 1 latency_us: 50 jitter_us: 400 }
 compute { clock_ms: 2 spread: LOGNORMAL deviation: 0.4 }
 """
 
+# Of a text, whose rates count tokens.
+LETTERS = """
+name: "letters" workers: 1 data { folder: "%s" }
+net_param {
+  name: "letters"
+  layer { name: "text" type: "Data" top: "data" top: "label" top: "cont"
+          data_param { batch_size: 4 backend: TEXT } text_param { steps: 6 test_share: 0.2 } }
+  layer { name: "embed" type: "Embed" bottom: "data" top: "embed"
+          embed_param { input_dim: 16 num_output: 8 bias_term: false } }
+  layer { name: "scores" type: "InnerProduct" bottom: "embed" top: "scores"
+          inner_product_param { num_output: 16 axis: 2 weight_filler { type: "xavier" } } }
+  layer { name: "loss" type: "SoftmaxWithLoss" bottom: "scores" bottom: "label" top: "loss"
+          softmax_param { axis: 2 } }
+}
+solver_param { base_lr: 0.02 max_iter: 30 }
+"""
+
 
 class Lab(ClusterTest):
     def lab(self, *arguments, cluster=CLUSTER, name="lab", workers=3):
@@ -174,6 +191,27 @@ compute { clock_ms: 5 }
         answer = self.tautline("lab", self.job(), "--workers", 9, "--cluster", path, "--output",
                                self.folder / "none")
         self.assert_fails(answer, "places for 8 workers, 9 are requested")
+        self.assertFalse((self.folder / "none").exists())
+
+    def test_what_the_lab_refuses_replaces_no_run(self):
+        self.lab(name="run")
+        whole = (self.folder / "run/summary.json").read_bytes()
+        path = self.folder / "cluster.textproto"
+
+        def refused(what, *words, job=self.job(), cluster=CLUSTER):
+            path.write_text(cluster)
+            answer = self.tautline("lab", job, "--cluster", path, "--output", self.folder / "run",
+                                   "--force", *words)
+            self.assert_fails(answer, what)
+            self.assertEqual((self.folder / "run/summary.json").read_bytes(), whole)
+        refused("places for 8 workers, 9 are requested", "--workers", 9)
+        refused("and --memory-limit is", "--memory-limit", "1KiB")
+        refused('has no layer "none"', cluster=CLUSTER.replace(
+            "clock_ms: 2", 'layer { name: "none" forward_us: 1 }'))
+        refused("heartbeat_limit_s must be at least", cluster=CLUSTER +
+                "control { heartbeat_limit_s: 0.2 }")
+        refused("network: the lab's links come from the cluster file",
+                job=self.job(extra="network { delay_ms: 1 }\n"))
 
     def test_more_workers_than_a_real_coordinator_takes_train_in_the_lab(self):
         _, end = self.lab("--mode", "bsp", "--max-iter", 1, "--no-learning", "--no-records",
@@ -506,6 +544,12 @@ control { heartbeat_limit_s: 0.5 }
         self.assertEqual(wrong.returncode, 2)
         self.assertIn('"fast" is neither a number of clocks nor async', wrong.stderr)
 
+    def test_a_plan_of_numbers_of_workers_that_descend_is_refused(self):
+        path = self.folder / "cluster.textproto"
+        path.write_text(CLUSTER)
+        wrong = self.tautline("lab", "plan", self.job(), "--cluster", path, "--workers", "8..4")
+        self.assert_fails(wrong, "--workers: 8..4 begins above its end", status=2)
+
     def test_the_formula_agrees_with_the_lab_where_computing_is_the_limit(self):
         path = self.folder / "cluster.textproto"
         path.write_text(CLUSTER.replace("clock_ms: 2 ", "clock_ms: 20 "))
@@ -514,5 +558,21 @@ control { heartbeat_limit_s: 0.5 }
         self.assertEqual(answer.returncode, 0, answer.stderr)
         errors = [float(line.split()[-2]) for line in answer.stdout.splitlines()[1:]]
         self.assertEqual(len(errors), 3)
+        for error in errors:
+            self.assertLess(abs(error), 15, answer.stdout)
+
+    def test_the_lab_checks_the_plan_of_a_text_in_its_clocks(self):
+        path = self.folder / "cluster.textproto"
+        path.write_text(CLUSTER.replace("clock_ms: 2 spread: LOGNORMAL deviation: 0.4",
+                                        "clock_ms: 20"))
+        text = self.folder / "text"
+        text.mkdir()
+        (text / "input.txt").write_text(("abacadabra " * 30 + "efghijkl" * 30) * 3)
+        job = self.file("letters.textproto", LETTERS % text)
+        answer = self.tautline("lab", "plan", job, "--cluster", path, "--workers", "1,2",
+                               "--slack", 0, "--check")
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+        errors = [float(line.split()[-2]) for line in answer.stdout.splitlines()[1:]]
+        self.assertEqual(len(errors), 2)
         for error in errors:
             self.assertLess(abs(error), 15, answer.stdout)

@@ -87,6 +87,12 @@ class Schedule(ClusterTest):
                       self.folder / "c.csv")
         self.assertNotEqual((self.folder / "c.csv").read_bytes(), files[0][0])
 
+    def test_options_of_random_jobs_are_refused_with_a_trace(self):
+        trace = self.trace("tiresias.csv", tiresias())
+        for words in (("--load", "0.5"), ("--seed", "2")):
+            answer = self.schedule("--trace", trace, "--policy", "fifo", *words, status=2)
+            self.assertIn(f"{words[0]} is for --poisson", answer.stderr)
+
     def test_the_traces_that_are_here_are_read(self):
         mirror = os.environ.get("TAUTLINE_DATA_MIRROR", "")
         folder = pathlib.Path(mirror) / "traces"

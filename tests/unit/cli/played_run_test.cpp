@@ -205,6 +205,10 @@ TEST_CASE("rows that fit no bins and hosts that are not there are refused", "[la
   json = run_of(2);
   json["workers"][0]["host"] = 7;
   CHECK(error_of(json) == "f: a worker is on no host");
+  // No figure has rows for it.
+  json = run_of(0);
+  json["hosts"] = Json::array();
+  CHECK(error_of(json) == "f: it has no host");
   json = run_of(2);
   json["format"] = 2;
   CHECK(error_of(json) == "f: format 2, this version reads 1; run the lab again");

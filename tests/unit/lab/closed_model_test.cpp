@@ -1,8 +1,13 @@
 #include "lab/training/costs/closed_model.hpp"
 
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "lab/training/costs/scaling.hpp"
 #include "proto/config/lab/lab_cluster.hpp"
 #include "tests/support/catch.hpp"
+#include "tests/unit/lab/tiny_training.hpp"
 #include "tests/unit/model/net_text.hpp"
 
 namespace taut::lab {
@@ -48,6 +53,19 @@ ClosedEstimate estimate(const std::string& compute, std::uint32_t workers, Slack
                         std::int64_t parameters = 10, const std::string& of_host = "",
                         const pb::Job& job = {}, const std::string& costs = "") {
   return estimate_of(one_layer(parameters), compute, workers, slack, of_host, job, costs);
+}
+
+/// Of one worker and of two, whose batch of 4 records takes 200 ms; each is trained too.
+std::vector<ScalingPoint> plan_of(const std::string& job) {
+  const TrainingOptions tiny = tiny_training(job, "compute { clock_ms: 200 batch: 4 }");
+  ScalingOptions options;
+  options.job = tiny.job;
+  options.cluster = tiny.cluster;
+  options.workers = {1, 2};
+  options.checks = true;
+  auto points = plan_scaling(options);
+  if (!points) FAIL(points.error().message);
+  return std::move(points.value());
 }
 
 }  // namespace
@@ -123,6 +141,27 @@ TEST_CASE("a plan of a compression that is yet to be chosen is refused", "[lab]"
   options.job.mutable_compression()->add_push()->set_scheme(pb::PushCompression::AUTO);
   CHECK_THAT(plan_scaling(options).error().message,
              Catch::Matchers::StartsWith("compression: AUTO is chosen"));
+}
+
+TEST_CASE("a plan divides the batch of a job with global_batch over the workers", "[lab]") {
+  const auto points = plan_of("global_batch: true solver_param { base_lr: 0.1 max_iter: 50 }");
+  REQUIRE(points.size() == 2);
+  CHECK(points[0].estimate.compute_ms == Approx(200));
+  CHECK(points[1].estimate.compute_ms == Approx(100));
+  for (const ScalingPoint& point : points) {
+    CHECK(point.records_per_s == Approx(4e3 / point.estimate.clock_ms));
+    CHECK(point.lab_ms.value() == Approx(point.estimate.clock_ms).epsilon(0.05));
+  }
+}
+
+TEST_CASE("a plan's clock computes as many batches as a clock has", "[lab]") {
+  const auto points = plan_of("solver_param { base_lr: 0.1 max_iter: 50 iter_size: 3 }");
+  REQUIRE(points.size() == 2);
+  for (const ScalingPoint& point : points) {
+    CHECK(point.estimate.compute_ms == Approx(600));
+    CHECK(point.records_per_s == Approx(1e3 * point.workers * 4 * 3 / point.estimate.clock_ms));
+    CHECK(point.lab_ms.value() == Approx(point.estimate.clock_ms).epsilon(0.05));
+  }
 }
 
 TEST_CASE("workers that meet every ten clocks move a tenth at each", "[lab]") {

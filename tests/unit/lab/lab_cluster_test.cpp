@@ -21,6 +21,13 @@ TEST_CASE("a cluster of one host needs no link", "[lab]") {
   CHECK(parse_lab_cluster("host { name: \"h\" servers: 1 }", "c").has_value());
 }
 
+TEST_CASE("a host alone in a rack that has its own link needs none", "[lab]") {
+  CHECK(parse_lab_cluster("host { name: \"h\" servers: 1 rack: \"r\" }\n"
+                          "rack { name: \"r\" link: \"a\" }\nlink { name: \"a\" gbit_per_s: 1 }",
+                          "c")
+            .has_value());
+}
+
 TEST_CASE("a lab's cluster that cannot be is refused with line and column", "[lab]") {
   CHECK(refusal_of("") == "c:1:1: the cluster has no host; add host { }");
   CHECK(refusal_of(kHosts + "link { name: \"fast\" gbit_per_s: 1 }") ==
@@ -41,6 +48,19 @@ TEST_CASE("a lab's cluster that cannot be is refused with line and column", "[la
         "c:1:1: a host without a link among several; name one");
   CHECK(refusal_of("host { name: \"h\" servers: 1 rack: \"r\" }") ==
         "c:1:29: no rack \"r\"; add rack { name: \"r\" }");
+  CHECK(refusal_of("host { name: \"h\" servers: 1 rack: \"r\" }\n"
+                   "rack { name: \"r\" oversubscription: 4 }") ==
+        "c:1:1: host \"h\" has no link, and the link of its rack is the sum of its hosts' ones; "
+        "name one");
+  // An outage of "h1", or of "h10", would be one of machines of both.
+  CHECK(refusal_of("host { name: \"h\" count: 11 link: \"a\" }\n"
+                   "host { name: \"h1\" count: 2 link: \"a\" }\n"
+                   "link { name: \"a\" gbit_per_s: 1 }") ==
+        "c:2:8: host \"h1\": \"h1\" is a machine of another host too; give another name");
+  CHECK(refusal_of("host { name: \"h10\" link: \"a\" }\n"
+                   "host { name: \"h\" count: 11 link: \"a\" }\n"
+                   "link { name: \"a\" gbit_per_s: 1 }") ==
+        "c:2:8: host \"h\": \"h10\" is a machine of another host too; give another name");
   CHECK(refusal_of("host { name: \"h\" }") == "c:1:1: no host has servers; add servers: 1");
   CHECK(refusal_of("host { name: \"h\" servers: 1 cores: 0 }") ==
         "c:1:29: cores must be between 1 and 4096, is 0");

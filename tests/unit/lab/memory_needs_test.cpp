@@ -125,6 +125,9 @@ TEST_CASE("more workers than this machine has memory for are refused before they
       refusal_of(options) ==
       "the lab needs at least 0.28 MiB for 3 workers, and --memory-limit is 0.098 MiB; take fewer "
       "workers, a higher limit, or --no-learning");
+  const auto checked = check_training(options);
+  REQUIRE_FALSE(checked.has_value());
+  CHECK(checked.error().message == refusal_of(options));
   // Without a limit it is the machine's memory.
   options.memory = Bytes(0);
   options.job.set_workers(100'000'000);

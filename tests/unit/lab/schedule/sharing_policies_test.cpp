@@ -107,6 +107,18 @@ TEST_CASE("Lyra uses hosts on loan while they are lent", "[schedule]") {
   CHECK(own.makespan_s == Approx(4100));
 }
 
+TEST_CASE("Lyra has a job on one of the cluster's own hosts while that has room", "[schedule]") {
+  // The lent host would be filled by it, and stop it after 900 s.
+  Cluster cluster = test_cluster("1x4");
+  cluster.add_hosts(1, 2, DeviceType::kV100, 0, true);
+  cluster.loans = {{0, 1}, {900, 0}};
+  auto jobs = numbered({test_job(0, 2, 2000)});
+  jobs[0].max_workers = 2;
+  const SimulationResult result = run_policy("lyra", jobs, cluster);
+  CHECK(result.jobs[0].preemptions == 0);
+  CHECK(result.jobs[0].ended_s == Approx(2000));
+}
+
 TEST_CASE("Lyra gives a job its base back that lost devices with a host", "[schedule]") {
   Cluster cluster = test_cluster("2x4");
   cluster.add_hosts(1, 4, DeviceType::kV100, 0, true);
@@ -130,6 +142,16 @@ TEST_CASE("Muri interleaves jobs that use different stages", "[schedule]") {
   // Two groups of both kinds one after the other, each in little more than the time of a job.
   CHECK(result.makespan_s < 1.2 * 20000);
   CHECK(run_policy("fifo", jobs, cluster).makespan_s == 40000);
+}
+
+TEST_CASE("Muri runs jobs one after the other that would lose by sharing", "[schedule]") {
+  // A vgg19 overlaps its stages: two that take turns make 0.7 of what one makes alone.
+  const auto jobs = numbered({test_job(0, 4, 10000, "vgg19"), test_job(0, 4, 10000, "vgg19")});
+  const SimulationResult result = run_policy("muri", jobs, test_cluster("1x4"));
+  CHECK(result.jobs[0].ended_s == Approx(10000));
+  // From the next round on.
+  CHECK(result.jobs[1].started_s == Approx(10080));
+  CHECK(result.jobs[1].ended_s == Approx(20080));
 }
 
 TEST_CASE("a sensitive job waits for a near place, another one does not", "[schedule]") {

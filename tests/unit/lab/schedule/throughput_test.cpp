@@ -17,6 +17,20 @@ TEST_CASE("a job's speed is 1 with what it asks for", "[schedule]") {
   }
 }
 
+TEST_CASE("what is lent, or of another type, is no nearer place for a job", "[schedule]") {
+  Cluster cluster = test_cluster("4x4:V100,8x1:K80");
+  cluster.add_hosts(1, 16, DeviceType::kT4, 0, true);
+  CHECK(cluster.nearest_tier(16) == Tier::kRack);
+  CHECK(cluster.nearest_tier(16, DeviceType::kT4) == Tier::kHost);
+  CHECK(cluster.nearest_tier(4, DeviceType::kV100) == Tier::kHost);
+  CHECK(cluster.nearest_tier(4, DeviceType::kK80) == Tier::kRack);
+  // A policy that uses no host on loan runs its jobs as without them.
+  Cluster lending = test_cluster("2x4");
+  lending.add_hosts(1, 8, DeviceType::kV100, 0, true);
+  const auto jobs = numbered({test_job(0, 8, 100, "vgg16")});
+  CHECK(run_policy("fifo", jobs, lending).jobs[0].ended_s == Approx(100));
+}
+
 TEST_CASE("more workers are faster, by less than their number", "[schedule]") {
   const Cluster cluster = test_cluster("4x8");
   const Job job = test_job(0, 2, 100, "resnet50");

@@ -102,6 +102,15 @@ TEST_CASE("a bad line of a trace is refused with file, line, column, value and w
         "jobs.csv:2:17: duration must be a number greater than 0, is \"0\"");
   CHECK(refusal(kTiresias + "0,1,0,606,vgg19,nan,30\n") ==
         "jobs.csv:2:17: duration must be a number greater than 0, is \"nan\"");
+  // The simulation would lose seconds, as of nanoseconds since 1970.
+  CHECK(refusal(kTiresias + "0,1,1e14,606,vgg19,164,30\n") ==
+        "jobs.csv:2:5: submit_time must be a number of at most 4e+09, is \"1e14\"");
+  CHECK(refusal(kTiresias + "0,1,0,606,vgg19,5e9,30\n") ==
+        "jobs.csv:2:17: duration must be a number of at most 4e+09, is \"5e9\"");
+  CHECK(refusal(kMuri + "2,8,5e12,2,vgg16,16,447,197,214,82,75,66,0\n") ==
+        "jobs.csv:2:5: submit_time must be a number of at most 4e+12, is \"5e12\"");
+  CHECK(refusal(kPhilly + "2117-10-03 14:02:11,60.5,2,121,ed69ec\n") ==
+        "jobs.csv:2:1: timestamp must be a time from 1970 to 2096, is \"2117-10-03 14:02:11\"");
   CHECK(refusal(kMuri + "2,8,5,2,vgg16,16,447,197,0,82,75,66,0\n") ==
         "jobs.csv:2:26: iteration_time must be a number greater than 0, is \"0\"");
   CHECK(
