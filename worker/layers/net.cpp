@@ -18,8 +18,10 @@ bool contains(const std::vector<std::size_t>& list, std::size_t item) {
 }
 
 /// Refuses a bottom without a gradient that depends on a parameter: the parameter could not learn.
+/// Not the second one of a Crop, of which only the shape is used.
 void check_labels(const model::Graph& graph, const model::Node& node) {
   if (!node.needs_backward || node.definition.propagate_down_size() > 0) return;
+  if (node.definition.type() == "Crop") return;
   for (std::size_t k = 0; k < node.bottoms.size(); ++k) {
     if (node.passes_gradient[k] || !graph.blobs[node.bottoms[k]].needs_gradient) continue;
     throw std::invalid_argument(

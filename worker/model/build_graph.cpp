@@ -54,7 +54,7 @@ class Assembly {
              of_type(*rule, add_parameters(layer, shapes.parameters, graph_.parameters)));
     TAUT_TRY(node.passes_gradient, passes_gradient(layer, *rule));
     for (const std::size_t bottom : node.bottoms) ++states_[bottom].readers;
-    TAUT_TRY(node.tops, add_tops(layer, *rule, shapes.tops));
+    TAUT_TRY(node.tops, add_tops(layer, *rule, shapes.tops, node.passes_gradient));
     for (std::size_t i = 0; i < node.tops.size(); ++i) {
       // The loss is read when the whole net has run.
       if (node.loss_weights[i] != 0) states_[node.tops[i]].must_stay = true;
@@ -214,8 +214,10 @@ class Assembly {
     return passes;
   }
 
+  /// passes_gradient  of the bottoms: one blob has one gradient, so a layer that stops it has two
   Result<std::vector<std::size_t>> add_tops(const pb::LayerParameter& layer, const LayerRule& rule,
-                                            const std::vector<Shape>& shapes) {
+                                            const std::vector<Shape>& shapes,
+                                            const std::vector<bool>& passes_gradient) {
     std::vector<std::size_t> tops;
     for (int i = 0; i < layer.top_size(); ++i) {
       const std::string& name = layer.top(i);
@@ -223,9 +225,9 @@ class Assembly {
       TAUT_TRY(of_type(rule, check_shape(shape, fmt::format("top \"{}\"", name))));
       const bool named_as_bottom = i < layer.bottom_size() && layer.bottom(i) == name;
       TAUT_TRY(check_name(layer, rule, name, named_as_bottom));
-      tops.push_back(named_as_bottom && may_write_over(rule, newest_[name])
-                         ? newest_[name]
-                         : new_blob(name, shape));
+      const bool is_over = named_as_bottom && passes_gradient[static_cast<std::size_t>(i)] &&
+                           may_write_over(rule, newest_[name]);
+      tops.push_back(is_over ? newest_[name] : new_blob(name, shape));
       BlobState& state = states_[tops.back()];
       state = {.readers = 0,
                .must_stay = rule.top_must_stay,

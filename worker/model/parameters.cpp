@@ -27,6 +27,12 @@ Result<void> check_shared(const TableSpec& table, const RequiredParameter& requi
                     "them another name, or none",
                     table.name));
   }
+  if (table.rows || required.rows) {
+    return invalid(fmt::format(
+        "parameter \"{}\" is shared: one kept by rows (embed_param.by_rows) belongs to one layer; "
+        "give it no name, or omit by_rows",
+        table.name));
+  }
   if (table.shape != required.shape) {
     return invalid(
         fmt::format("parameter \"{}\" is shared: it has shape {} in an earlier layer, but "

@@ -161,3 +161,18 @@ TEST_CASE("other files, empty and truncated LMDBs are refused", "[lmdb]") {
   CHECK(data::LmdbWriter::create(empty).error().message ==
         empty.string() + ": exists already; choose another name, or remove it");
 }
+
+TEST_CASE("an LMDB whose writing ends early leaves nothing", "[lmdb]") {
+  const TempFolder folder;
+  const auto path = folder.path() / "lmdb";
+  {
+    auto writer = data::LmdbWriter::create(path);
+    REQUIRE(writer.has_value());
+    // Above 1,000, at which records are first committed.
+    for (int i = 0; i < 1500; ++i) {
+      REQUIRE(writer.value()->add(std::to_string(10000 + i), "record").has_value());
+    }
+  }
+  CHECK_FALSE(std::filesystem::exists(path));
+  CHECK(data::open_lmdb(lmdb_of(folder, 3), Colour::kAsStored).value()->size() == 3);
+}

@@ -227,4 +227,10 @@ TEST_CASE("rows for testing are drawn from the seed, and the others are for trai
   CHECK(test_name("lmdb") == "lmdb_test");
 }
 
+TEST_CASE("rows for testing are next to an output that is named with a slash at its end",
+          "[table]") {
+  CHECK(test_name("a/lmdb/") == "a/lmdb_test");
+  CHECK(test_name("lmdb/") == "lmdb_test");
+}
+
 }  // namespace taut::data

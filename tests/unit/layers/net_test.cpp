@@ -214,6 +214,24 @@ TEST_CASE("a decoder trains the encoder from whose last state it starts", "[net]
   CHECK(std::ranges::any_of(encoder, [](float g) { return std::abs(g) > 1e-3F; }));
 }
 
+TEST_CASE("a Crop takes its size from a blob that other layers train through", "[net]") {
+  NetBench bench(R"(
+    layer { name: "data" type: "Data" top: "data" top: "label" }
+    layer { name: "fine" type: "Convolution" bottom: "data" top: "fine"
+      convolution_param { num_output: 2 kernel_size: 1 weight_filler { type: "xavier" } } }
+    layer { name: "coarse" type: "Convolution" bottom: "data" top: "coarse"
+      convolution_param { num_output: 2 kernel_size: 3 weight_filler { type: "xavier" } } }
+    layer { name: "crop" type: "Crop" bottom: "fine" bottom: "coarse" top: "cropped"
+      crop_param { axis: 2 offset: 1 } }
+    layer { name: "fuse" type: "Eltwise" bottom: "coarse" bottom: "cropped" top: "fused" }
+    layer { name: "scores" type: "InnerProduct" bottom: "fused" top: "scores"
+      inner_product_param { num_output: 3 weight_filler { type: "xavier" } } }
+    layer { name: "loss" type: "SoftmaxWithLoss" bottom: "scores" bottom: "label" top: "loss" }
+  )",
+                 4);
+  for (const TableSpec& table : bench.net.parameters()) check_gradient(bench, table.name);
+}
+
 TEST_CASE("a shared parameter sums its layers' gradients and is complete at the first", "[net]") {
   NetBench bench(R"(
     layer { name: "data" type: "Data" top: "data" top: "label" }

@@ -149,3 +149,19 @@ TEST_CASE("the base rate follows the items of an iteration where a reference is 
   CHECK(to_update_rule(job).error().message ==
         "lr_reference_batch is 2: no data layer of net \"a\" gives a batch_size");
 }
+
+TEST_CASE("each kind of data layer gives the items of a batch", "[job-nets]") {
+  const auto batch_of = [](const std::string& layer) {
+    pb::Job job;
+    REQUIRE(parse_text("net_param { layer { name: 'in' top: 'data' " + layer + " } }", "job", job)
+                .has_value());
+    return batch_of_text(job).value();
+  };
+  CHECK(batch_of("type: 'Data' data_param { batch_size: 2 }") == 2);
+  CHECK(batch_of("type: 'ImageData' image_data_param { batch_size: 3 }") == 3);
+  CHECK(batch_of("type: 'HDF5Data' hdf5_data_param { batch_size: 4 }") == 4);
+  CHECK(batch_of("type: 'SparseData' sparse_data_param { batch_size: 5 }") == 5);
+  CHECK(batch_of("type: 'DummyData' dummy_data_param { shape { dim: 6 dim: 3 } }") == 6);
+  CHECK(batch_of("type: 'DummyData'"
+                 " dummy_data_param { num: 7 channels: 1 height: 2 width: 2 }") == 7);
+}

@@ -124,6 +124,15 @@ TEST_CASE("a recurrent layer's parameters are in Caffe's order, x_static's befor
                                           "l/weight_h_l1 6x6", "l/weight_o 6x6", "l/bias_o 6"});
 }
 
+TEST_CASE("a recurrent layer has a limited number of stacked layers", "[shapes]") {
+  CHECK(
+      error_of_net("layer { name: 'in' type: 'DummyData' top: 'x' dummy_data_param { shape { dim: "
+                   "7 dim: 2 dim: 4 } } } "
+                   "layer { name: 'l' type: 'LSTM' bottom: 'x' top: 'h' "
+                   "recurrent_param { num_output: 6 num_layers: 4294967295 } }") ==
+      "layer \"l\" (LSTM): recurrent_param.num_layers must be at most 1024, is 4294967295");
+}
+
 TEST_CASE("running statistics are not shared", "[shapes]") {
   const std::string norm = "type: 'BatchNorm' bottom: 'data' param { name: 'm' }";
   CHECK(error_of_net(kData + "layer { name: 'a' top: 'a' " + norm +

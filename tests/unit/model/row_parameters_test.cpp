@@ -74,6 +74,21 @@ TEST_CASE("a parameter by rows has a batch's rows in the net and all of them at 
         std::map<TableId, std::size_t>{{TableId(0), 24}, {TableId(2), 24}});
 }
 
+TEST_CASE("a parameter by rows is not shared with a layer that has the whole table", "[rows]") {
+  const std::string whole = "bias_term: false";
+  const std::string named = " param { name: 'w' }";
+  const std::string of_label = "bottom: 'label'";
+  const std::string rest =
+      ": one kept by rows (embed_param.by_rows) belongs to one layer; give it "
+      "no name, or omit by_rows";
+  CHECK(error_of_net(kNumbers + embed("dense", whole, of_label + named) +
+                     embed("rows", kByRows, "bottom: 'numbers'" + named)) ==
+        "layer \"rows\" (Embed): parameter \"w\" is shared" + rest);
+  CHECK(error_of_net(kNumbers + embed("rows", kByRows) +
+                     embed("dense", whole, of_label + " param { name: 'rows/weight' }")) ==
+        "layer \"dense\" (Embed): parameter \"rows/weight\" is shared" + rest);
+}
+
 TEST_CASE("a net's cost counts all rows as parameters and a batch's as memory", "[rows]") {
   const model::NetCost cost = model::net_cost(graph_of(kNumbers + embed("rows", kByRows)));
   CHECK(cost.parameters == 8'000'000);

@@ -160,3 +160,25 @@ TEST_CASE("propagate_down stops a gradient", "[upgrade]") {
   CHECK(error_of_net(text("propagate_down: false propagate_down: true")) ==
         "layer \"ip\" propagate_down is given 2 times for 1 bottoms");
 }
+
+TEST_CASE("propagate_down stops a gradient at a layer in place", "[upgrade]") {
+  const auto text = [](const std::string& rest) {
+    return kData +
+           "layer { name: 'c' type: 'Convolution' bottom: 'data' top: 'c'"
+           "  convolution_param { num_output: 2 kernel_size: 3 } }"
+           "layer { name: 'relu' type: 'ReLU' bottom: 'c' top: 'c' " +
+           rest +
+           " }"
+           "layer { name: 'ip' type: 'InnerProduct' bottom: 'c' top: 'ip'"
+           "  inner_product_param { num_output: 5 } }"
+           "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'l' }";
+  };
+  const model::Graph passing = graph_of(text("propagate_down: true"));
+  CHECK(passing.nodes[1].needs_backward);
+  CHECK(passing.nodes[2].tops == passing.nodes[1].tops);
+  const model::Graph stopped = graph_of(text("propagate_down: false"));
+  CHECK_FALSE(stopped.nodes[1].needs_backward);
+  CHECK_FALSE(stopped.nodes[2].needs_backward);
+  CHECK(stopped.nodes[3].needs_backward);
+  CHECK(stopped.nodes[3].bottoms == stopped.nodes[2].tops);
+}

@@ -171,6 +171,24 @@ TEST_CASE("a wrapped product's scratch memory is kept for the bottom's gradient 
   CHECK(use() == AccessMode::kWrite);
 }
 
+TEST_CASE("a wrapped deconvolution's forward keeps no scratch memory from the clock before",
+          "[plan]") {
+  Fixture f;
+  ConvolutionSpec spec;
+  spec.runs_backwards = true;
+  const auto op = wrapped::wrap(f.backend, spec, std::make_unique<Product>());
+  const auto top = f.floats(8, "top");
+  const auto w = f.floats(12, "w");
+  const auto bottom = f.floats(6, "bottom");
+  const auto use = [&] { return f.backend.uses.at("workspace of an operation"); };
+  for (int clock = 0; clock < 2; ++clock) {
+    op->backward_bottom(*f.stream, bottom, w, top);  // forward
+    CHECK(use() == AccessMode::kWrite);
+    op->backward_parameters(*f.stream, top, bottom, w, {});
+    CHECK(use() == AccessMode::kWrite);
+  }
+}
+
 TEST_CASE("a wrapped operation over a list names every bottom", "[plan]") {
   Fixture f;
   const auto op = f.backend.make(EltwiseSpec{EltwiseKind::kMax});

@@ -147,13 +147,21 @@ struct LmdbWriter::State : Environment {
   Transaction transaction;
   MDB_dbi table = 0;
   std::uint64_t pending = 0;
+  bool is_finished = false;
 };
 
 LmdbWriter::LmdbWriter(std::unique_ptr<State> state) : state_(std::move(state)) {}
 
-// The transaction ends before its environment.
+// The transaction ends before its environment, and that before its files.
 LmdbWriter::~LmdbWriter() {
   state_->transaction.abort();
+  if (state_->is_finished) return;
+  const fs::path folder = state_->name;
+  state_.reset();
+  std::error_code ignored;
+  fs::remove(folder / "data.mdb", ignored);
+  fs::remove(folder / "lock.mdb", ignored);
+  fs::remove(folder, ignored);
 }
 
 Result<std::unique_ptr<LmdbWriter>> LmdbWriter::create(const fs::path& folder) {
@@ -194,6 +202,7 @@ Result<void> LmdbWriter::finish() {
   int code = state_->transaction.commit();
   if (code == 0) code = mdb_env_sync(state_->env, 1);
   if (code != 0) return failed(state_->name, "writing", code, ErrorCode::kIo);
+  state_->is_finished = true;
   return ok();
 }
 

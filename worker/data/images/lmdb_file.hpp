@@ -45,7 +45,8 @@ class LmdbReader {
 /// record has more, since keys are in the order of their bytes.
 [[nodiscard]] std::string lmdb_key(std::uint64_t number, std::uint64_t count);
 
-/// Writes a new LMDB, key by key in ascending order.
+/// Writes a new LMDB, key by key in ascending order. One that is not finished is removed with its
+/// writer: a part of it would be read as if it were the whole.
 class LmdbWriter {
  public:
   /// Errors    exists: the folder exists already; io

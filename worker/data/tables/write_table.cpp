@@ -103,9 +103,10 @@ Result<RowSplit> split_rows(std::uint64_t rows, double test_share, std::uint64_t
 }
 
 fs::path test_name(const fs::path& out) {
-  fs::path name = out.parent_path() / out.stem();
+  const fs::path given = out.has_filename() ? out : out.parent_path();
+  fs::path name = given.parent_path() / given.stem();
   name += "_test";
-  name += out.extension();
+  name += given.extension();
   return name;
 }
 

@@ -79,6 +79,15 @@ template <class Spec, class All, std::size_t kOther>
   return is_empty(std::get<kOther>(all)) ? ReadFor<kOther>() : span;
 }
 
+/// Whether a backward_parameters() may leave something in scratch memory to a backward_bottom(). A
+/// deconvolution's backward_bottom() is its forward, which follows that of the clock before where
+/// no gradient of its bottom is computed.
+template <class Spec>
+[[nodiscard]] bool leaves_scratch(const Spec& spec) {
+  if constexpr (requires { spec.runs_backwards; }) return !spec.runs_backwards;
+  return true;
+}
+
 inline constexpr std::string_view kToParameters = " backward to the weights";
 inline constexpr std::string_view kToBottom = " backward to the bottom";
 
@@ -124,7 +133,7 @@ class Routed : public SpecType::Op {
       return make_call(Joined<Op::kName, kWords>::kText, run, Kept(kept_), scratch,
                        kept(spec_, all, arguments)...);
     };
-    const bool is_left = std::exchange(leaves_, kWords == kToParameters);
+    const bool is_left = std::exchange(leaves_, kWords == kToParameters && leaves_scratch(spec_));
     if constexpr (kWords == kToBottom && requires { requires Op::kLeavesScratch; }) {
       if (is_left) return backend_.on_call(stream, make(Updated(scratch_)));
     }

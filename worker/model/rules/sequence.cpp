@@ -179,6 +179,12 @@ Result<LayerShapes> settle_recurrent(const pb::LayerParameter& layer, const Shap
            positive(parameter.num_output(), "recurrent_param.num_output"));
   TAUT_TRY(const std::int64_t layers,
            positive(parameter.num_layers(), "recurrent_param.num_layers"));
+  // Each has its own tables.
+  constexpr std::int64_t kMaxLayers = 1024;
+  if (layers > kMaxLayers) {
+    return invalid(
+        fmt::format("recurrent_param.num_layers must be at most {}, is {}", kMaxLayers, layers));
+  }
   TAUT_TRY(check_ratio(parameter.dropout_ratio(), "recurrent_param.dropout_ratio"));
   const Shape state{layers, bottoms[0][1], hidden};
   TAUT_TRY(check_static(layer, bottoms, ports));
