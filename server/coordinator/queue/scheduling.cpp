@@ -99,7 +99,7 @@ class Round {
     for (ScheduledJob& job : running_) {
       if (job.owed == 0) continue;
       const std::uint32_t count = std::min(job.owed, idle_.fitting(job.demand));
-      static_cast<void>(idle_.take(job.demand, count, job.job));
+      given_[job.job] = idle_.take(job.demand, count, job.job);
     }
   }
 
@@ -194,6 +194,7 @@ class Round {
       if (workers < job.min_workers) return waits_for(WaitReason::kBehind);
     }
     std::vector<std::size_t> places = idle_.take(job.demand, workers);
+    given_[job.job] = places;
     if (outlasts) reserved_->take(places, job.demand, workers);
     if (server_memory_) *server_memory_ -= job.server_memory;
     Usage& usage = usage_[job.user];
@@ -215,6 +216,10 @@ class Round {
     for (const ScheduledJob& one : running) {
       if (reserved_->then.fitting(job.demand) >= job.min_workers) break;
       reserved_->then.release_all(one.job, one.demand, one.workers);
+      // The list does not have those that it gets now as the job's.
+      if (const auto given = given_.find(one.job); given != given_.end()) {
+        reserved_->then.put_back(given->second, one.demand);
+      }
       reserved_->from_s = remaining(one);
     }
     // What is unknown may end at any moment.
@@ -302,6 +307,7 @@ class Round {
   FreeWorkers all_;  // whatever they do now
   std::optional<std::uint64_t> server_memory_;
   std::vector<ScheduledJob> running_;  // with those that start; the first are state_.running
+  std::map<JobId, std::vector<std::size_t>> given_;  // places that jobs get in this decision
   std::map<std::string, Usage> usage_;
   std::optional<Reservation> reserved_;
   SchedulingDecision decision_;

@@ -333,6 +333,26 @@ TEST_CASE("a job that waits for devices does not hold up those that require none
   CHECK(wait_of(fifo(state), 4).behind == JobId(2));
 }
 
+TEST_CASE("workers of a job that starts now are free for the first one that waits when it ends",
+          "[scheduling]") {
+  // Job 1 runs for long; job 2 starts, and once it has ended there are four workers for job 3.
+  SchedulingState state{.waiting = {waiting(2, 2, 10), waiting(3, 4), waiting(4, 2, 500)},
+                        .running = {running(1, 2, 1000)},
+                        .workers = two_hosts()};
+  WorkerPlace extra = state.workers.workers[0];
+  for (const char* name : {"w4", "w5"}) {
+    extra.name = name;
+    extra.job = JobId(1);
+    state.workers.workers.push_back(extra);
+  }
+  CHECK(started(state) == Jobs{2});
+  CHECK(wait_of(fifo(state), 4).reason == WaitReason::kBehind);
+  CHECK(wait_of(fifo(state), 4).behind == JobId(3));
+  // One that ends before job 2 delays nothing.
+  state.waiting[2].remaining_s = 10;
+  CHECK(started(state) == Jobs{2, 4});
+}
+
 TEST_CASE("a job shrinks by workers that the one of higher priority can use", "[scheduling]") {
   SchedulingState state{
       .waiting = {waiting(2, 1)}, .running = {elastic(1, 2, 4, 4)}, .workers = two_hosts()};
