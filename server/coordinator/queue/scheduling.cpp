@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <limits>
 #include <map>
-#include <span>
 #include <utility>
 
 #include "common/check.hpp"
@@ -237,24 +236,44 @@ class Round {
     std::ranges::stable_sort(lower, [](const ScheduledJob& a, const ScheduledJob& b) {
       return a.priority != b.priority ? a.priority < b.priority : a.job > b.job;
     });
-    FreeWorkers free = free_soon();
-    std::vector<JobId> preempted;
-    for (std::size_t whole = 0;; ++whole) {
-      if (auto shrinks = shrink(job, free, std::span(lower).subspan(whole))) {
-        decision_.shrinks = *std::move(shrinks);
-        decision_.preemptions = std::move(preempted);
-        return;
-      }
-      if (!ways_.preempts || whole == lower.size()) return;
-      free.release_all(lower[whole].job, lower[whole].demand, lower[whole].workers);
-      preempted.push_back(lower[whole].job);
+    const FreeWorkers soon = free_soon();
+    FreeWorkers free = soon;
+    std::vector<ScheduledJob> whole;  // those that end
+    auto shrinks = shrink(job, free, lower);
+    while (!shrinks && ways_.preempts && !lower.empty()) {
+      const auto next = lower.begin();
+      free.release_all(next->job, next->demand, next->workers);
+      whole.push_back(*next);
+      lower.erase(next);
+      shrinks = shrink(job, free, lower);
+    }
+    if (!shrinks) return;
+    decision_.shrinks = *std::move(shrinks);
+    spare_useless(job, soon, lower, whole);
+    for (const ScheduledJob& one : whole) decision_.preemptions.push_back(one.job);
+  }
+
+  /// Leaves out those of `whole` without which `job` can start too: it cannot use what they have.
+  /// soon    what is free without any of them
+  /// others  that may shrink
+  void spare_useless(const ScheduledJob& job, const FreeWorkers& soon,
+                     const std::vector<ScheduledJob>& others, std::vector<ScheduledJob>& whole) {
+    for (std::size_t i = whole.size(); i-- > 0;) {
+      std::vector<ScheduledJob> fewer = whole;
+      fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i));
+      FreeWorkers free = soon;
+      for (const ScheduledJob& one : fewer) free.release_all(one.job, one.demand, one.workers);
+      auto shrinks = shrink(job, free, others);
+      if (!shrinks) continue;
+      decision_.shrinks = *std::move(shrinks);
+      whole = std::move(fewer);
     }
   }
 
   /// Those of `jobs` that shrink so that `job` can start; nothing: it cannot.
   /// free  without them
   [[nodiscard]] std::optional<std::vector<SchedulingDecision::Resize>> shrink(
-      const ScheduledJob& job, FreeWorkers free, std::span<const ScheduledJob> jobs) const {
+      const ScheduledJob& job, FreeWorkers free, const std::vector<ScheduledJob>& jobs) const {
     std::vector<SchedulingDecision::Resize> shrinks;
     std::uint32_t fitting = free.fitting(job.demand);
     for (const ScheduledJob& one : jobs) {

@@ -99,7 +99,7 @@ struct SchedulingDecision {
 class SchedulingPolicy {
  public:
   /// How the first job that waits gets workers of jobs of lower priority, the lowest and newest
-  /// first, if that is enough for it.
+  /// first, if that is enough for it. None ends whose workers it cannot use or does not need.
   struct Ways {
     bool shrinks = true;   // they keep at least min_workers
     bool preempts = true;  // where shrinking is not enough, whole jobs make room

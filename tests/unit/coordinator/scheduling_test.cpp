@@ -143,6 +143,17 @@ TEST_CASE("jobs of lower priority make room, the lowest and newest first", "[sch
   CHECK(preempted(state).empty());
 }
 
+TEST_CASE("no job makes room in vain", "[scheduling]") {
+  // The lowest has one worker, and the next one all that are needed.
+  SchedulingState state{
+      .waiting = {waiting(9, 4)}, .running = {running(1, 4), running(2, 1)}, .idle_workers = 0};
+  state.waiting[0].priority = 2;
+  state.running[0].priority = 1;
+  CHECK(preempted(state) == Jobs{1});
+  state.waiting[0].min_workers = state.waiting[0].max_workers = 5;
+  CHECK(preempted(state) == Jobs{2, 1});
+}
+
 using Sizes = std::map<std::uint64_t, std::uint32_t>;
 
 Sizes sizes_of(const std::vector<SchedulingDecision::Resize>& resizes) {
@@ -369,6 +380,19 @@ TEST_CASE("a job shrinks by workers that the one of higher priority can use", "[
   state.running[0].workers = 3;
   CHECK(fifo(state, kShrinks).shrinks.empty());
   CHECK(wait_of(fifo(state, kShrinks), 2).reason == WaitReason::kWorkers);
+}
+
+TEST_CASE("a job that has no devices does not make room for one that requires them",
+          "[scheduling]") {
+  SchedulingState state{.waiting = {waiting(3, 2)},
+                        .running = {running(1, 2), running(2, 2)},
+                        .workers = two_hosts()};
+  for (std::size_t i = 0; i < 4; ++i) {
+    state.workers.workers[i].job = i < 2 ? JobId(2) : JobId(1);
+  }
+  state.waiting[0].priority = 1;
+  state.waiting[0].demand.devices = 2;
+  CHECK(preempted(state) == Jobs{1});
 }
 
 TEST_CASE("a job waits for memory of the servers and holds up no other", "[scheduling]") {
