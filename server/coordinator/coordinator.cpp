@@ -406,7 +406,12 @@ void Coordinator::stop_saved(JobRecord& job) {
   if (!job.saving_since) job.saving_since = now_;
   const bool late = now_ - *job.saving_since >= options_.save_limit;
   if (stored.checkpoint_wanted() && !late) return;
-  stop_job(job, now_, out_.notes);
+  const bool is_saved = !stored.checkpoint_wanted() && stored.checkpoint_failure().empty();
+  if (stored.requeued() && !is_saved) {
+    keep_place(job);
+  } else {
+    stop_job(job, now_, out_.notes);
+  }
 }
 
 void Coordinator::restart(const pb::StoredJob& failed) {

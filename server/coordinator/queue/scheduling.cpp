@@ -240,8 +240,9 @@ class Round {
     FreeWorkers free = soon;
     std::vector<ScheduledJob> whole;  // those that end
     auto shrinks = shrink(job, free, lower);
-    while (!shrinks && ways_.preempts && !lower.empty()) {
-      const auto next = lower.begin();
+    while (!shrinks && ways_.preempts) {
+      const auto next = std::ranges::find(lower, false, &ScheduledJob::keeps);
+      if (next == lower.end()) return;
       free.release_all(next->job, next->demand, next->workers);
       whole.push_back(*next);
       lower.erase(next);

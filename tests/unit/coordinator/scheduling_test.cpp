@@ -152,6 +152,9 @@ TEST_CASE("no job makes room in vain", "[scheduling]") {
   CHECK(preempted(state) == Jobs{1});
   state.waiting[0].min_workers = state.waiting[0].max_workers = 5;
   CHECK(preempted(state) == Jobs{2, 1});
+  // One that cannot be saved does not end.
+  state.running[1].keeps = true;
+  CHECK(preempted(state).empty());
 }
 
 using Sizes = std::map<std::uint64_t, std::uint32_t>;

@@ -273,6 +273,39 @@ pb::Job with_priority(pb::Job definition, std::int32_t priority) {
   return definition;
 }
 
+TEST_CASE("a job that cannot be saved makes no room until it can be", "[coordinator][queue]") {
+  Jobs cluster(2, true);
+  const std::uint64_t low = cluster.start(make_job(2));
+  const auto clock = [&] { return cluster.status(low).workers(0).progress().clock(); };
+  REQUIRE(cluster.run_until([&] { return clock() > 20; }));
+  SECTION("a disk is full") {
+    cluster.at("s0").server.disk = "the disk is full";
+  }
+  SECTION("it takes too long") {
+    cluster.options.save_limit = 5s;
+    cluster.restart_coordinator(1s);
+    cluster.run_for(2s);
+    cluster.at("s0").server.stalls = true;
+  }
+  const std::uint64_t high = cluster.submit(with_priority(make_job(2, 100), 1)).job();
+  REQUIRE(cluster.run_until(
+      [&] { return cluster.status(low).message().find("makes no room") != std::string::npos; }));
+  // It trains on, with all that it has trained.
+  const std::int64_t before = clock();
+  REQUIRE(cluster.run_until([&] { return clock() > before + 20; }));
+  CHECK(cluster.status(low).state() == pb::RUNNING);
+  CHECK(cluster.status(high).state() == pb::SUBMITTED);
+  cluster.at("s0").server.disk.clear();
+  cluster.at("s0").server.stalls = false;
+  REQUIRE(cluster.run_until([&] { return cluster.status(high).state() == pb::RUNNING; }, 90s));
+  const pb::JobStatus stopped = cluster.status(low);
+  CHECK(stopped.state() == pb::STOPPED);
+  CHECK_THAT(stopped.message(), Contains("saved at clock "));
+  REQUIRE(stopped.restarted_as() != 0);
+  CHECK(cluster.status(stopped.restarted_as()).resume().clock() > before);
+  CHECK(cluster.broken().empty());
+}
+
 TEST_CASE("a job of higher priority gets workers of an elastic one, which gets them back",
           "[coordinator][queue]") {
   Jobs cluster(3);
