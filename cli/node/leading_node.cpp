@@ -45,8 +45,9 @@ constexpr Duration kLeaveWithin = std::chrono::seconds(8);
 Result<std::string> address_of(const NodeOptions& options, const NodePlace& place) {
   if (!options.host.empty()) return numeric_address(options.host);
   if (place.count == 1) return std::string("127.0.0.1");
-  if (!place.leader.empty()) return numeric_address(place.leader);
-  return own_address();
+  if (place.leader.empty()) return own_address();
+  return place.local_count < place.count ? address_for_others(place.leader)
+                                         : numeric_address(place.leader);
 }
 
 }  // namespace
