@@ -1,4 +1,6 @@
 // Jobs side by side on one cluster, each with its own workers.
+#include <cmath>
+
 #include "tests/support/catch.hpp"
 #include "tests/unit/coordinator/fake_cluster.hpp"
 
@@ -231,6 +233,27 @@ TEST_CASE("a job of higher priority gets the workers of another, which continues
   REQUIRE(cluster.run_until_state(rest, pb::RUNNING));
   CHECK(cluster.status(rest).resume().clock() == stopped.checkpoints(0).clock());
   CHECK(cluster.broken().empty());
+}
+
+TEST_CASE("a job that made room is expected to train for the rest of its time alone",
+          "[coordinator][queue]") {
+  Jobs cluster(2, true);
+  pb::Job definition = make_job(2, 5000);
+  definition.set_expected_s(1000);
+  const std::uint64_t low = cluster.start(definition);
+  REQUIRE(
+      cluster.run_until([&] { return cluster.status(low).workers(0).progress().clock() > 20; }));
+  definition.set_priority(1);
+  REQUIRE(cluster.run_until_state(cluster.submit(definition).job(), pb::RUNNING));
+  pb::ControlMessage request;
+  request.mutable_status_request()->set_job(cluster.status(low).restarted_as());
+  request.mutable_status_request()->set_definition(true);
+  const pb::ControlMessage answer = cluster.ask(request);
+  REQUIRE(answer.status_reply().jobs_size() == 1);
+  const pb::JobStatus& rest = answer.status_reply().jobs(0);
+  CHECK(rest.resume().clock() > 20);
+  const double expected = 1000.0 * static_cast<double>(5000 - rest.resume().clock()) / 5000;
+  CHECK(std::abs(rest.definition().expected_s() - expected) < 1e-6);
 }
 
 TEST_CASE("a job of the same priority waits, and so does any where pre-emption is off",
