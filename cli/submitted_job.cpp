@@ -54,9 +54,15 @@ Result<pb::JobStatus> SubmittedJob::follow(const Show& show) {
 void SubmittedJob::save(Duration limit, const std::function<bool()>& may_wait) {
   if (job_ == JobId() || has_ended(seen_.state())) return;
   control_.set_deadline(kStatusWait);
-  if (!control_.stop(job_, false)) return;
   const TimePoint until = steady_now() + limit;
+  bool is_ordered = false;
   while (steady_now() < until && may_wait()) {
+    if (!is_ordered) {
+      const auto ordered = control_.stop(job_, false);
+      // A coordinator that is busy is asked again.
+      if (!ordered && ordered.error().code != ErrorCode::kTimeout) return;
+      is_ordered = ordered.has_value();
+    }
     const auto reply = control_.status(job_);
     if (reply && reply.value().jobs_size() == 1) {
       seen_ = reply.value().jobs(0);

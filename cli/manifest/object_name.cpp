@@ -1,6 +1,7 @@
 #include "cli/manifest/object_name.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <cstddef>
 #include <string_view>
@@ -21,6 +22,13 @@ bool is_label(std::string_view text) {
          std::ranges::all_of(text, [&](char letter) { return letter == '-' || is_plain(letter); });
 }
 
+/// What a reader of YAML 1.1 takes for a truth value or for nothing.
+bool is_yaml_word(std::string_view text) {
+  constexpr std::array<std::string_view, 9> kWords = {"true", "false", "yes", "no",  "on",
+                                                      "off",  "y",     "n",   "null"};
+  return std::ranges::find(kWords, text) != kWords.end();
+}
+
 }  // namespace
 
 std::string object_name(const std::string& name) {
@@ -36,6 +44,7 @@ std::string object_name(const std::string& name) {
   if (!text.empty() && is_digit(text.front())) text = "job-" + text;
   text = text.substr(0, kMax);
   while (text.ends_with('-')) text.pop_back();
+  if (is_yaml_word(text)) return "job-" + text;
   return text.empty() ? "job" : text;
 }
 

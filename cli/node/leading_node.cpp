@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <set>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -45,8 +46,9 @@ constexpr Duration kLeaveWithin = std::chrono::seconds(8);
 Result<std::string> address_of(const NodeOptions& options, const NodePlace& place) {
   if (!options.host.empty()) return numeric_address(options.host);
   if (place.count == 1) return std::string("127.0.0.1");
-  if (!place.leader.empty()) return numeric_address(place.leader);
-  return own_address();
+  if (place.leader.empty()) return own_address();
+  return place.local_count < place.count ? address_for_others(place.leader)
+                                         : numeric_address(place.leader);
 }
 
 }  // namespace
@@ -267,8 +269,39 @@ Result<int> LeadingNode::serve() {
              counted(workers_, "worker"), coordinator_);
   std::fflush(stdout);
   while (true) {
-    TAUT_TRY(look_around());
+    const auto looked = look_around();
+    if (looked) continue;
+    if (stop_signal() == 0) return looked.error();
+    fmt::print(stderr, "tautline node: signal {}: saving the jobs that run before it ends\n",
+               stop_signal());
+    TAUT_TRY(save_submitted());
+    return make_error(ErrorCode::kClosed, fmt::format("ended by signal {}", stop_signal()));
   }
+}
+
+Result<void> LeadingNode::save_submitted() {
+  TAUT_TRY(const Security security, user_security(keys_->folder()));
+  TAUT_TRY(auto client, connect_control(coordinator_, kControlWait_s, security));
+  const TimePoint until = steady_now() + from_seconds(options_.save_s);
+  std::set<JobId> asked;
+  while (steady_now() < until && !stop_is_urgent()) {
+    TAUT_TRY(const pb::StatusReply status, client.status());
+    bool any_runs = false;
+    for (const pb::JobStatus& job : status.jobs()) {
+      if (has_ended(job.state())) continue;
+      const JobId id(job.job());
+      // One that waits would start on the workers of one that is saved.
+      const bool waits = job.state() == pb::SUBMITTED;
+      any_runs = any_runs || !waits;
+      if (asked.contains(id)) continue;
+      const auto done = waits ? client.hold(id, true) : client.stop(id, false);
+      if (done) asked.insert(id);
+    }
+    if (!any_runs) break;
+    TAUT_TRY(daemons_.check());
+    std::this_thread::sleep_for(kBetweenLooks);
+  }
+  return ok();
 }
 
 Result<int> LeadingNode::run() {

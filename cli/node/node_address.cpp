@@ -81,6 +81,12 @@ Result<std::string> numeric_address(const std::string& host) {
   return make_error(ErrorCode::kNotFound, fmt::format("no host is known as \"{}\"", host));
 }
 
+Result<std::string> address_for_others(const std::string& host) {
+  TAUT_TRY(std::string address, numeric_address(host));
+  const bool is_name = resolve(host, AI_NUMERICHOST) == nullptr;
+  return is_name && is_loopback(address) ? own_address() : address;
+}
+
 Result<std::string> own_address_towards(const std::string& host) {
   const Addresses target = resolve(host, AI_NUMERICHOST);
   if (!target) return invalid(fmt::format("\"{}\" is not a numeric address", host));

@@ -11,6 +11,11 @@ namespace taut::cli {
 /// Errors    not_found: the name cannot be resolved
 [[nodiscard]] Result<std::string> numeric_address(const std::string& host);
 
+/// This machine's address for others, by the name that they have of it. Where the machine itself
+/// knows the name as loopback alone (Debian's /etc/hosts), it is as own_address().
+/// Errors    as numeric_address()
+[[nodiscard]] Result<std::string> address_for_others(const std::string& host);
+
 /// This machine's address on the way to another one: what that one can answer to. Nothing is sent.
 /// host      numeric
 /// Errors    unavailable: there is no way to it

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <filesystem>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "common/files/allowed_folders.hpp"
@@ -21,25 +22,32 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kMaxEntries = 65536;
 constexpr std::size_t kEndBytes = std::size_t{64} << 10U;
 
 std::string reason(int number) {
   return std::generic_category().message(number);
 }
 
-/// The names and sizes of a folder's entries as one digest.
-std::string contents_of_folder(const fs::path& folder, std::uint64_t& entries) {
-  std::vector<std::string> lines;
+/// The names and sizes of a folder's first entries as one digest. Machines list the same entries in
+/// different orders.
+std::string contents_of_folder(const fs::path& folder, std::size_t max_entries,
+                               std::uint64_t& entries) {
+  std::vector<std::string> lines;  // a heap
   std::error_code failed;
   for (fs::directory_iterator entry(folder, failed), end; !failed && entry != end;
        entry.increment(failed)) {
     ++entries;
-    if (lines.size() == kMaxEntries) continue;
+    std::string line = entry->path().filename().string() + " ";
+    // Of what comes later by its name alone, no size is asked for.
+    if (lines.size() == max_entries && line > lines.front()) continue;
     std::error_code none;
     const bool is_file = entry->is_regular_file(none);
-    lines.push_back(fmt::format("{} {}\n", entry->path().filename().string(),
-                                is_file ? entry->file_size(none) : 0));
+    line += fmt::format("{}\n", is_file ? entry->file_size(none) : 0);
+    lines.push_back(std::move(line));
+    std::ranges::push_heap(lines);
+    if (lines.size() <= max_entries) continue;
+    std::ranges::pop_heap(lines);
+    lines.pop_back();
   }
   std::ranges::sort(lines);
   Sha256 digest;
@@ -72,7 +80,7 @@ fs::path nearest_of(const fs::path& path) {
 
 }  // namespace
 
-pb::PathFacts describe_path(const std::string& path) {
+pb::PathFacts describe_path(const std::string& path, std::size_t max_entries) {
   pb::PathFacts facts;
   facts.set_path(path);
   std::error_code failed;
@@ -95,7 +103,7 @@ pb::PathFacts describe_path(const std::string& path) {
   facts.set_is_writable(::access(nearest.c_str(), facts.is_folder() ? W_OK | X_OK : W_OK) == 0);
   if (facts.is_folder()) {
     std::uint64_t entries = 0;
-    facts.set_contents(contents_of_folder(nearest, entries));
+    facts.set_contents(contents_of_folder(nearest, max_entries, entries));
     facts.set_size(entries);
     return facts;
   }

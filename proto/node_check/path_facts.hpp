@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <string>
 
 #include "proto/node_check.pb.h"
@@ -8,6 +9,7 @@ namespace taut {
 
 /// What this process sees at a path: the facts by which two machines' views of it are compared. A
 /// path outside of this process's allowed folders is an error in them.
-[[nodiscard]] pb::PathFacts describe_path(const std::string& path);
+/// max_entries  of a folder that are compared: those that come first by their names
+[[nodiscard]] pb::PathFacts describe_path(const std::string& path, std::size_t max_entries = 65536);
 
 }  // namespace taut

@@ -50,6 +50,15 @@ std::string why_other_security(const pb::Hello& hello, pb::DataSecurity ours) {
       word_of(ours));
 }
 
+/// Of the time that a job was expected to train from one clock on, leaves what is left from a later
+/// one: the queue goes by it.
+void expect_rest(std::int64_t before, std::int64_t from, pb::Job& definition) {
+  const auto whole = static_cast<double>(definition.solver_param().max_iter() - before);
+  const auto left = static_cast<double>(definition.solver_param().max_iter() - from);
+  if (definition.expected_s() <= 0 || left <= 0 || left >= whole) return;
+  definition.set_expected_s(definition.expected_s() * left / whole);
+}
+
 }  // namespace
 
 Coordinator::Coordinator(CoordinatorOptions options, const CoordinatorRecords& recovered,
@@ -406,7 +415,12 @@ void Coordinator::stop_saved(JobRecord& job) {
   if (!job.saving_since) job.saving_since = now_;
   const bool late = now_ - *job.saving_since >= options_.save_limit;
   if (stored.checkpoint_wanted() && !late) return;
-  stop_job(job, now_, out_.notes);
+  const bool is_saved = !stored.checkpoint_wanted() && stored.checkpoint_failure().empty();
+  if (stored.requeued() && !is_saved) {
+    keep_place(job);
+  } else {
+    stop_job(job, now_, out_.notes);
+  }
 }
 
 void Coordinator::restart(const pb::StoredJob& failed) {
@@ -423,7 +437,10 @@ void Coordinator::restart(const pb::StoredJob& failed) {
     resume.set_token(failed.token());
   }
   const bool resumes = !resume.folder().empty();
-  if (resumes) definition.set_resume(resume.folder());
+  if (resumes) {
+    definition.set_resume(resume.folder());
+    expect_rest(failed.resume().clock(), resume.clock(), definition);
+  }
   // As different from others' as the first one, and the same if this is done again.
   const std::uint64_t token = failed.token() * 6364136223846793005ULL + id.value();
   pb::StoredJob next = new_job(id, token, definition, failed.user(), Slack(failed.wanted_slack()),

@@ -143,6 +143,8 @@ class Coordinator {
   [[nodiscard]] std::string why_not_member(JobId job) const;
   [[nodiscard]] std::string why_waits_in_vain(const Participant& participant) const;
   void preempt(JobRecord& job);
+  /// One that was to make room and could not be saved continues, and is asked again later.
+  void keep_place(JobRecord& job);
   /// Has a checkpoint written, after which the job is stopped.
   /// then  what happens then, for the log
   /// Returns whether it is saved first; false: no checkpoint can be written now

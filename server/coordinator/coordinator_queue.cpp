@@ -251,6 +251,7 @@ ScheduledJob Coordinator::scheduled(const JobRecord& job, bool competes) const {
   }
   one.workers = job.staying();
   one.ends = stored.closing() || stored.stops_when_saved();
+  one.keeps = job.keeps_until && now_ < *job.keeps_until;
   one.min_workers = least_workers(job);
   one.owed = one.ends ? 0 : job.lost_slots();
   one.max_workers = may_grow(job) ? stored.slots() : one.workers + one.owed;

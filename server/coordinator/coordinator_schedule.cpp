@@ -114,6 +114,25 @@ void Coordinator::preempt(JobRecord& job) {
   (void)save_and_stop(job, "it makes room for a job of higher priority");
 }
 
+void Coordinator::keep_place(JobRecord& job) {
+  constexpr Duration kAskedAgainAfter = std::chrono::seconds(60);
+  pb::StoredJob& stored = job.change();
+  const std::string failure = stored.checkpoint_failure().empty()
+                                  ? "its checkpoint was not written in time"
+                                  : stored.checkpoint_failure();
+  stored.set_requeued(false);
+  stored.set_stops_when_saved(false);
+  stored.set_checkpoint_wanted(false);
+  // Its workers begin clocks again.
+  stored.set_saved_before(0);
+  job.revise_workers();
+  stored.set_message(fmt::format(
+      "makes no room for a job of higher priority, as it cannot be saved: {}", failure));
+  job.saving_since.reset();
+  job.keeps_until = now_ + kAskedAgainAfter;
+  out_.notes.add(JobId(stored.job()), stored.message());
+}
+
 void Coordinator::on_change_queue(const pb::ChangeQueue& request, pb::CommandReply& reply) {
   JobRecord* job = find_for_command(request.job(), *reply.mutable_error());
   if (job == nullptr) return;

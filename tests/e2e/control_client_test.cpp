@@ -5,6 +5,7 @@
 #include <set>
 
 #include "cli/doctor/cluster_doctor.hpp"
+#include "cli/submitted_job.hpp"
 #include "common/net/zmq/zmq_endpoint.hpp"
 #include "proto/wire_version.hpp"
 #include "tests/e2e/fake_coordinator.hpp"
@@ -100,6 +101,34 @@ TEST_CASE("a request that is lost is sent again with the same number and token",
   CHECK(submits == 2);
   CHECK(numbers.size() == 1);
   CHECK(tokens.size() == 1);
+}
+
+TEST_CASE("a job is saved although the coordinator is too busy to answer at first", "[cli]") {
+  std::uint64_t ignored = 0;  // the number of the first request to stop it
+  bool is_stopped = false;
+  FakeCoordinator fake([&](const pb::ControlMessage& message) -> std::optional<pb::ControlMessage> {
+    if (message.has_hello()) return accepted();
+    pb::ControlMessage answer;
+    if (message.has_submit()) answer.mutable_submit_reply()->set_job(7);
+    if (message.has_stop_job()) {
+      if (ignored == 0) ignored = message.request();
+      if (message.request() == ignored) return std::nullopt;
+      is_stopped = true;
+      answer.mutable_command_reply()->set_job(7);
+    }
+    if (message.has_status_request()) {
+      pb::JobStatus& job = *answer.mutable_status_reply()->add_jobs();
+      job.set_job(7);
+      job.set_state(is_stopped ? pb::STOPPED : pb::RUNNING);
+    }
+    return answer;
+  });
+  auto client = connect_control(fake.address(), 5, Security::insecure());
+  REQUIRE(client);
+  SubmittedJob job(std::move(client).value(), [] { return ok(); });
+  REQUIRE(job.submit(pb::Job()));
+  job.save(std::chrono::seconds(10), [] { return true; });
+  CHECK(job.seen().state() == pb::STOPPED);
 }
 
 TEST_CASE("a coordinator that restarted is greeted again before a request is repeated", "[cli]") {

@@ -1,6 +1,9 @@
 """scripts/install: programs, man pages and completions under a prefix, and gone again."""
 
+import importlib.machinery
+import importlib.util
 import os
+import pathlib
 import pty
 import re
 import select
@@ -8,6 +11,7 @@ import shutil
 import subprocess
 import time
 import unittest
+import unittest.mock
 
 from cluster import *
 
@@ -146,6 +150,29 @@ class Install(ClusterTest):
         self.assertEqual(undone.returncode, 0, undone.stdout + undone.stderr)
         self.assertEqual(self.tree(), before)
         self.assertEqual(self.install("--undo").returncode, 1)
+
+    def test_an_installation_that_is_interrupted_can_be_done_again_and_undone(self):
+        loader = importlib.machinery.SourceFileLoader("install_script", str(INSTALL))
+        install = importlib.util.module_from_spec(
+            importlib.util.spec_from_loader("install_script", loader))
+        loader.exec_module(install)
+        prefix = self.folder / "prefix"
+        staged = self.folder / "staged/bin/tautline"
+        staged.parent.mkdir(parents=True)
+
+        def interrupted(_source, target, **_options):
+            pathlib.Path(target).write_text("a half")
+            raise KeyboardInterrupt
+
+        for text in ("first", "second"):
+            staged.write_text(text)
+            with unittest.mock.patch.object(install.shutil, "copy2", interrupted):
+                with self.assertRaises(KeyboardInterrupt):
+                    install.copy_staged(self.folder / "staged", prefix)
+            install.copy_staged(self.folder / "staged", prefix)
+            self.assertEqual((prefix / "bin/tautline").read_text(), text)
+        self.assertEqual(self.install("--undo").returncode, 0)
+        self.assertFalse(prefix.exists())
 
     def test_no_program_or_library_looks_for_libraries_in_the_current_folder(self):
         """An empty or relative entry of a run path is that folder's."""

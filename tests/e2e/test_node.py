@@ -105,6 +105,24 @@ class Node(ClusterTest):
         for rank in ranks:
             self.finish(rank, 143)
 
+    def test_a_signal_saves_the_jobs_that_were_submitted(self):
+        rank = self.start_rank(0, 1, "--output", "run")
+        leader = self.folder / "run" / "leader"
+        wait_until(lambda: leader.exists() and leader.read_text().startswith("coordinator "),
+                   what="a coordinator")
+        self.coordinator = leader.read_text().split()[1]
+        wait_until(lambda: len(self.status().get("workers", [])) == 1, what="a worker")
+        job = self.job(iterations=5000, extra="clock_time_ms: 20")
+        for _ in range(2):  # the second one waits
+            answer = self.ask("submit", job)
+            self.assertEqual(answer.returncode, 0, answer.stderr)
+        self.wait_for_clocks(1)
+        rank.send_signal(signal.SIGTERM)
+        self.assertIn("signal 15: saving the jobs that run", self.finish(rank, 143))
+        saved = [path.name for path in (self.folder / "checkpoints").iterdir()]
+        self.assertEqual(len(saved), 1, saved)
+        self.assertRegex(saved[0], r"^tiny_iter_\d+$")
+
     def test_all_nodes_are_examined_before_the_job_starts(self):
         job = self.job(iterations=20)
         ranks = [self.start_rank(rank, 2, job, "--output", "run", "--check") for rank in (0, 1)]

@@ -70,6 +70,31 @@ class WithoutAnswers(ClusterTest):
         self.assertEqual((self.folder / "out/slurm-jobs").read_text().split(), ["1", "2", "9"])
 
 
+class BatchScript(ClusterTest):
+    """train.sbatch with an srun that is a script."""
+
+    def run_script(self, folder, text, *arguments):
+        """The status of one whose nodes leave a text in the leader's file and end with status 9."""
+        programs = self.folder / "bin"
+        programs.mkdir(exist_ok=True)
+        (programs / "srun").write_text(
+            f'#!/bin/sh\nmkdir -p {folder}\necho "{text}" > {folder}/leader\nexit 9\n')
+        (programs / "srun").chmod(0o755)
+        return subprocess.run(
+            ["bash", SCRIPT, "job.textproto", *arguments], cwd=self.folder, timeout=20 * SLOWER,
+            env={**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", "SLURM_JOB_ID": "812",
+                 "TAUTLINE": "tautline"}, check=False).returncode
+
+    def test_a_run_that_ends_well_counts_wherever_its_folder_is(self):
+        self.assertEqual(self.run_script("runs/slurm-812-job", "ended 0 812.0.0"), 0)
+        self.assertEqual(self.run_script("one", "ended 0 812.0.1", "--output", "one"), 0)
+        self.assertEqual(self.run_script("two", "ended 0 812.0.0", "--output=two"), 0)
+        self.assertEqual(self.run_script("one", "ended 9 812.0.0", "--output", "one"), 9)
+
+    def test_what_another_job_has_left_in_the_folder_does_not_count(self):
+        self.assertEqual(self.run_script("one", "ended 0 811.0.0", "--output", "one"), 9)
+
+
 @unittest.skipIf(slurm.missing(), slurm.missing())
 class OnSlurm(ClusterTest):
     def setUp(self):

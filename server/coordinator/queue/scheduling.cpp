@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <limits>
 #include <map>
-#include <span>
 #include <utility>
 
 #include "common/check.hpp"
@@ -99,7 +98,7 @@ class Round {
     for (ScheduledJob& job : running_) {
       if (job.owed == 0) continue;
       const std::uint32_t count = std::min(job.owed, idle_.fitting(job.demand));
-      static_cast<void>(idle_.take(job.demand, count, job.job));
+      given_[job.job] = idle_.take(job.demand, count, job.job);
     }
   }
 
@@ -194,6 +193,7 @@ class Round {
       if (workers < job.min_workers) return waits_for(WaitReason::kBehind);
     }
     std::vector<std::size_t> places = idle_.take(job.demand, workers);
+    given_[job.job] = places;
     if (outlasts) reserved_->take(places, job.demand, workers);
     if (server_memory_) *server_memory_ -= job.server_memory;
     Usage& usage = usage_[job.user];
@@ -215,6 +215,10 @@ class Round {
     for (const ScheduledJob& one : running) {
       if (reserved_->then.fitting(job.demand) >= job.min_workers) break;
       reserved_->then.release_all(one.job, one.demand, one.workers);
+      // The list does not have those that it gets now as the job's.
+      if (const auto given = given_.find(one.job); given != given_.end()) {
+        reserved_->then.put_back(given->second, one.demand);
+      }
       reserved_->from_s = remaining(one);
     }
     // What is unknown may end at any moment.
@@ -232,24 +236,45 @@ class Round {
     std::ranges::stable_sort(lower, [](const ScheduledJob& a, const ScheduledJob& b) {
       return a.priority != b.priority ? a.priority < b.priority : a.job > b.job;
     });
-    FreeWorkers free = free_soon();
-    std::vector<JobId> preempted;
-    for (std::size_t whole = 0;; ++whole) {
-      if (auto shrinks = shrink(job, free, std::span(lower).subspan(whole))) {
-        decision_.shrinks = *std::move(shrinks);
-        decision_.preemptions = std::move(preempted);
-        return;
-      }
-      if (!ways_.preempts || whole == lower.size()) return;
-      free.release_all(lower[whole].job, lower[whole].demand, lower[whole].workers);
-      preempted.push_back(lower[whole].job);
+    const FreeWorkers soon = free_soon();
+    FreeWorkers free = soon;
+    std::vector<ScheduledJob> whole;  // those that end
+    auto shrinks = shrink(job, free, lower);
+    while (!shrinks && ways_.preempts) {
+      const auto next = std::ranges::find(lower, false, &ScheduledJob::keeps);
+      if (next == lower.end()) return;
+      free.release_all(next->job, next->demand, next->workers);
+      whole.push_back(*next);
+      lower.erase(next);
+      shrinks = shrink(job, free, lower);
+    }
+    if (!shrinks) return;
+    decision_.shrinks = *std::move(shrinks);
+    spare_useless(job, soon, lower, whole);
+    for (const ScheduledJob& one : whole) decision_.preemptions.push_back(one.job);
+  }
+
+  /// Leaves out those of `whole` without which `job` can start too: it cannot use what they have.
+  /// soon    what is free without any of them
+  /// others  that may shrink
+  void spare_useless(const ScheduledJob& job, const FreeWorkers& soon,
+                     const std::vector<ScheduledJob>& others, std::vector<ScheduledJob>& whole) {
+    for (std::size_t i = whole.size(); i-- > 0;) {
+      std::vector<ScheduledJob> fewer = whole;
+      fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i));
+      FreeWorkers free = soon;
+      for (const ScheduledJob& one : fewer) free.release_all(one.job, one.demand, one.workers);
+      auto shrinks = shrink(job, free, others);
+      if (!shrinks) continue;
+      decision_.shrinks = *std::move(shrinks);
+      whole = std::move(fewer);
     }
   }
 
   /// Those of `jobs` that shrink so that `job` can start; nothing: it cannot.
   /// free  without them
   [[nodiscard]] std::optional<std::vector<SchedulingDecision::Resize>> shrink(
-      const ScheduledJob& job, FreeWorkers free, std::span<const ScheduledJob> jobs) const {
+      const ScheduledJob& job, FreeWorkers free, const std::vector<ScheduledJob>& jobs) const {
     std::vector<SchedulingDecision::Resize> shrinks;
     std::uint32_t fitting = free.fitting(job.demand);
     for (const ScheduledJob& one : jobs) {
@@ -302,6 +327,7 @@ class Round {
   FreeWorkers all_;  // whatever they do now
   std::optional<std::uint64_t> server_memory_;
   std::vector<ScheduledJob> running_;  // with those that start; the first are state_.running
+  std::map<JobId, std::vector<std::size_t>> given_;  // places that jobs get in this decision
   std::map<std::string, Usage> usage_;
   std::optional<Reservation> reserved_;
   SchedulingDecision decision_;

@@ -22,8 +22,9 @@ struct ScheduledJob {
   std::uint32_t owed = 0;         // that it may take for lost ones before any job that waits
   double service_s = 0;           // worker-seconds that it has had
   std::optional<double>
-      remaining_s{};  // with the workers that it has or may take; nothing: unknown
-  bool ends = false;  // it is ending, and its workers will be free
+      remaining_s{};   // with the workers that it has or may take; nothing: unknown
+  bool ends = false;   // it is ending, and its workers will be free
+  bool keeps = false;  // it cannot be saved now, and makes room only by shrinking
   std::string user{};
   PlaceDemand demand{};             // of each of its workers
   std::uint64_t server_memory = 0;  // bytes of all servers
@@ -99,7 +100,7 @@ struct SchedulingDecision {
 class SchedulingPolicy {
  public:
   /// How the first job that waits gets workers of jobs of lower priority, the lowest and newest
-  /// first, if that is enough for it.
+  /// first, if that is enough for it. None ends whose workers it cannot use or does not need.
   struct Ways {
     bool shrinks = true;   // they keep at least min_workers
     bool preempts = true;  // where shrinking is not enough, whole jobs make room

@@ -126,6 +126,10 @@ void FreeWorkers::remove(const std::vector<std::size_t>& places, const PlaceDema
   }
 }
 
+void FreeWorkers::put_back(const std::vector<std::size_t>& places, const PlaceDemand& demand) {
+  for (const std::size_t place : places) release_one(place, demand);
+}
+
 void FreeWorkers::release_one(std::size_t place, const PlaceDemand& demand) {
   is_free_[place] = true;
   ++count_;

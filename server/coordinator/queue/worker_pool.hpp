@@ -63,6 +63,8 @@ class FreeWorkers {
   /// Takes those of these positions, with what a job requires.
   void remove(const std::vector<std::size_t>& places, const PlaceDemand& demand,
               std::uint32_t count);
+  /// Frees those of these positions again, which take() has given.
+  void put_back(const std::vector<std::size_t>& places, const PlaceDemand& demand);
 
  private:
   void release_one(std::size_t place, const PlaceDemand& demand);

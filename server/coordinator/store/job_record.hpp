@@ -134,6 +134,8 @@ class JobRecord {
   std::optional<TimePoint> waits_for_checkpoint;
   /// Since when a job that is stopped waits for its checkpoint.
   std::optional<TimePoint> saving_since;
+  /// Until when it is not to make room for another: it could not be saved when it was to.
+  std::optional<TimePoint> keeps_until;
   Followers followers;
   /// Once it has ended: from when on its tables are kept only for followers that have reported.
   std::optional<TimePoint> lingers_from;

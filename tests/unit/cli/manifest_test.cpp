@@ -57,6 +57,10 @@ TEST_CASE("an object's name has a letter first, and a letter or a digit last", "
   CHECK(object_name("\xe6\xa8\xa1\xe5\x9e\x8b") == "job");
   CHECK(object_name("") == "job");
   CHECK(object_name("--a--") == "a");
+  // Manifests name objects without quotes.
+  CHECK(object_name("No") == "job-no");
+  CHECK(object_name("null") == "job-null");
+  CHECK(object_name("none") == "none");
   // Cut where a dash is the last.
   CHECK(object_name(std::string(39, 'a') + "-b") == std::string(39, 'a'));
   CHECK(object_name(std::string(35, '1') + "_23") == "job-" + std::string(35, '1'));

@@ -143,6 +143,20 @@ TEST_CASE("jobs of lower priority make room, the lowest and newest first", "[sch
   CHECK(preempted(state).empty());
 }
 
+TEST_CASE("no job makes room in vain", "[scheduling]") {
+  // The lowest has one worker, and the next one all that are needed.
+  SchedulingState state{
+      .waiting = {waiting(9, 4)}, .running = {running(1, 4), running(2, 1)}, .idle_workers = 0};
+  state.waiting[0].priority = 2;
+  state.running[0].priority = 1;
+  CHECK(preempted(state) == Jobs{1});
+  state.waiting[0].min_workers = state.waiting[0].max_workers = 5;
+  CHECK(preempted(state) == Jobs{2, 1});
+  // One that cannot be saved does not end.
+  state.running[1].keeps = true;
+  CHECK(preempted(state).empty());
+}
+
 using Sizes = std::map<std::uint64_t, std::uint32_t>;
 
 Sizes sizes_of(const std::vector<SchedulingDecision::Resize>& resizes) {
@@ -333,6 +347,26 @@ TEST_CASE("a job that waits for devices does not hold up those that require none
   CHECK(wait_of(fifo(state), 4).behind == JobId(2));
 }
 
+TEST_CASE("workers of a job that starts now are free for the first one that waits when it ends",
+          "[scheduling]") {
+  // Job 1 runs for long; job 2 starts, and once it has ended there are four workers for job 3.
+  SchedulingState state{.waiting = {waiting(2, 2, 10), waiting(3, 4), waiting(4, 2, 500)},
+                        .running = {running(1, 2, 1000)},
+                        .workers = two_hosts()};
+  WorkerPlace extra = state.workers.workers[0];
+  for (const char* name : {"w4", "w5"}) {
+    extra.name = name;
+    extra.job = JobId(1);
+    state.workers.workers.push_back(extra);
+  }
+  CHECK(started(state) == Jobs{2});
+  CHECK(wait_of(fifo(state), 4).reason == WaitReason::kBehind);
+  CHECK(wait_of(fifo(state), 4).behind == JobId(3));
+  // One that ends before job 2 delays nothing.
+  state.waiting[2].remaining_s = 10;
+  CHECK(started(state) == Jobs{2, 4});
+}
+
 TEST_CASE("a job shrinks by workers that the one of higher priority can use", "[scheduling]") {
   SchedulingState state{
       .waiting = {waiting(2, 1)}, .running = {elastic(1, 2, 4, 4)}, .workers = two_hosts()};
@@ -349,6 +383,19 @@ TEST_CASE("a job shrinks by workers that the one of higher priority can use", "[
   state.running[0].workers = 3;
   CHECK(fifo(state, kShrinks).shrinks.empty());
   CHECK(wait_of(fifo(state, kShrinks), 2).reason == WaitReason::kWorkers);
+}
+
+TEST_CASE("a job that has no devices does not make room for one that requires them",
+          "[scheduling]") {
+  SchedulingState state{.waiting = {waiting(3, 2)},
+                        .running = {running(1, 2), running(2, 2)},
+                        .workers = two_hosts()};
+  for (std::size_t i = 0; i < 4; ++i) {
+    state.workers.workers[i].job = i < 2 ? JobId(2) : JobId(1);
+  }
+  state.waiting[0].priority = 1;
+  state.waiting[0].demand.devices = 2;
+  CHECK(preempted(state) == Jobs{1});
 }
 
 TEST_CASE("a job waits for memory of the servers and holds up no other", "[scheduling]") {

@@ -1,4 +1,6 @@
 // Jobs side by side on one cluster, each with its own workers.
+#include <cmath>
+
 #include "tests/support/catch.hpp"
 #include "tests/unit/coordinator/fake_cluster.hpp"
 
@@ -233,6 +235,27 @@ TEST_CASE("a job of higher priority gets the workers of another, which continues
   CHECK(cluster.broken().empty());
 }
 
+TEST_CASE("a job that made room is expected to train for the rest of its time alone",
+          "[coordinator][queue]") {
+  Jobs cluster(2, true);
+  pb::Job definition = make_job(2, 5000);
+  definition.set_expected_s(1000);
+  const std::uint64_t low = cluster.start(definition);
+  REQUIRE(
+      cluster.run_until([&] { return cluster.status(low).workers(0).progress().clock() > 20; }));
+  definition.set_priority(1);
+  REQUIRE(cluster.run_until_state(cluster.submit(definition).job(), pb::RUNNING));
+  pb::ControlMessage request;
+  request.mutable_status_request()->set_job(cluster.status(low).restarted_as());
+  request.mutable_status_request()->set_definition(true);
+  const pb::ControlMessage answer = cluster.ask(request);
+  REQUIRE(answer.status_reply().jobs_size() == 1);
+  const pb::JobStatus& rest = answer.status_reply().jobs(0);
+  CHECK(rest.resume().clock() > 20);
+  const double expected = 1000.0 * static_cast<double>(5000 - rest.resume().clock()) / 5000;
+  CHECK(std::abs(rest.definition().expected_s() - expected) < 1e-6);
+}
+
 TEST_CASE("a job of the same priority waits, and so does any where pre-emption is off",
           "[coordinator][queue]") {
   const bool preempts = GENERATE(false, true);
@@ -271,6 +294,39 @@ pb::Job elastic_job(std::uint32_t least, std::uint32_t most, std::int32_t max_it
 pb::Job with_priority(pb::Job definition, std::int32_t priority) {
   definition.set_priority(priority);
   return definition;
+}
+
+TEST_CASE("a job that cannot be saved makes no room until it can be", "[coordinator][queue]") {
+  Jobs cluster(2, true);
+  const std::uint64_t low = cluster.start(make_job(2));
+  const auto clock = [&] { return cluster.status(low).workers(0).progress().clock(); };
+  REQUIRE(cluster.run_until([&] { return clock() > 20; }));
+  SECTION("a disk is full") {
+    cluster.at("s0").server.disk = "the disk is full";
+  }
+  SECTION("it takes too long") {
+    cluster.options.save_limit = 5s;
+    cluster.restart_coordinator(1s);
+    cluster.run_for(2s);
+    cluster.at("s0").server.stalls = true;
+  }
+  const std::uint64_t high = cluster.submit(with_priority(make_job(2, 100), 1)).job();
+  REQUIRE(cluster.run_until(
+      [&] { return cluster.status(low).message().find("makes no room") != std::string::npos; }));
+  // It trains on, with all that it has trained.
+  const std::int64_t before = clock();
+  REQUIRE(cluster.run_until([&] { return clock() > before + 20; }));
+  CHECK(cluster.status(low).state() == pb::RUNNING);
+  CHECK(cluster.status(high).state() == pb::SUBMITTED);
+  cluster.at("s0").server.disk.clear();
+  cluster.at("s0").server.stalls = false;
+  REQUIRE(cluster.run_until([&] { return cluster.status(high).state() == pb::RUNNING; }, 90s));
+  const pb::JobStatus stopped = cluster.status(low);
+  CHECK(stopped.state() == pb::STOPPED);
+  CHECK_THAT(stopped.message(), Contains("saved at clock "));
+  REQUIRE(stopped.restarted_as() != 0);
+  CHECK(cluster.status(stopped.restarted_as()).resume().clock() > before);
+  CHECK(cluster.broken().empty());
 }
 
 TEST_CASE("a job of higher priority gets workers of an elastic one, which gets them back",

@@ -36,6 +36,21 @@ TEST_CASE("two folders with the same files have the same contents and other inod
   CHECK(a.contents() != b.contents());
 }
 
+TEST_CASE("of a folder with many entries the first ones by name are compared", "[doctor]") {
+  const test::TempFolder folder;
+  for (const char* name : {"all", "first"}) std::filesystem::create_directory(folder.path() / name);
+  for (int number = 100; number > 0; --number) {
+    const std::string name = std::to_string(1000 + number * 37 % 101);
+    write(folder.path() / "all" / name, "12345");
+    if (name < "1004") write(folder.path() / "first" / name, "12345");
+  }
+  const auto all = describe_path((folder.path() / "all").string(), 3);
+  const auto first = describe_path((folder.path() / "first").string(), 3);
+  CHECK(all.size() == 100);
+  CHECK(first.size() == 3);
+  CHECK(all.contents() == first.contents());
+}
+
 TEST_CASE("a file is known by its size and its ends", "[doctor]") {
   const test::TempFolder folder;
   const std::string path = (folder.path() / "weights").string();
