@@ -221,7 +221,7 @@ Result<void> limit_files(const pb::ClusterConfig& config, const std::string& rea
     }
     folders.emplace_back(folder);
   }
-  folders.emplace_back(config.records().folder());
+  if (!config.records().folder().empty()) folders.emplace_back(config.records().folder());
   const std::string& runs = config.server().coordinator().run_folder();
   if (config.server().has_coordinator() && !runs.empty()) folders.emplace_back(runs);
   std::vector<std::filesystem::path> files;
