@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -41,6 +42,23 @@ bool is_utf8(std::string_view text) {
     if (one == utf::illegal || one == utf::incomplete) return false;
   }
   return true;
+}
+
+/// A text with each byte that belongs to no character written as "\xe9".
+std::string as_utf8(std::string_view text) {
+  namespace utf = boost::locale::utf;
+  std::string valid;
+  for (auto at = text.begin(); at != text.end();) {
+    const auto begin = at;
+    const utf::code_point one = utf::utf_traits<char>::decode(at, text.end());
+    if (one == utf::illegal || one == utf::incomplete) {
+      at = std::next(begin);
+      valid += fmt::format("\\x{:02x}", static_cast<unsigned char>(*begin));
+    } else {
+      valid.append(begin, at);
+    }
+  }
+  return valid;
 }
 
 /// Refuses sizes, or texts that are none, and knows where in the message they are.
@@ -94,13 +112,13 @@ class Check {
   }
 
   Result<void> text(const FieldDescriptor& field, const std::string& value) {
-    if (what_ == Of::kUtf8) {
-      if (field.type() == FieldDescriptor::TYPE_BYTES || is_utf8(value)) return ok();
-      return invalid(path() + " must be UTF-8 text, and holds other bytes");
+    if (what_ == Of::kSizes) {
+      const std::uint32_t limit = field.options().GetExtension(pb::max_bytes);
+      if (limit == 0) return ok();
+      if (value.size() > limit) return refusal("bytes", value.size(), limit);
     }
-    const std::uint32_t limit = field.options().GetExtension(pb::max_bytes);
-    if (limit == 0 || value.size() <= limit) return ok();
-    return refusal("bytes", value.size(), limit);
+    if (field.type() == FieldDescriptor::TYPE_BYTES || is_utf8(value)) return ok();
+    return invalid(path() + " must be UTF-8 text, and holds other bytes");
   }
 
   [[nodiscard]] std::string path() const {
@@ -260,10 +278,13 @@ Result<void> check_utf8(const Message& message) {
 
 void cut_to_limits(Message& message) {
   change_texts(message,
-               [](const FieldDescriptor&, std::uint32_t limit,
+               [](const FieldDescriptor& field, std::uint32_t limit,
                   const std::string& text) -> std::optional<std::string> {
-                 if (text.size() <= limit) return std::nullopt;
-                 return cut(text, limit);
+                 const bool is_text = field.type() != FieldDescriptor::TYPE_BYTES;
+                 std::string sent = is_text ? as_utf8(text) : text;
+                 if (sent.size() > limit) sent = cut(sent, limit);
+                 if (sent == text) return std::nullopt;
+                 return sent;
                });
 }
 

@@ -11,6 +11,7 @@ namespace taut {
 
 /// Whether every string and every list of a message is within what its schema allows
 /// (proto/limits.proto); a field without a limit is bounded by the size of the whole message alone.
+/// A string that has a limit must be UTF-8 too, without which no peer reads the message.
 /// Errors    invalid: the first one that is not, with its path, size and limit
 [[nodiscard]] Result<void> check_limits(const google::protobuf::Message& message);
 
@@ -28,7 +29,8 @@ namespace taut {
 [[nodiscard]] Result<void> check_utf8(const google::protobuf::Message& message);
 
 /// Cuts strings that are longer than their limits, between characters of UTF-8, and marks them as
-/// cut: the text of an error must not keep a message from being read.
+/// cut; bytes of them that are not UTF-8, as names of files may have, are written as "\xe9": the
+/// text of an error must not keep a message from being read.
 void cut_to_limits(google::protobuf::Message& message);
 
 /// Writes out the control characters of every string that has a limit, so that it can be shown in

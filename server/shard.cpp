@@ -488,13 +488,15 @@ std::optional<DataItem> Shard::push(WorkerId worker, const DataItem& item, JobSt
 }
 
 /// The coordinator hears of the first, the second, the fourth clock and so on, since it need not
-/// hear of each.
+/// hear of each. Several may be added at once: what waited for a member that is lost, or in a
+/// buffer.
 void Shard::note_bad_updates(JobState& job, const SliceState& slice) {
   for (const auto& [worker, clocks] : slice.bad_updates()) {
     std::uint64_t& known = job.bad_updates[worker];
     if (clocks <= known) continue;
+    const bool is_heard_of = std::bit_width(clocks) > std::bit_width(known);
     known = clocks;
-    if (std::has_single_bit(clocks)) changed_.push_back(job.view->job);
+    if (is_heard_of) changed_.push_back(job.view->job);
   }
 }
 
@@ -568,6 +570,7 @@ std::vector<Outgoing> Shard::set_job(const std::shared_ptr<const JobView>& view,
     slice->limit_reads(job.bound.limit());
     slice->update(*view, released);
     job.images.note_push(index, *slice);
+    if (!slice->bad_updates().empty()) note_bad_updates(job, *slice);
     add(released, job, *slice, out);
   }
   follow_checkpoint(job);

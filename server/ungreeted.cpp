@@ -27,15 +27,17 @@ std::optional<Envelope> envelope_of(const Message& message) {
   Envelope envelope;
   while (const std::uint32_t tag = stream.ReadTag()) {
     const int field = WireFormatLite::GetTagFieldNumber(tag);
-    if (field == pb::DataHeader::kJobFieldNumber &&
-        WireFormatLite::GetTagWireType(tag) == WireFormatLite::WIRETYPE_FIXED64) {
+    const auto type = WireFormatLite::GetTagWireType(tag);
+    if (field == pb::DataHeader::kJobFieldNumber && type == WireFormatLite::WIRETYPE_FIXED64) {
       std::uint64_t job = 0;
       if (!stream.ReadLittleEndian64(&job)) return std::nullopt;
       envelope.job = JobId(job);
       continue;
     }
-    // Of several bodies the last one counts.
-    if (is_body(field)) envelope.body = static_cast<pb::DataHeader::BodyCase>(field);
+    // Of several bodies the last one counts. A field of another type is none, to the parser too.
+    if (is_body(field) && type == WireFormatLite::WIRETYPE_LENGTH_DELIMITED) {
+      envelope.body = static_cast<pb::DataHeader::BodyCase>(field);
+    }
     if (!WireFormatLite::SkipField(&stream, tag)) return std::nullopt;
   }
   if (!stream.ConsumedEntireMessage()) return std::nullopt;

@@ -32,7 +32,9 @@ std::string resolved(const fs::path& path) {
   return text;
 }
 
+/// In a folder that cannot be resolved, which is empty, nothing is.
 bool is_within(const std::string& path, const std::string& folder) {
+  if (folder.empty()) return false;
   if (folder == "/" || path == folder) return true;
   return path.size() > folder.size() && path.starts_with(folder) && path[folder.size()] == '/';
 }
@@ -43,7 +45,7 @@ Result<void> check(const std::string& path, const fs::path& shown) {
       (std::ranges::any_of(limit().folders,
                            [&](const std::string& folder) { return is_within(path, folder); }) ||
        std::ranges::any_of(limit().files, [&](const std::string& file) {
-         return path == file || path.starts_with(file + ".part");
+         return !file.empty() && (path == file || path.starts_with(file + ".part"));
        }));
   if (is_allowed) return ok();
   return invalid(fmt::format(

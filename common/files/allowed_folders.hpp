@@ -10,7 +10,8 @@ namespace taut {
 /// Limits what open_to_read() and open_to_write() open in this process: files that are in these
 /// folders once every link is followed, and these files, also while they are written under their
 /// name with ".part" after it. Call it before other threads open files.
-/// folders  empty: there is no limit, as before the first call
+/// folders  empty: there is no limit, as before the first call. One whose name is empty, or cannot
+///          be resolved, allows nothing
 void limit_files_to(const std::vector<std::filesystem::path>& folders,
                     const std::vector<std::filesystem::path>& files);
 

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include <cerrno>
+#include <string>
 #include <system_error>
 #include <utility>
 
@@ -20,37 +21,41 @@ Error failed(const fs::path& path, const char* step, int reason) {
                                                 std::generic_category().message(reason)));
 }
 
-Result<Descriptor> regular(const fs::path& path, Descriptor file) {
+Error cannot_open(const fs::path& path, int reason) {
+  if (reason != ENOENT && reason != ENOTDIR) return failed(path, "be opened", reason);
+  return make_error(ErrorCode::kNotFound, fmt::format("{}: no such file", path.string()));
+}
+
+Result<void> check_regular(const fs::path& path, const Descriptor& file) {
   struct stat found {};
   if (fstat(file.get(), &found) != 0) return failed(path, "be looked at", errno);
   if (S_ISDIR(found.st_mode)) {
     return invalid(fmt::format("{}: is a folder, not a file", path.string()));
   }
-  if (!S_ISREG(found.st_mode)) {
-    return invalid(fmt::format("{}: is a pipe, a socket or a device, not a file", path.string()));
-  }
+  if (S_ISREG(found.st_mode)) return ok();
+  return invalid(fmt::format("{}: is a pipe, a socket or a device, not a file", path.string()));
+}
+
+Result<Descriptor> regular(const fs::path& path, Descriptor file) {
+  TAUT_TRY(check_regular(path, file));
   return file;
 }
 
 }  // namespace
 
 Result<Descriptor> open_to_read(const fs::path& path) {
-  const int how = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
+  // It is looked at before it is opened: opening a pipe or a device does something already.
+  const Descriptor place(open(path.c_str(), O_PATH | O_CLOEXEC));
+  if (place.get() < 0) return cannot_open(path, errno);
+  TAUT_TRY(check_opened(place.get(), path));
+  TAUT_TRY(check_regular(path, place));
   // Where files are limited, what is read is the file that was looked at, whatever its name leads
   // to by then.
-  Descriptor place(are_files_limited() ? open(path.c_str(), O_PATH | O_CLOEXEC) : -1);
-  if (place.get() >= 0) {
-    TAUT_TRY(check_opened(place.get(), path));
-    Descriptor file(open(fmt::format("/proc/self/fd/{}", place.get()).c_str(), how));
-    if (file.get() < 0) return failed(path, "be opened", errno);
-    return regular(path, std::move(file));
-  }
-  Descriptor file(are_files_limited() ? -1 : open(path.c_str(), how));
-  if (file.get() >= 0) return regular(path, std::move(file));
-  if (errno == ENOENT || errno == ENOTDIR) {
-    return make_error(ErrorCode::kNotFound, fmt::format("{}: no such file", path.string()));
-  }
-  return failed(path, "be opened", errno);
+  const std::string name =
+      are_files_limited() ? fmt::format("/proc/self/fd/{}", place.get()) : path.string();
+  Descriptor file(open(name.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  if (file.get() < 0) return cannot_open(path, errno);
+  return regular(path, std::move(file));
 }
 
 namespace {

@@ -30,7 +30,7 @@ Result<std::string> ensure_http_secret(const fs::path& folder) {
   if (auto found = read_secret(path); found || found.error().code != ErrorCode::kNotFound) {
     return found;
   }
-  const fs::path draft = folder / fmt::format(".{}.{}", kHttpSecretFile, getpid());
+  const fs::path draft = folder / fmt::format(".{}.{}", kHttpSecretFile, random_hex(8));
   TAUT_TRY(write_private_file(draft, random_hex(kBytes) + "\n"));
   // The first process gives it its name; the others take that one.
   const int failed = link(draft.c_str(), path.c_str()) == 0 ? 0 : errno;

@@ -14,6 +14,7 @@
 
 #include "common/check.hpp"
 #include "common/files/descriptor.hpp"
+#include "common/files/sha256.hpp"
 
 namespace taut {
 namespace fs = std::filesystem;
@@ -22,6 +23,7 @@ namespace {
 constexpr std::size_t kMaxFileBytes = 4096;
 constexpr std::size_t kMaxNameBytes = 128;
 constexpr mode_t kOthers = 077;
+constexpr std::size_t kDrawnBytes = 8;
 
 constexpr std::array<std::pair<KeyRole, std::string_view>, 5> kRoles = {{
     {KeyRole::kView, "view"},
@@ -157,8 +159,10 @@ Result<std::string> read_private_file(const fs::path& path) {
 }
 
 Result<void> write_private_file(const fs::path& path, std::string_view text) {
-  const std::string partial = fmt::format("{}/.part{}", path.parent_path().string(), getpid());
-  unlink(partial.c_str());
+  // Drawn: processes of other machines and containers, which may have the same number, write here
+  // too.
+  const std::string partial =
+      fmt::format("{}/.part-{}", path.parent_path().string(), random_hex(kDrawnBytes));
   Descriptor file(open(partial.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   if (file.get() < 0) return failed(path, "be created");
   const bool is_written =

@@ -221,9 +221,11 @@ Result<void> limit_files(const pb::ClusterConfig& config, const std::string& rea
     }
     folders.emplace_back(folder);
   }
-  folders.emplace_back(config.records().folder());
+  if (!config.records().folder().empty()) folders.emplace_back(config.records().folder());
   const std::string& runs = config.server().coordinator().run_folder();
   if (config.server().has_coordinator() && !runs.empty()) folders.emplace_back(runs);
+  const std::string& parts = config.server().part_folder();
+  if (!parts.empty()) folders.emplace_back(parts);
   std::vector<std::filesystem::path> files;
   if (!ready_file.empty()) files.emplace_back(ready_file);
   limit_files_to(folders, files);

@@ -23,8 +23,9 @@ namespace taut {
                                               const pb::ClusterConfig& config);
 
 /// Lets the process open the configuration's allowed_folders and what is its own: its records, the
-/// runs that a coordinator keeps, and the file that says that it is ready. Its log, keys and state
-/// are opened otherwise, and not for jobs. Call it before other threads open files.
+/// runs that a coordinator keeps, a server's part_folder, and the file that says that it is ready.
+/// Its log, keys and state are opened otherwise, and not for jobs. Call it before other threads
+/// open files.
 /// Errors    invalid: an allowed folder that is no absolute path, or does not exist
 [[nodiscard]] Result<void> limit_files(const pb::ClusterConfig& config,
                                        const std::string& ready_file);

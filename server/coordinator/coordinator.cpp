@@ -19,6 +19,7 @@ namespace {
 // A server that ends is noticed after one limit; a shard that is silent while its server is heard
 // of fails its workers after two.
 constexpr double kSilenceLimits = 2;
+constexpr Duration kBetweenRefusals{1'000'000};  // that are noted
 
 /// Lives are counted from the stored number. Without one they start where no earlier coordinator
 /// is likely to have been, so that servers and workers notice that they are not known any more.
@@ -242,8 +243,20 @@ void Coordinator::on_hello(PeerId from, const pb::ControlMessage& message) {
       return;  // it repeats the hello, and by then it is known whether the name is free
     }
   }
-  if (!reply.accepted()) out_.notes.add("hello refused: " + reply.reason());
+  if (!reply.accepted()) note_refusal(reply.reason());
   *send(from, message.request()).mutable_hello_reply() = reply;
+}
+
+/// At most one a second: a peer can neither fill the log nor push other lines out of the status.
+void Coordinator::note_refusal(const std::string& reason) {
+  if (now_ < next_refusal_note_) {
+    ++quiet_refusals_;
+    return;
+  }
+  next_refusal_note_ = now_ + kBetweenRefusals;
+  const std::uint64_t quiet = std::exchange(quiet_refusals_, 0);
+  out_.notes.add(fmt::format("hello refused: {}{}", reason,
+                             quiet == 0 ? "" : fmt::format(" (and {} more hellos)", quiet)));
 }
 
 /// What it was sent over an earlier connection, and has not acknowledged, is sent over this one.

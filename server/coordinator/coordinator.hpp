@@ -95,6 +95,7 @@ class Coordinator {
 
  private:
   void on_hello(PeerId from, const pb::ControlMessage& message);
+  void note_refusal(const std::string& reason);
   void note_connection(const Participant& participant);
   void on_heartbeat(PeerId from, const pb::ControlMessage& message);
   void on_goodbye(PeerId from, const pb::Goodbye& goodbye);
@@ -217,7 +218,9 @@ class Coordinator {
   TimePoint now_;
   TimePoint last_tick_;
   TimePoint recovered_at_;
-  bool schedules_ = true;  // when what has arrived is settled
+  TimePoint next_refusal_note_;       // no hello's refusal is noted before
+  std::uint64_t quiet_refusals_ = 0;  // since the last note of one
+  bool schedules_ = true;             // when what has arrived is settled
   CoordinatorOutput out_;
 };
 

@@ -1,6 +1,7 @@
 #include "worker/client/client.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "common/check.hpp"
@@ -10,8 +11,16 @@ namespace taut {
 namespace {
 
 constexpr int kSnapshotTries = 20;
+constexpr int kStalenessDigits = 10;
 
 }  // namespace
+
+void count_read(StalenessHistogram& reads, std::int64_t staleness) {
+  const std::int64_t clocks = std::max<std::int64_t>(0, staleness);
+  const int digits = static_cast<int>(std::bit_width(static_cast<std::uint64_t>(clocks)));
+  const int dropped = std::max(0, digits - kStalenessDigits);
+  ++reads[clocks >> dropped << dropped];
+}
 
 Client::Client(std::unique_ptr<Endpoint> endpoint, const ClientOptions& options)
     : driver_(std::make_unique<ClientDriver>(std::move(endpoint), options)),
@@ -100,7 +109,7 @@ Result<ReadResult> Client::snapshot_rows(TableId table, std::span<const std::uin
 
 Result<ReadResult> Client::wait(TableId table, Clock clock, Duration wait) {
   TAUT_TRY(const CompletedRead read, driver_->await_read(table, clock, wait));
-  ++staleness_[std::max<std::int64_t>(0, clock - read.version)];
+  count_read(staleness_, clock - read.version);
   return ReadResult{read.clock, read.version};
 }
 
@@ -108,7 +117,7 @@ Result<std::optional<ReadResult>> Client::wait(TableId table, Clock clock, Durat
                                                Duration at_most) {
   TAUT_TRY(const auto read, driver_->await_read(table, clock, wait, at_most));
   if (!read) return std::optional<ReadResult>();
-  ++staleness_[std::max<std::int64_t>(0, clock - read->version)];
+  count_read(staleness_, clock - read->version);
   return std::optional(ReadResult{read->clock, read->version});
 }
 

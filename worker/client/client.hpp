@@ -80,6 +80,11 @@ struct ReadResult {
 /// How stale the reads were: staleness in clocks, and how many reads had it.
 using StalenessHistogram = std::map<std::int64_t, std::uint64_t>;
 
+/// Counts a read that was so many clocks old. From 1024 clocks on they are rounded down to ten
+/// binary digits: where no bound holds, a worker that is faster than another one has a larger
+/// staleness at each clock, and the histogram is sent with each heartbeat.
+void count_read(StalenessHistogram& reads, std::int64_t staleness);
+
 /// Tables in a parameter server: opens them, pushes updates, and reads values under the job's
 /// staleness bound. Calls that take no `wait` return at once. Bytes move while the caller waits,
 /// and on the client's dedicated thread otherwise.

@@ -189,7 +189,8 @@ TAUTLINE_API tautline_code tautline_end_clock(tautline_member* member,
                                               const tautline_report* report,
                                               tautline_orders* orders);
 /* Histogram of read staleness since tautline_await_place(): bin i counts the reads that were i
- * clocks stale; the last bin includes larger values. */
+ * clocks stale, from 1024 on rounded down to ten binary digits; the last bin includes larger
+ * values. */
 TAUTLINE_API tautline_code tautline_staleness(tautline_member* member, uint64_t* bins,
                                               size_t count);
 

@@ -5,9 +5,11 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <thread>
 
 #include "cli/commands/shared_options.hpp"
+#include "common/printable.hpp"
 #include "common/system/stop_signal.hpp"
 #include "proto/session/control_client.hpp"
 
@@ -38,6 +40,13 @@ Result<std::string> process_of(const LogsOptions& options, ControlClient& client
       job.workers().empty() ? "none" : "0 to " + std::to_string(job.workers_size() - 1)));
 }
 
+/// A part of a log without a last byte that may begin a control character: its rest comes with the
+/// next part.
+std::string_view whole(std::string_view text) {
+  if (text.size() > 1 && text.back() == '\xc2') text.remove_suffix(1);
+  return text;
+}
+
 Result<void> show(const LogsOptions& options) {
   TAUT_TRY(auto client, options.coordinator.connect());
   TAUT_TRY(const std::string process, process_of(options, client));
@@ -46,10 +55,13 @@ Result<void> show(const LogsOptions& options) {
   bool names_shown = options.follow || !process.empty();
   for (std::uint64_t offset = 0; stop_signal() == 0;) {
     TAUT_TRY(const pb::LogReply part, client.log(job, process, offset));
-    std::fwrite(part.text().data(), 1, part.text().size(), stdout);
+    const std::string_view text = whole(part.text());
+    // A process writes what it likes, and must not move the cursor of who reads it.
+    const std::string shown = text == "\xc2" ? "\\xc2" : printable(text, Lines::kSeveral);
+    std::fwrite(shown.data(), 1, shown.size(), stdout);
     std::fflush(stdout);
-    offset = part.next();
-    if (!part.text().empty()) continue;
+    offset = part.next() - (part.text().size() - text.size());
+    if (!text.empty()) continue;
     if (!names_shown && part.processes_size() > 0) {
       fmt::print(stderr, "logs of this job's processes, with --process: {}\n",
                  fmt::join(part.processes(), ", "));

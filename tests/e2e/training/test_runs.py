@@ -239,6 +239,18 @@ class Submitted(ClusterTest):
                           "job 1 has no worker 7; it has 0 to 1")
         self.assert_fails(self.ask("logs", 9), "job 9 has no folder here")
 
+    def test_what_a_process_writes_into_its_log_does_not_move_the_cursor(self):
+        self.start_cluster(1)
+        self.submit(self.job(iterations=10))
+        self.wait_for_job(1, "DONE")
+        log = self.place(1) / "worker0.log"
+        wait_until(log.exists, 10, "the worker's log")
+        with open(log, "ab") as file:
+            file.write("red \x1b[31m and \u009b2J\n".encode())
+        shown = self.ask("logs", 1, "--process", "worker0").stdout
+        self.assertIn("red \\x1b[31m and \\x9b2J\n", shown)
+        self.assertNotIn("\x1b", shown)
+
 
 class Trained(ClusterTest):
     def begin(self, *arguments, iterations=1000000, extra=""):

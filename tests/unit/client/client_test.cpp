@@ -362,6 +362,23 @@ TEST_CASE("a read under BSP waits for the other workers, and each read's stalene
   CHECK(fast->staleness() == StalenessHistogram{{0, 1}});
 }
 
+TEST_CASE("a histogram of staleness stays short, however far a worker is ahead", "[client]") {
+  StalenessHistogram reads;
+  constexpr std::int64_t kReads = 1 << 20;
+  for (std::int64_t staleness = 0; staleness < kReads; ++staleness) count_read(reads, staleness);
+  // A Progress may have 65,536 of them.
+  CHECK(reads.size() == 1024 + 10 * 512);
+  std::uint64_t counted = 0;
+  for (const auto& [staleness, count] : reads) counted += count;
+  CHECK(counted == static_cast<std::uint64_t>(kReads));
+  CHECK(reads.at(1023) == 1);
+  CHECK(reads.at(1024) == 2);
+  CHECK_FALSE(reads.contains(1025));
+  CHECK(reads.rbegin()->first == kReads - 1024);
+  count_read(reads, -1);
+  CHECK(reads.at(0) == 2);
+}
+
 TEST_CASE("a read waits for others for longer than its shard may be silent", "[client]") {
   ServedJob served(JobMaker(2));
   Client fast(served.context.make_endpoint(), served.options(WorkerId(0), Duration(100'000)));

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <fstream>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -79,6 +80,22 @@ TEST_CASE("nothing is created outside of the allowed folders", "[allowed_folders
   CHECK(fs::file_size(two.out() / "f") == 3);
   CHECK(check_place(two.in() / "not/yet/there").has_value());
   CHECK_FALSE(check_place(two.in() / "folder/not/yet").has_value());
+}
+
+TEST_CASE("a folder without a name, or that cannot be resolved, allows nothing",
+          "[allowed_folders]") {
+  const TwoFolders two;
+  for (const fs::path& nowhere : {fs::path(), two.folder.path() / std::string(300, 'x')}) {
+    INFO(nowhere);
+    limit_files_to({two.in(), nowhere}, {nowhere});
+    CHECK(read_file(two.in() / "f").value() == "in");
+    CHECK_FALSE(read_file(two.out() / "f").has_value());
+    CHECK_FALSE(write_file_atomically(two.out() / "new", "text"));
+    CHECK_FALSE(check_place("/etc/passwd").has_value());
+  }
+  limit_files_to({fs::path()}, {});
+  CHECK(are_files_limited());
+  CHECK_FALSE(check_place(two.in() / "f").has_value());
 }
 
 TEST_CASE("HDF5 reads the file that was looked at, while its name leads elsewhere",

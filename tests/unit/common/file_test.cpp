@@ -2,12 +2,15 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #include <zlib.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <span>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "common/files/file_writer.hpp"
@@ -103,6 +106,31 @@ TEST_CASE("a pipe, a folder or a device is refused without waiting for it", "[fi
   fs::create_symlink(folder.path / "f", folder.path / "link");
   CHECK_FALSE(open_to_write(folder.path / "link", O_WRONLY).has_value());
   CHECK_FALSE(fs::exists(folder.path / "f"));
+}
+
+TEST_CASE("a pipe in place of a file is not opened: what would write into it still waits",
+          "[file]") {
+  const TestFolder folder;
+  const fs::path pipe = folder.path / "pipe";
+  REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
+  std::atomic<bool> begins = false;
+  std::atomic<bool> has_reader = false;
+  std::thread writer([&] {
+    begins = true;
+    const int end = open(pipe.c_str(), O_WRONLY | O_CLOEXEC);
+    has_reader = true;
+    close(end);
+  });
+  while (!begins) std::this_thread::yield();
+  int refused = 0;
+  constexpr int kTries = 2000;
+  for (int i = 0; i < kTries; ++i) refused += read_file(pipe).has_value() ? 0 : 1;
+  CHECK(refused == kTries);
+  CHECK_FALSE(has_reader);
+  const int reader = open(pipe.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  writer.join();
+  CHECK(has_reader);
+  close(reader);
 }
 
 TEST_CASE("gzip is seen by its bytes, and every truncation of it is an error", "[file]") {

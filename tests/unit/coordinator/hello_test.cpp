@@ -1,5 +1,6 @@
 #include <map>
 #include <string>
+#include <vector>
 
 #include "proto/wire_version.hpp"
 #include "tests/support/catch.hpp"
@@ -49,6 +50,29 @@ TEST_CASE("a hello of another wire version is refused with both sides' values", 
   CHECK(reply.reason().find("wire version " + std::to_string(kWireVersion + 6) + " (test build)") !=
         std::string::npos);
   CHECK(reply.wire_version() == kWireVersion);
+}
+
+TEST_CASE("hellos that are refused are noted once a second, however many there are",
+          "[coordinator]") {
+  Coordinator coordinator({}, {}, kStart);
+  pb::ControlMessage message = hello(pb::ROLE_CLIENT, "view", 1);
+  message.mutable_hello()->set_wire_version(kWireVersion + 6);
+  std::vector<std::string> notes;
+  const auto greet = [&](TimePoint now) {
+    const CoordinatorOutput output = coordinator.handle(PeerId(1), message, now);
+    // Each is answered nevertheless.
+    CHECK(output.messages.size() == 1);
+    for (const Note& note : output.notes) notes.push_back(note.text);
+  };
+  for (int i = 0; i < 100; ++i) greet(kStart);
+  REQUIRE(notes.size() == 1);
+  CHECK(notes[0].starts_with("hello refused: wire version"));
+  greet(kStart + 1s);
+  REQUIRE(notes.size() == 2);
+  CHECK(notes[1].ends_with(" (and 99 more hellos)"));
+  greet(kStart + 2s);
+  REQUIRE(notes.size() == 3);
+  CHECK(notes[2] == notes[0]);
 }
 
 TEST_CASE("a daemon with another data_security is refused with both, one without takes what is",

@@ -5,7 +5,11 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <iterator>
 #include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
 
 #include "common/keys/folder_admission.hpp"
 #include "common/keys/http_secret.hpp"
@@ -276,6 +280,27 @@ TEST_CASE("keys of another cluster in the user's own folder are left alone", "[k
   REQUIRE(ensure_own_keys());
   CHECK_FALSE(fs::exists(own / "owner.key"));
   CHECK(daemon_security(own, "gpu1", KeyRole::kWorker));
+}
+
+TEST_CASE("processes that make the secret of logins at once have the same one", "[keys]") {
+  // Threads have one process's number, as processes of several machines or containers may.
+  constexpr int kThreads = 8;
+  for (int round = 0; round < 20; ++round) {
+    const TempFolder folder;
+    std::vector<std::string> secrets(kThreads);
+    std::vector<std::thread> threads;
+    for (std::string& secret : secrets) {
+      threads.emplace_back([&folder, &secret] {
+        const auto made = ensure_http_secret(folder.path());
+        secret = made ? made.value() : made.error().message;
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    CHECK(secrets == std::vector<std::string>(kThreads, secrets.front()));
+    CHECK(secrets.front().size() == 64);
+    // Nothing is left but the secret.
+    CHECK(std::distance(fs::directory_iterator(folder.path()), {}) == 1);
+  }
 }
 
 TEST_CASE("the secret of logins is made once, and private", "[keys]") {

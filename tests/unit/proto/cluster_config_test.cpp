@@ -1,5 +1,9 @@
 #include "proto/config/cluster_config.hpp"
 
+#include <filesystem>
+#include <string>
+
+#include "common/files/allowed_folders.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/temp_folder.hpp"
 
@@ -138,6 +142,32 @@ TEST_CASE("HTTP is served on loopback alone, unless the file sets insecure", "[c
     if (!refused) CHECK_THAT(refused.error().message, Contains(address) && Contains("insecure"));
     CHECK(check_http_address(address, insecure()).has_value());
   }
+}
+
+TEST_CASE("a process opens its own folders too where allowed_folders limits it",
+          "[cluster_config]") {
+  struct Unlimited {
+    ~Unlimited() { limit_files_to({}, {}); }
+  } const afterwards;
+  const test::TempFolder folder;
+  const auto place = [&folder](const char* name) { return (folder.path() / name).string(); };
+  std::filesystem::create_directory(place("data"));
+  pb::ClusterConfig config;
+  config.add_allowed_folders(place("data"));
+  config.mutable_records()->set_folder(place("records"));
+  config.mutable_server()->set_part_folder(place("parts"));
+  config.mutable_server()->mutable_coordinator()->set_run_folder(place("runs"));
+  REQUIRE(limit_files(config, place("ready")).has_value());
+  for (const char* own : {"data/f", "records/f", "parts/sub/saved", "runs/job1", "ready"}) {
+    INFO(own);
+    CHECK(check_place(place(own)).has_value());
+  }
+  CHECK_FALSE(check_place(place("elsewhere")).has_value());
+  // A folder that has no name is not every one.
+  config.mutable_records()->set_folder("");
+  REQUIRE(limit_files(config, "").has_value());
+  CHECK(check_place(place("data/f")).has_value());
+  CHECK_FALSE(check_place(place("records/f")).has_value());
 }
 
 TEST_CASE("a host and a port are joined, IPv6 in brackets", "[cluster_config]") {

@@ -125,6 +125,24 @@ TEST_CASE("a sender cuts what it says to its limit, between characters", "[limit
   CHECK(check_limits(message).has_value());
 }
 
+TEST_CASE("an error with bytes that are not UTF-8 reaches the other side", "[limits]") {
+  pb::ControlMessage message;
+  pb::Heartbeat& heartbeat = *message.mutable_heartbeat();
+  heartbeat.mutable_progress()->set_error("caf\xe9.jpg: no such file in \xc3\xa9t\xc3\xa9");
+  heartbeat.add_records()->set_text("caf\xe9");
+  CHECK_FALSE(check_limits(message).has_value());
+  const auto received = decode_control(encode(message));
+  REQUIRE(received.has_value());
+  CHECK(received.value().heartbeat().progress().error() ==
+        "caf\\xe9.jpg: no such file in \xc3\xa9t\xc3\xa9");
+  CHECK(received.value().heartbeat().records(0).text() == "caf\xe9");
+  heartbeat.mutable_progress()->set_error(std::string(4096, '\xe9'));
+  const auto longer = decode_control(encode(message));
+  REQUIRE(longer.has_value());
+  CHECK(longer.value().heartbeat().progress().error().size() == 4096);
+  CHECK_THAT(longer.value().heartbeat().progress().error(), Contains("\\xe9\\xe9"));
+}
+
 TEST_CASE("a peer's long strings are refused before they are kept", "[limits]") {
   pb::ControlMessage message;
   message.mutable_hello()->set_name(std::string(15U << 20U, 'x'));

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <limits>
+#include <map>
 #include <random>
+#include <vector>
 
 #include "proto/wire_version.hpp"
 #include "tests/unit/server/job_maker.hpp"
@@ -146,6 +148,27 @@ TEST_CASE("tables that differ from those of the job's text are refused, whoever 
   CHECK(refused.reason() == "table \"w\" has shape 4 in the job's text, but this member's has 2x2");
   CHECK(talk.open().accepted());
   CHECK_FALSE(talk.open(kPeer, std::vector<TableSpec>{other}).accepted());
+}
+
+TEST_CASE("updates that are refused when a lost member's clocks are applied are reported at once",
+          "[shard]") {
+  JobMaker maker(2);
+  maker.state.mutable_definition()->set_on_bad_update(pb::Job::REFUSE);
+  Talk talk(maker);
+  talk.start();
+  for (std::int64_t clock = 0; clock < 3; ++clock) {
+    DataItem bad = Talk::push(0, clock);
+    bad.payload = test::frame_of(std::vector<float>(4, std::numeric_limits<float>::quiet_NaN()));
+    CHECK(talk.ask(0, bad).kind == pb::DataItem::ACK);
+  }
+  CHECK(talk.shard.report(JobId(7)).bad_updates.empty());
+  static_cast<void>(talk.shard.take_changed());
+  // All three clocks waited for the other one.
+  talk.job.leave(WorkerId(1), Clock(0));
+  talk.change();
+  CHECK(talk.shard.report(JobId(7)).bad_updates ==
+        std::map<WorkerId, std::uint64_t>{{WorkerId(0), 3}});
+  CHECK(talk.shard.take_changed() == std::vector<JobId>{JobId(7)});
 }
 
 TEST_CASE("a hello of another wire version is refused with both sides' versions and builds",

@@ -179,6 +179,24 @@ TEST_CASE("before a hello, a server's key has images decoded and a worker's has 
   CHECK_FALSE(envelope_of(Message()));
 }
 
+TEST_CASE("a field that only has the number of a hello does not have other bodies decoded",
+          "[shard_thread]") {
+  const DataMessage items{JobId(7), WorkerId(0), Incarnation(1), DataItems{}};
+  std::string bytes(encode(items).frames.at(0).text());
+  // As a number, which the parser keeps as an unknown field.
+  bytes += static_cast<char>(pb::DataHeader::kHelloFieldNumber << 3);
+  bytes += '\x01';
+  const Message message{{Frame::copy_of(bytes)}};
+  const auto decoded = decode_data(message);
+  REQUIRE(decoded.has_value());
+  CHECK(std::holds_alternative<DataItems>(decoded.value().body));
+  const auto envelope = envelope_of(message);
+  REQUIRE(envelope);
+  CHECK(envelope->body == pb::DataHeader::kItems);
+  const Identity worker{"worker0", KeyRole::kWorker};
+  CHECK_FALSE(may_decode_ungreeted(*envelope, &worker));
+}
+
 TEST_CASE("garbage on a shard's port is dropped, and the shard continues to serve",
           "[shard_thread]") {
   Line line;
