@@ -11,11 +11,15 @@ import subprocess
 import threading
 import time
 import unittest
+import urllib.error
 import urllib.request
 
 from cluster import *
 
 ETCD = shutil.which("etcd") or shutil.which("etcd", path="/usr/sbin:/usr/bin")
+
+# Of a member, which a test fills.
+QUOTA_BYTES = 16 << 20
 
 # Seconds until another coordinator leads: the lease and a look at it, and before that an election
 # of etcd where its leader is lost too. Half as long again is allowed, as other programs run.
@@ -92,7 +96,8 @@ class Standby(ClusterTest):
              "--listen-peer-urls", f"http://{self.peers[i]}",
              "--initial-advertise-peer-urls", f"http://{self.peers[i]}",
              "--initial-cluster", cluster, "--initial-cluster-state", "new",
-             "--heartbeat-interval", "100", "--election-timeout", "1000"],
+             "--heartbeat-interval", "100", "--election-timeout", "1000",
+             "--auto-compaction-retention", "1h", "--quota-backend-bytes", str(QUOTA_BYTES)],
             stdout=log, stderr=log)
         self.processes.append(process)
         return process
@@ -380,3 +385,77 @@ class Standby(ClusterTest):
         self.assert_trains_on(before + 100)
         self.assertEqual(len(self.status()["jobs"]), 1)
 
+    def fill_etcd(self):
+        """Puts revisions of a key until none more is stored."""
+        filler = {"key": self.base64("filler"), "value": self.base64("x" * (1 << 20))}
+        with self.assertRaisesRegex(urllib.error.HTTPError, "429"):
+            for _ in range(4 * QUOTA_BYTES >> 20):
+                self.ask_etcd(self.clients[0], "kv/put", filler)
+        wait_until(lambda: all(self.alarms(client) for client in self.clients), what="the alarm")
+
+    def alarms(self, client):
+        return self.ask_etcd(client, "maintenance/alarm", {"action": "GET"}).get("alarms", [])
+
+    def make_room(self):
+        """What docs/guide/failures.md says, by etcd's own interface."""
+        newest = self.ask_etcd(self.clients[0], "kv/range", {"key": self.base64("filler")})
+        self.ask_etcd(self.clients[0], "kv/compaction",
+                      {"revision": newest["header"]["revision"], "physical": True})
+        for client in self.clients:
+            self.ask_etcd(client, "maintenance/defragment", {})
+        for alarm in self.alarms(self.clients[0]):
+            self.ask_etcd(self.clients[0], "maintenance/alarm", {"action": "DEACTIVATE", **alarm})
+        for client in self.clients:
+            status = self.ask_etcd(client, "maintenance/status", {})
+            self.assertLess(int(status["dbSize"]), QUOTA_BYTES / 2)
+
+    def submit_named(self, name, *options):
+        path = self.job("named.textproto", workers=2)
+        path.write_text(path.read_text().replace('name: "tiny"', f'name: "{name}"', 1))
+        return self.ask("submit", path, *options)
+
+    def names(self):
+        return [job["name"] for job in self.status()["jobs"]]
+
+    def test_while_etcd_is_full_training_continues_and_what_is_confirmed_stays(self):
+        self.start_cluster()
+        self.assertEqual(self.submit_named("early").returncode, 0)
+        leader, before = self.leader(), self.clock()
+        self.fill_etcd()
+        refused = self.submit_named("late", "--wait", "2")
+        self.assertEqual(refused.returncode, 1, refused.stdout)
+        reason = "etcd at [^ ]*: status 429: etcdserver: mvcc: database space exceeded"
+        self.assertRegex(refused.stderr, f"confirms nothing that it cannot save: {reason}; ")
+        self.assertRegex(self.ask("status").stdout, f"nothing new is confirmed: {reason}")
+        self.assertRegex(self.log_of(leader), f"state cannot be saved, so nothing .*: {reason}")
+        self.assertNotEqual(self.ask("priority", 2, 5, "--wait", "1").returncode, 0)
+        self.assert_trains_on(before)
+        # Its lease is kept alive.
+        self.assertEqual(self.leaders(), [leader])
+        self.make_room()
+        # It does what was requested meanwhile.
+        wait_until(lambda: self.names() == ["tiny", "early", "late"], what="the refused job")
+        self.assertNotIn("nothing new is confirmed", self.ask("status").stdout)
+        self.assertEqual(self.submit_named("after").returncode, 0)
+        self.lose_leader()
+        self.assertEqual(self.names(), ["tiny", "early", "late", "after"])
+        self.assertEqual(self.status()["jobs"][1]["priority"], 5)
+
+    def test_a_leader_that_is_lost_while_etcd_is_full_is_replaced_once_there_is_room(self):
+        self.start_cluster()
+        self.assertEqual(self.submit_named("early").returncode, 0)
+        before = self.clock()
+        self.fill_etcd()
+        self.assertEqual(self.submit_named("late", "--wait", "1").returncode, 1)
+        self.brains[self.leader()].kill()
+        fails = "which coordinator leads cannot be settled: etcd at"
+        wait_until(lambda: any(fails in self.log_of(i) for i in range(3)), 20,
+                   "an election that fails")
+        self.assertIsNone(self.leader())
+        for process in self.others:
+            self.assertIsNone(process.poll())
+        self.make_room()
+        wait_until(lambda: self.leaders(), 60, "another leader")
+        self.assert_trains_on(before)
+        # What was not confirmed has ended with the one that knew it.
+        self.assertEqual(self.names(), ["tiny", "early"])
