@@ -86,6 +86,10 @@ std::vector<std::string> process_table(const pb::StatusReply& status) {
 
 std::vector<std::string> status_view(const pb::StatusReply& status, int width) {
   std::vector<std::string> lines;
+  if (!status.unsaved().empty()) {
+    lines.push_back("nothing new is confirmed: " + status.unsaved());
+    lines.emplace_back();
+  }
   if (status.jobs().empty()) {
     lines.emplace_back("no jobs yet; tautline submit JOB submits one");
   } else {

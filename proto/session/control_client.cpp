@@ -91,7 +91,10 @@ Result<bool> ControlClient::await(std::uint64_t number, TimePoint until,
       redirected_ = answer.hello_reply().leader();
       return false;
     }
-    if (answer.has_hello_reply() && answer.hello_reply().accepted()) is_there_ = true;
+    if (answer.has_hello_reply() && answer.hello_reply().accepted()) {
+      is_there_ = true;
+      unsaved_ = answer.hello_reply().unsaved();
+    }
     if (answer.has_hello_reply() && !answer.hello_reply().accepted()) {
       return make_error(ErrorCode::kMismatch,
                         fmt::format("the coordinator at {} refused: {}", addresses_.current(),
@@ -119,10 +122,12 @@ Result<pb::ControlMessage> ControlClient::ask(pb::ControlMessage request) {
   if (is_there_) {
     return make_error(
         ErrorCode::kTimeout,
-        fmt::format("the coordinator at {} is there, and has not confirmed this in {:g} s: it "
-                    "confirms nothing that it cannot save, so its disk may be full, as its log "
-                    "says; unless it ends before, it does this once there is space",
-                    addresses_.current(), seconds(deadline_)));
+        fmt::format(
+            "the coordinator at {} is there, and has not confirmed this in {:g} s: it "
+            "confirms nothing that it cannot save{}; unless it ends before, it does this "
+            "once there is space",
+            addresses_.current(), seconds(deadline_),
+            unsaved_.empty() ? ", so its disk may be full, as its log says" : ": " + unsaved_));
   }
   return make_error(
       ErrorCode::kTimeout,

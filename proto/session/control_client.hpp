@@ -87,6 +87,7 @@ class ControlClient {
   std::uint64_t next_request_ = 1;
   bool was_answered_ = false;
   bool is_there_ = false;  // it has greeted this client since the request was first sent
+  std::string unsaved_;    // and why it could not save its state then
 };
 
 /// Over ZeroMQ, to "host:port", or to one of several.

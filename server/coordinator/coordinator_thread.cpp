@@ -236,12 +236,14 @@ void CoordinatorThread::carry_out(CoordinatorOutput output) {
   keep(output.changes);
   for (const Note& line : output.notes) note(line);
   SaveBeforeSend::Released released = saves_->take(std::move(output));
+  unsaved_ = released.failure ? released.failure->message : "";
   if (released.failure) take_failure(*released.failure);
   for (CheckpointTask& task : released.tasks) keeper_->put(std::move(task));
   for (CoordinatorMessage& outgoing : released.messages) {
     if (outgoing.message.has_status_reply()) add_times(*outgoing.message.mutable_status_reply());
     if (outgoing.message.has_hello_reply()) {
       outgoing.message.mutable_hello_reply()->set_unix_time_s(unix_time_s());
+      outgoing.message.mutable_hello_reply()->set_unsaved(unsaved_);
     }
     if (outgoing.to == kInside) {
       if (asking_) asking_->answer.set_value(std::move(outgoing.message));
@@ -377,6 +379,7 @@ void CoordinatorThread::note(const Note& note) {
 void CoordinatorThread::add_times(pb::StatusReply& status) const {
   for (const pb::LogLine& line : log_) *status.add_log() = line;
   status.set_unix_time_s(unix_time_s());
+  status.set_unsaved(unsaved_);
   for (pb::JobStatus& job : *status.mutable_jobs()) {
     job.set_run_folder(runs_.place_of(JobId(job.job())));
   }

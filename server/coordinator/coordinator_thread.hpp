@@ -103,6 +103,7 @@ class CoordinatorThread {
   std::unique_ptr<CoordinatorStore> store_;
   CoordinatorRecords recovered_;
   std::optional<SaveBeforeSend> saves_;  // of a term
+  std::string unsaved_;                  // why the newest save failed; empty: it did not
   TimePoint next_warning_;               // so that a peer that sends garbage cannot fill the log
   std::uint64_t quiet_warnings_ = 0;
   struct Question {

@@ -480,6 +480,14 @@ TEST_CASE("the status says why the newest checkpoint was not written", "[cli]") 
   CHECK_FALSE(holds(status_view(status, 80), failure + "; " + failure));
 }
 
+TEST_CASE("the status says first why nothing new is confirmed", "[cli]") {
+  pb::StatusReply status;
+  CHECK_FALSE(holds(status_view(status, 80), "nothing new is confirmed"));
+  status.set_unsaved("etcd at a:2379: database space exceeded");
+  CHECK(status_view(status, 80).front() ==
+        "nothing new is confirmed: etcd at a:2379: database space exceeded");
+}
+
 TEST_CASE("the status without a job explains how to submit one", "[cli]") {
   pb::StatusReply status;
   CHECK(holds(status_view(status, 80), "tautline submit"));

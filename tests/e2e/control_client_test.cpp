@@ -47,6 +47,7 @@ TEST_CASE("a refused hello gives the coordinator's reason", "[cli]") {
 }
 
 TEST_CASE("a coordinator that confirms nothing is told from one that is gone", "[cli]") {
+  pb::ControlMessage answer = accepted();
   auto fake = std::make_unique<FakeCoordinator>([](const pb::ControlMessage& message) {
     return message.has_hello() ? std::optional(accepted()) : std::nullopt;
   });
@@ -55,6 +56,17 @@ TEST_CASE("a coordinator that confirms nothing is told from one that is gone", "
   const auto unconfirmed = client.value().stop(JobId(1), false);
   REQUIRE(!unconfirmed);
   CHECK(unconfirmed.error().message.find("confirms nothing that it cannot save") !=
+        std::string::npos);
+  // The reason, where the coordinator names it.
+  answer.mutable_hello_reply()->set_unsaved("etcd is full");
+  FakeCoordinator full([&answer](const pb::ControlMessage& message) {
+    return message.has_hello() ? std::optional(answer) : std::nullopt;
+  });
+  auto other = connect_control(full.address(), 3, Security::insecure());
+  REQUIRE(other);
+  const auto unsaved = other.value().stop(JobId(1), false);
+  REQUIRE(!unsaved);
+  CHECK(unsaved.error().message.find("nothing that it cannot save: etcd is full; unless") !=
         std::string::npos);
   fake.reset();
   const auto gone = client.value().stop(JobId(1), false);

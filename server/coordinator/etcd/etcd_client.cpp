@@ -55,7 +55,7 @@ Result<std::string> from_base64(std::string_view text) {
   return bytes;
 }
 
-EtcdClient::EtcdClient(const EtcdOptions& options) : wait_(options.wait) {
+EtcdClient::EtcdClient(const EtcdOptions& options) : wait_(options.wait), first_(options.first) {
   TAUT_CHECK(!options.members.empty(), "etcd has a member");
   for (const std::string& member : options.members) members_.emplace_back(member);
 }
@@ -63,11 +63,15 @@ EtcdClient::EtcdClient(const EtcdOptions& options) : wait_(options.wait) {
 Result<nlohmann::json> EtcdClient::call(const std::string& path, const nlohmann::json& request) {
   const std::string text = request.dump();
   std::string reasons;
+  std::size_t member = *first_;
   for (std::size_t tries = 0; tries < members_.size(); ++tries) {
-    Result<nlohmann::json> answer = ask(members_[next_], path, text);
+    Result<nlohmann::json> answer = ask(members_[member], path, text);
     if (answer || answer.error().code != ErrorCode::kUnavailable) return answer;
     reasons += (reasons.empty() ? "" : "; ") + answer.error().message;
-    next_ = (next_ + 1) % members_.size();
+    const std::size_t next = (member + 1) % members_.size();
+    // Unless another client has found one meanwhile.
+    first_->compare_exchange_strong(member, next);
+    member = next;
   }
   return make_error(ErrorCode::kUnavailable, "no member of etcd answers: " + reasons);
 }

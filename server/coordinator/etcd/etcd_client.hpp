@@ -1,5 +1,7 @@
 #pragma once
 
+#include <atomic>
+#include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
@@ -16,6 +18,9 @@ struct EtcdOptions {
   std::vector<std::string> members;  // "host:port", of clients
   std::string prefix;                // of every key
   Duration wait{1'000'000};          // for each member's answer
+  /// The index of the member that is asked first: one that answers, as far as is known. The clients
+  /// of copies share it, so that a silent member costs its time once.
+  std::shared_ptr<std::atomic<std::size_t>> first = std::make_shared<std::atomic<std::size_t>>(0);
 };
 
 /// Keys and values travel as base64.
@@ -24,6 +29,7 @@ struct EtcdOptions {
 [[nodiscard]] Result<std::string> from_base64(std::string_view text);
 
 /// Requests to etcd through its JSON gateway, to the member that answered last, else to the next.
+/// Which one that is, clients with copies of the same options learn from each other.
 /// Source    etcd's documentation, "gRPC gateway", version 3.4
 /// Thread    one
 class EtcdClient {
@@ -39,8 +45,8 @@ class EtcdClient {
                                            const std::string& request);
 
   const Duration wait_;
+  const std::shared_ptr<std::atomic<std::size_t>> first_;
   std::vector<http::HttpClient> members_;
-  std::size_t next_ = 0;
 };
 
 }  // namespace taut

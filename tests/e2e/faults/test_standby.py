@@ -11,11 +11,15 @@ import subprocess
 import threading
 import time
 import unittest
+import urllib.error
 import urllib.request
 
 from cluster import *
 
 ETCD = shutil.which("etcd") or shutil.which("etcd", path="/usr/sbin:/usr/bin")
+
+# Of a member, which a test fills.
+QUOTA_BYTES = 16 << 20
 
 # Seconds until another coordinator leads: the lease and a look at it, and before that an election
 # of etcd where its leader is lost too. Half as long again is allowed, as other programs run.
@@ -92,7 +96,8 @@ class Standby(ClusterTest):
              "--listen-peer-urls", f"http://{self.peers[i]}",
              "--initial-advertise-peer-urls", f"http://{self.peers[i]}",
              "--initial-cluster", cluster, "--initial-cluster-state", "new",
-             "--heartbeat-interval", "100", "--election-timeout", "1000"],
+             "--heartbeat-interval", "100", "--election-timeout", "1000",
+             "--auto-compaction-retention", "1h", "--quota-backend-bytes", str(QUOTA_BYTES)],
             stdout=log, stderr=log)
         self.processes.append(process)
         return process
@@ -115,15 +120,14 @@ class Standby(ClusterTest):
     def log_of(self, i):
         return (self.folder / f"brain{i}.log").read_text()
 
+    def leaders(self):
+        """Those that have begun to lead, and have not ended."""
+        return [i for i, brain in enumerate(self.brains) if brain.poll() is None and
+                self.log_of(i).rfind("has become the leader") >
+                self.log_of(i).rfind("is no longer the leader")]
+
     def leader(self):
-        """The one that has begun to lead last, and has not ended."""
-        for i, brain in enumerate(self.brains):
-            log = self.log_of(i)
-            begins = log.rfind("has become the leader")
-            ends = log.rfind("is no longer the leader")
-            if brain.poll() is None and begins > ends:
-                return i
-        return None
+        return next(iter(self.leaders()), None)
 
     def start_cluster(self, workers=2):
         self.others = [self.start_daemon("server", "server0", "shards: 2")]
@@ -157,15 +161,18 @@ class Standby(ClusterTest):
         self.brains[lost].kill()
         began = time.monotonic()
         wait_until(lambda: self.leader() not in (None, lost), 60, "another leader")
-        took = time.monotonic() - began
-        self.without_leader = began + took / 2
-        print(f"another leader after {took:.2f} s"
-              + (f", etcd's {member} lost too" if member else ""))
-        limit = LIMIT_WITH_ELECTION_S if member == "leader" else LIMIT_S
-        self.assertLess(took, limit * ALLOWED * SLOWER)
+        self.assert_soon(began, f", etcd's {member} lost too" if member else "",
+                         LIMIT_WITH_ELECTION_S if member == "leader" else LIMIT_S)
         self.assert_trains_on(before)
         self.brains[lost].wait()
         return lost
+
+    def assert_soon(self, began, what, limit_s):
+        """Another coordinator leads now."""
+        took = time.monotonic() - began
+        self.without_leader = began + took / 2
+        print(f"another leader after {took:.2f} s{what}")
+        self.assertLess(took, limit_s * ALLOWED * SLOWER)
 
     def test_the_next_coordinator_continues_the_job(self):
         self.start_cluster()
@@ -203,15 +210,23 @@ class Standby(ClusterTest):
         """The leader is lost together with etcd's leader or a follower, while jobs are submitted,
         some with a long wait for an answer and others with a short one."""
         self.start_cluster()
+        submitters = self.start_submitters()
+        member = self.a_member(leads)
+        self.lose_leader(with_member=member)
+        self.wait_for_confirmed(submitters, 5)
+        self.end_submitters(submitters, self.clients[member - 1])
+
+    def start_submitters(self):
         submitters = [Submitter(self, "patient", 30 * SLOWER, prioritizes=False),
                       Submitter(self, "hasty", 1, prioritizes=True)]
         for submitter in submitters:
             submitter.start()
             self.addCleanup(submitter.end)
         self.wait_for_confirmed(submitters, 5)
-        member = self.a_member(leads)
-        self.lose_leader(with_member=member)
-        self.wait_for_confirmed(submitters, 5)
+        return submitters
+
+    def end_submitters(self, submitters, client):
+        """Nothing that was confirmed is lost, as the coordinator and a member of etcd say."""
         for submitter in submitters:
             submitter.end()
         tries = [one for submitter in submitters for one in submitter.tries]
@@ -219,7 +234,7 @@ class Standby(ClusterTest):
         # A coordinator that has just begun to lead refuses jobs until a server has joined again.
         self.assertTrue(any(one.begun < self.without_leader < one.ended for one in tries))
         self.assert_known_once(tries, confirmed)
-        self.assert_written_once(confirmed, self.clients[member - 1])
+        self.assert_written_once(confirmed, client)
         print(f"{len(tries)} submissions, {len(confirmed)} of them confirmed")
 
     @staticmethod
@@ -271,6 +286,68 @@ class Standby(ClusterTest):
     def test_no_confirmed_job_is_lost_with_a_coordinator_and_the_leader_of_etcd(self):
         self.check_submissions(leads=True)
 
+    def make_etcd_leader(self, member):
+        status = [self.ask_etcd(client, "maintenance/status", {}) for client in self.clients]
+        leader = next(i for i, one in enumerate(status)
+                      if one["leader"] == one["header"]["member_id"])
+        if leader == member:
+            return
+        self.ask_etcd(self.clients[leader], "maintenance/transfer-leadership",
+                      {"targetID": status[member]["header"]["member_id"]})
+        wait_until(lambda: self.is_etcd_leader(self.clients[member]), what="etcd's other leader")
+
+    def key_of_leader(self, client):
+        [key] = self.ask_etcd(client, "kv/range", {"key": self.base64("tautline/leader")})["kvs"]
+        return key["create_revision"], base64.b64decode(key["value"]).decode()
+
+    def check_silence(self, leads):
+        """The leader and the member of etcd that each coordinator asks first are silent until
+        another coordinator leads, as on a machine that vanishes: connections to them are accepted,
+        and nothing is answered. Then both continue from where they were."""
+        self.make_etcd_leader(0 if leads else 1)
+        self.start_cluster()
+        submitters = self.start_submitters()
+        before = self.clock()
+        lost = self.leader()
+        silent = self.brains[lost], self.members[0]
+        for process in silent:
+            os.kill(process.pid, signal.SIGSTOP)
+        began = time.monotonic()
+        wait_until(lambda: len(self.leaders()) > 1, 60, "another leader")
+        [newer] = set(self.leaders()) - {lost}
+        answer = self.tautline("status", "--coordinator", self.places[newer])
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+        self.assert_soon(began, f", etcd's {'leader' if leads else 'follower'} silent too",
+                         LIMIT_WITH_ELECTION_S if leads else LIMIT_S)
+        self.wait_for_confirmed(submitters, 5)
+        self.assert_trains_on(before)
+        key = self.key_of_leader(self.clients[1])
+        self.assertEqual(key[1], self.places[newer])
+        before = self.clock()
+        for process in silent:
+            os.kill(process.pid, signal.SIGCONT)
+        wait_until(lambda: self.leaders() == [newer], 20, "the end of the silent leader's term")
+        wait_until(lambda: self.is_healthy(self.clients[0]), 20, "the silent member")
+        self.wait_for_confirmed(submitters, 5)
+        self.assert_trains_on(before)
+        self.assertEqual(self.leaders(), [newer])
+        self.assertEqual(self.log_of(lost).count("has become the leader"), 1)
+        # The member that was silent has what was written without it, and in no other version.
+        self.end_submitters(submitters, self.clients[0])
+        self.assertEqual(self.key_of_leader(self.clients[0]), key)
+        # The one that was silent knows which leads: what is asked of it is answered by that one.
+        answer = self.tautline("status", "--json", "--coordinator", self.places[lost])
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+        names = [{job["name"] for job in jobs}
+                 for jobs in (json.loads(answer.stdout)["jobs"], self.status()["jobs"])]
+        self.assertEqual(names[0], names[1])
+
+    def test_a_coordinator_and_a_member_of_etcd_that_follows_are_silent_and_return(self):
+        self.check_silence(leads=False)
+
+    def test_a_coordinator_and_the_leader_of_etcd_are_silent_and_return(self):
+        self.check_silence(leads=True)
+
     def assert_still_takes_jobs(self):
         self.assertEqual(self.ask("stop", "--discard", 1).returncode, 0)
         self.wait_for_job(1, "STOPPED")
@@ -308,3 +385,77 @@ class Standby(ClusterTest):
         self.assert_trains_on(before + 100)
         self.assertEqual(len(self.status()["jobs"]), 1)
 
+    def fill_etcd(self):
+        """Puts revisions of a key until none more is stored."""
+        filler = {"key": self.base64("filler"), "value": self.base64("x" * (1 << 20))}
+        with self.assertRaisesRegex(urllib.error.HTTPError, "429"):
+            for _ in range(4 * QUOTA_BYTES >> 20):
+                self.ask_etcd(self.clients[0], "kv/put", filler)
+        wait_until(lambda: all(self.alarms(client) for client in self.clients), what="the alarm")
+
+    def alarms(self, client):
+        return self.ask_etcd(client, "maintenance/alarm", {"action": "GET"}).get("alarms", [])
+
+    def make_room(self):
+        """What docs/guide/failures.md says, by etcd's own interface."""
+        newest = self.ask_etcd(self.clients[0], "kv/range", {"key": self.base64("filler")})
+        self.ask_etcd(self.clients[0], "kv/compaction",
+                      {"revision": newest["header"]["revision"], "physical": True})
+        for client in self.clients:
+            self.ask_etcd(client, "maintenance/defragment", {})
+        for alarm in self.alarms(self.clients[0]):
+            self.ask_etcd(self.clients[0], "maintenance/alarm", {"action": "DEACTIVATE", **alarm})
+        for client in self.clients:
+            status = self.ask_etcd(client, "maintenance/status", {})
+            self.assertLess(int(status["dbSize"]), QUOTA_BYTES / 2)
+
+    def submit_named(self, name, *options):
+        path = self.job("named.textproto", workers=2)
+        path.write_text(path.read_text().replace('name: "tiny"', f'name: "{name}"', 1))
+        return self.ask("submit", path, *options)
+
+    def names(self):
+        return [job["name"] for job in self.status()["jobs"]]
+
+    def test_while_etcd_is_full_training_continues_and_what_is_confirmed_stays(self):
+        self.start_cluster()
+        self.assertEqual(self.submit_named("early").returncode, 0)
+        leader, before = self.leader(), self.clock()
+        self.fill_etcd()
+        refused = self.submit_named("late", "--wait", "2")
+        self.assertEqual(refused.returncode, 1, refused.stdout)
+        reason = "etcd at [^ ]*: status 429: etcdserver: mvcc: database space exceeded"
+        self.assertRegex(refused.stderr, f"confirms nothing that it cannot save: {reason}; ")
+        self.assertRegex(self.ask("status").stdout, f"nothing new is confirmed: {reason}")
+        self.assertRegex(self.log_of(leader), f"state cannot be saved, so nothing .*: {reason}")
+        self.assertNotEqual(self.ask("priority", 2, 5, "--wait", "1").returncode, 0)
+        self.assert_trains_on(before)
+        # Its lease is kept alive.
+        self.assertEqual(self.leaders(), [leader])
+        self.make_room()
+        # It does what was requested meanwhile.
+        wait_until(lambda: self.names() == ["tiny", "early", "late"], what="the refused job")
+        self.assertNotIn("nothing new is confirmed", self.ask("status").stdout)
+        self.assertEqual(self.submit_named("after").returncode, 0)
+        self.lose_leader()
+        self.assertEqual(self.names(), ["tiny", "early", "late", "after"])
+        self.assertEqual(self.status()["jobs"][1]["priority"], 5)
+
+    def test_a_leader_that_is_lost_while_etcd_is_full_is_replaced_once_there_is_room(self):
+        self.start_cluster()
+        self.assertEqual(self.submit_named("early").returncode, 0)
+        before = self.clock()
+        self.fill_etcd()
+        self.assertEqual(self.submit_named("late", "--wait", "1").returncode, 1)
+        self.brains[self.leader()].kill()
+        fails = "which coordinator leads cannot be settled: etcd at"
+        wait_until(lambda: any(fails in self.log_of(i) for i in range(3)), 20,
+                   "an election that fails")
+        self.assertIsNone(self.leader())
+        for process in self.others:
+            self.assertIsNone(process.poll())
+        self.make_room()
+        wait_until(lambda: self.leaders(), 60, "another leader")
+        self.assert_trains_on(before)
+        # What was not confirmed has ended with the one that knew it.
+        self.assertEqual(self.names(), ["tiny", "early"])

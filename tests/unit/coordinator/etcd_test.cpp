@@ -1,4 +1,6 @@
 #include <atomic>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
 #include <functional>
 #include <thread>
 
@@ -35,6 +37,18 @@ CoordinatorChanges change_of(std::uint64_t job, const std::string& message) {
   stored.mutable_definition()->set_name("net" + std::to_string(job));
   return changes;
 }
+
+/// A member whose machine has vanished: connections to it are accepted, and nothing is answered.
+class SilentMember {
+ public:
+  [[nodiscard]] std::string address() const {
+    return "127.0.0.1:" + std::to_string(listener_.local_endpoint().port());
+  }
+
+ private:
+  boost::asio::io_context context_;
+  boost::asio::ip::tcp::acceptor listener_{context_, {boost::asio::ip::address_v4::loopback(), 0}};
+};
 
 /// A leader and its store.
 struct Leader {
@@ -325,6 +339,39 @@ TEST_CASE("a member that does not answer is passed over", "[etcd]") {
   const auto none = nobody.call("/v3/kv/range", {{"key", to_base64("test/none")}});
   CHECK(none.error().code == ErrorCode::kUnavailable);
   CHECK_THAT(none.error().message, Contains("no member of etcd answers: 127.0.0.1:1/v3/kv/range"));
+}
+
+TEST_CASE("a silent member is passed over, at once where another client has noticed it", "[etcd]") {
+  const SilentMember silent;
+  FakeEtcd etcd;
+  EtcdOptions options = options_of(etcd);
+  options.members.insert(options.members.begin(), silent.address());
+  options.wait = 200ms;
+  const nlohmann::json request = {{"key", to_base64("test/none")}};
+  EtcdClient first(options);
+  const TimePoint began = steady_now();
+  REQUIRE(first.call("/v3/kv/range", request).has_value());
+  CHECK(steady_now() - began >= options.wait);
+  options.wait = 60s;
+  const TimePoint noticed = steady_now();
+  EtcdClient second(options);
+  REQUIRE(second.call("/v3/kv/range", request).has_value());
+  CHECK(steady_now() - noticed < options.wait / 2);
+}
+
+TEST_CASE("a process that is elected past a silent member reads the state without asking it",
+          "[etcd]") {
+  const SilentMember silent;
+  FakeEtcd etcd;
+  EtcdOptions options = options_of(etcd);
+  options.members.insert(options.members.begin(), silent.address());
+  options.wait = 60s;
+  // It waits a quarter of its lease for each member.
+  const auto leadership = std::make_shared<EtcdLeadership>(options, "a:1", 4s);
+  REQUIRE(wait_until([&] { return leadership->term().has_value(); }));
+  const TimePoint began = steady_now();
+  CHECK(make_etcd_store(options, leadership)->load().has_value());
+  CHECK(steady_now() - began < options.wait / 2);
 }
 
 }  // namespace taut
