@@ -149,3 +149,17 @@ TEST_CASE("the base rate follows the items of an iteration where a reference is 
   CHECK(to_update_rule(job).error().message ==
         "lr_reference_batch is 2: no data layer of net \"a\" gives a batch_size");
 }
+
+TEST_CASE("the batch of a job of sparse records is known from its text", "[job-nets]") {
+  const TempFolder folder;
+  pb::Job job = loaded(folder, "net: 'a.prototxt' lr_reference_batch: 2");
+  pb::LayerParameter& records = *job.mutable_net_param()->mutable_layer(0);
+  records.clear_data_param();
+  records.set_type("SparseData");
+  records.mutable_sparse_data_param()->set_batch_size(6);
+  const auto rule = to_update_rule(job);
+  INFO((rule ? std::string() : rule.error().message));
+  REQUIRE(rule.has_value());
+  CHECK(rule.value().rate_per_member == Approx(3));
+  CHECK(batch_of_text(job).value() == 6);
+}
