@@ -233,6 +233,11 @@ Result<void> Shard::create_slices(JobState& job, std::vector<TableSpec> tables) 
     const std::size_t index = job.layout.index_of(slice.table, slice.slice);
     const auto image = job.begin.slices.find(index);
     const SliceImage* begin = image == job.begin.slices.end() ? nullptr : &image->second;
+    if (begin == nullptr && !job.begin.tables.empty()) {
+      return invalid(
+          fmt::format("shard {} was given nothing that was saved of table \"{}\" slice {}",
+                      id_.value(), table.name, slice.slice.value()));
+    }
     // First: where there is no memory for it, no slice is left in its place.
     auto made = make_slice(job, table, slice, begin);
     queues_.add(*made);

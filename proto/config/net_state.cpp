@@ -61,4 +61,14 @@ Result<std::int64_t> batch_of_text(const pb::Job& job) {
       fmt::format("no data layer of net \"{}\" gives a batch_size", job.net_param().name()));
 }
 
+const pb::LayerParameter* layer_of_rows(const pb::Job& job, std::string_view table) {
+  const pb::NetState state = train_state(job);
+  for (const pb::LayerParameter& layer : job.net_param().layer()) {
+    const bool is_by_rows = layer.type() == "Embed" && layer.embed_param().by_rows();
+    // Such a layer has no other parameter, and cannot give it another name.
+    if (is_by_rows && takes_part(layer, state) && table == layer.name() + "/weight") return &layer;
+  }
+  return nullptr;
+}
+
 }  // namespace taut

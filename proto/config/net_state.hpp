@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 #include "common/result.hpp"
 #include "proto/job.pb.h"
@@ -20,5 +21,9 @@ namespace taut {
 /// Items of a worker's batch in training, from the net's text: of its first data layer.
 /// Errors    invalid: no layer gives it
 [[nodiscard]] Result<std::int64_t> batch_of_text(const pb::Job& job);
+
+/// The layer of a job's training net whose rows the servers keep as the table of this name;
+/// nullptr: there is none.
+[[nodiscard]] const pb::LayerParameter* layer_of_rows(const pb::Job& job, std::string_view table);
 
 }  // namespace taut

@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "proto/config/net_state.hpp"
 #include "proto/config/settle_averaging.hpp"
 #include "proto/config/settle_compression.hpp"
 #include "proto/config/settle_policies.hpp"
@@ -84,6 +85,18 @@ Result<void> check_states(const pb::ServerJob& job, const CheckpointReader& save
   return ok();
 }
 
+/// The saved tables as the job keeps them. Of those by rows `evict` may have changed, and with the
+/// rows that a bucket keeps at most the distribution of all slices over the shards.
+std::vector<TableSpec> tables_of(const pb::Job& job, const CheckpointReader& saved) {
+  std::vector<TableSpec> tables = saved.tables();
+  for (TableSpec& table : tables) {
+    const pb::LayerParameter* const layer = layer_of_rows(job, table.name);
+    if (!table.rows || layer == nullptr) continue;
+    table.rows->max_rows = layer->embed_param().evict().max_rows();
+  }
+  return tables;
+}
+
 /// Whether a server's part of the saved tables has room.
 /// Errors    invalid: the first table that has none
 Result<void> check_memory(const pb::ServerJob& job, std::size_t shards, const SliceLayout& layout,
@@ -151,9 +164,10 @@ Result<std::vector<ShardImages>> read_shard_images(const pb::ServerJob& job, std
   for (const pb::Member& member : job.members()) slots = std::max(slots, member.slot() + 1);
   const Successors takes_up = successors(job, saved.manifest(), slots);
 
-  const SliceLayout layout(saved.tables(), all);
+  const std::vector<TableSpec> tables = tables_of(job.definition(), saved);
+  const SliceLayout layout(tables, all);
   if (memory != nullptr) {
-    TAUT_TRY(check_memory(job, shards, layout, saved.tables(), *memory));
+    TAUT_TRY(check_memory(job, shards, layout, tables, *memory));
   }
   std::vector<ShardImages> images(shards);
   for (ShardImages& one : images) one.tables = saved.tables();

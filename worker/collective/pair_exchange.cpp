@@ -49,6 +49,12 @@ Result<void> AllReduceGroup::receive_pair(SumId pair, Rank from, const Chunk& ch
                                        "with {}",
                                        name_of(from), chunk.total, options_.pair_elements)));
   }
+  if (!receivers_.contains(from)) {
+    return fail(
+        invalid(fmt::format("{} began an exchange of two, and this rank is not connected "
+                            "to it to answer",
+                            name_of(from))));
+  }
   SumId& newest = newest_pair_[from];
   if (pair <= newest) return ok();  // it is complete: a repetition
   if (requests_.contains(from)) {

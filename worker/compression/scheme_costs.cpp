@@ -10,6 +10,7 @@
 #include "common/log.hpp"
 #include "common/math/codec.hpp"
 #include "common/net/reach.hpp"
+#include "common/net/ucx/ucx_endpoint.hpp"
 #include "common/ssp/slice_layout.hpp"
 #include "common/time.hpp"
 #include "proto/config/settle_compression.hpp"
@@ -56,10 +57,12 @@ std::vector<std::string> servers_of(const pb::WorkerJob& job) {
   return servers;
 }
 
-/// Whether a server has an address of this machine.
+/// Whether a server has an address of this machine, whatever its transport.
 bool is_here(const std::string& address) {
-  const auto own = local_host_towards(address);
-  return own && address.substr(0, address.rfind(':')) == own.value();
+  const std::string place =
+      address.starts_with(kUcxScheme) ? address.substr(kUcxScheme.size()) : address;
+  const auto own = local_host_towards(place);
+  return own && place.substr(0, place.rfind(':')) == own.value();
 }
 
 /// The seconds of a byte that is copied, a slice at a time.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <new>
 #include <utility>
 
@@ -20,6 +21,13 @@ constexpr std::uint64_t kMaxKept = 1ULL << 30U;
 constexpr std::size_t kMaxPostponed = 65536;
 // So long a refused caller has to read why.
 constexpr Duration kReadsRefusal = std::chrono::seconds(1);
+
+/// Of a message that arrives: where few of them may wait, as much as one frame may have; as
+/// ZeroMQ's.
+std::uint64_t max_message(const EndpointLimits& limits) {
+  const bool is_limited = limits.arrived_messages < limits.queued_messages;
+  return is_limited ? limits.frame.value() : std::numeric_limits<std::uint64_t>::max();
+}
 
 }  // namespace
 
@@ -196,8 +204,9 @@ void UcxEngine::fetch_postponed(UcxConnection& connection) {
 }
 
 void UcxEngine::assemble(UcxConnection& connection, const UcxPart& part, const Buffer& data) {
-  UcxAssembly& message = connection.assemblies[part.sequence];
   const EndpointLimits& limits = settings_.limits;
+  UcxAssembly& message =
+      connection.assemblies.try_emplace(part.sequence, max_message(limits)).first->second;
   const std::uint64_t before = message.bytes();
   const auto taken = part.kind == UcxPartKind::kFrame
                          ? message.take_frame(part.frames, Frame(data))

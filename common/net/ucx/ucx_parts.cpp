@@ -31,6 +31,10 @@ constexpr std::size_t padded(std::size_t bytes) {
   return (bytes + 7) / 8 * 8;
 }
 
+Error too_large(std::uint64_t limit) {
+  return invalid(fmt::format("a message has more than {} bytes in all", limit));
+}
+
 }  // namespace
 
 std::vector<std::byte> UcxPart::with(std::span<const std::byte> secret) const {
@@ -94,12 +98,15 @@ Result<void> UcxAssembly::take_body(const UcxPart& part, const Buffer& body, std
   const Frame whole(body);
   std::size_t at = table;
   std::size_t separate = 0;
+  std::uint64_t message = 0;
   for (std::uint32_t i = 0; i < part.frames; ++i) {
     std::uint64_t size = 0;
     std::memcpy(&size, body.data() + i * kSizeBytes, kSizeBytes);
     if (size > max_frame) {
       return invalid(fmt::format("a frame has {} bytes; the limit is {}", size, max_frame));
     }
+    message += size;
+    if (message > max_message_) return too_large(max_message_);
     sizes_.push_back(size);
     if (is_separate_frame(size)) {
       ++separate;
@@ -127,6 +134,8 @@ Result<void> UcxAssembly::take_frame(std::uint32_t which, Frame frame) {
     return invalid("a frame has another size than its message's head says");
   }
   bytes_ += frame.size();
+  separate_bytes_ += frame.size();
+  if (separate_bytes_ > max_message_) return too_large(max_message_);
   const bool is_new = separate_.emplace(which, is_dropped_ ? Frame() : std::move(frame)).second;
   if (!is_new) return invalid("a frame arrived twice");
   return ok();

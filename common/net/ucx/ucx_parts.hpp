@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <optional>
 #include <span>
@@ -54,6 +55,10 @@ inline constexpr std::size_t kSeparateFrom = 16UL << 10U;
 /// A message whose parts arrive in any order.
 class UcxAssembly {
  public:
+  /// max_message  bytes that all its frames may have together
+  explicit UcxAssembly(std::uint64_t max_message = std::numeric_limits<std::uint64_t>::max())
+      : max_message_(max_message) {}
+
   /// Errors    invalid: bytes that no sender of ours makes
   [[nodiscard]] Result<void> take_body(const UcxPart& part, const Buffer& body,
                                        std::size_t max_frames, std::uint64_t max_frame);
@@ -67,6 +72,8 @@ class UcxAssembly {
   [[nodiscard]] Message take();
 
  private:
+  std::uint64_t max_message_;
+  std::uint64_t separate_bytes_ = 0;  // of frames that have arrived
   bool has_body_ = false;
   bool is_dropped_ = false;
   std::uint64_t bytes_ = 0;

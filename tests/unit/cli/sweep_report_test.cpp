@@ -2,6 +2,7 @@
 
 #include "cli/sweep/report/chart.hpp"
 #include "cli/sweep/report/report.hpp"
+#include "cli/sweep/sweep_setting.hpp"
 #include "tests/support/catch.hpp"
 
 using Catch::Matchers::Contains;
@@ -237,6 +238,16 @@ TEST_CASE("lines carry markers, and a chart that cuts them off says so", "[sweep
   CHECK(svg.rfind("target 0.5") > svg.rfind("<path"));
   chart.high = 8;
   CHECK(line_chart(chart).find("cut off") == std::string::npos);
+}
+
+TEST_CASE("a report says the batch of sparse records too", "[sweep]") {
+  pb::Job job;
+  pb::LayerParameter& tested = *job.mutable_net_param()->add_layer();
+  tested.mutable_sparse_data_param()->set_batch_size(243);
+  tested.add_include()->set_phase(pb::TEST);
+  CHECK(batch_text(job).empty());
+  job.mutable_net_param()->add_layer()->mutable_sparse_data_param()->set_batch_size(256);
+  CHECK(batch_text(job) == "256 of each worker");
 }
 
 }  // namespace taut::cli

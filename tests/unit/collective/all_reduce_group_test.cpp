@@ -474,3 +474,25 @@ TEST_CASE("an exchange of two of another size, or before an answer, ends the gro
                                          "answers with 5002"
                                        : "began another exchange before it had an answer"));
 }
+
+TEST_CASE("an exchange of two that a rank cannot answer ends the group, not the process",
+          "[collective][group]") {
+  ThreadedGroup threads(3);
+  // In a ring rank 0 sends to rank 1, and rank 1 to rank 2 alone.
+  std::vector<GroupOptions> options = all_alike(threads, Algorithm::kRing);
+  for (GroupOptions& one : options) {
+    one.pair_elements = kPairElements;
+    one.acquire = [](std::size_t bytes) { return BufferPool().acquire(bytes); };
+    one.silence_limit = std::chrono::seconds(2);
+  }
+  const auto errors = threads.run(
+      options, [&](std::uint32_t rank, AllReduceGroup& group, BufferPool& pool) -> Result<void> {
+        if (rank == 1) return poll_for_ever(group);
+        if (rank == 2) return ok();
+        const Buffer values = pool.acquire(2 * kPairElements * sizeof(float));
+        TAUT_TRY(const auto pair, group.begin_pair(Rank(1), values));
+        return group.wait(pair);
+      });
+  CHECK_THAT(errors[0], Catch::Contains("has not sent elements"));
+  CHECK_THAT(errors[1], Catch::Contains("is not connected to it to answer"));
+}

@@ -247,6 +247,27 @@ TEST_CASE("a message of too many frames is dropped, and the endpoint continues",
   }
 }
 
+TEST_CASE("a message of too many bytes in several frames never arrives where few may wait",
+          "[endpoint]") {
+  EndpointLimits limits;
+  limits.frame = Bytes(100'000);
+  limits.arrived_messages = 2;
+  for (const Transport& transport : real_transports()) {
+    INFO(transport.name);
+    Pair pair = connected(transport, limits);
+    const std::string part(60'000, 'x');
+    REQUIRE(pair.client->send(pair.to_server, message({part, part})));
+    CHECK_FALSE(pair.server->receive(Duration(200'000)));
+    auto other = transport.make(limits);
+    const PeerId again = other->connect(pair.address).value();
+    REQUIRE(other->send(again, message({part})));
+    const auto got = pair.server->receive(kWait);
+    REQUIRE(got);
+    CHECK(got->message.frames.size() == 1);
+    CHECK(got->message.frames[0].size() == part.size());
+  }
+}
+
 TEST_CASE("a large payload is shared, not copied, and lives until it was sent", "[endpoint]") {
   for (const Transport& transport : real_transports()) {
     INFO(transport.name);

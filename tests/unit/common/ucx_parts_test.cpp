@@ -117,3 +117,16 @@ TEST_CASE("a UCX message of too many frames is complete without them", "[ucx]") 
   CHECK(assembly.is_complete());
   CHECK(assembly.is_dropped());
 }
+
+TEST_CASE("a UCX message of too many bytes in all is refused, whatever arrives first", "[ucx]") {
+  BufferPool pool;
+  const Message message = mixed();
+  constexpr std::uint64_t kBytes = 3 + 40'000 + 16'384 + 16'383;
+  UcxAssembly fits(kBytes);
+  CHECK(fits.take_body(kHead, ucx_body(message, pool), kFrames, kFrame));
+  UcxAssembly larger(kBytes - 1);
+  CHECK_FALSE(larger.take_body(kHead, ucx_body(message, pool), kFrames, kFrame));
+  UcxAssembly headless(40'000 + 16'383);
+  CHECK(headless.take_frame(1, message.frames[1]));
+  CHECK_FALSE(headless.take_frame(3, message.frames[3]));
+}

@@ -238,6 +238,18 @@ TEST_CASE("a job is checked without running it", "[job]") {
                     kSolver + " }") == Lines{"random_seed 3: superseded by the job's seed 4"});
 }
 
+TEST_CASE("a net that does not go with balance is refused before the job is submitted", "[job]") {
+  const auto checked = [](const std::string& net) {
+    return check_job(job_of("workers: 2 balance: true consistency { mode: BSP } net_param { " +
+                            net + " } solver_param { " + kSolver + " }"),
+                     kRecord);
+  };
+  CHECK(checked(kNet).has_value());
+  std::string summed = kNet;
+  summed.insert(summed.rfind('}'), "loss_param { normalization: NONE } ");
+  CHECK(checked(summed).error().message.find("balance: layer \"loss\" adds losses up") == 0);
+}
+
 TEST_CASE("a job that cannot work is reported", "[job]") {
   const auto error = [](const std::string& text) {
     const auto checked = check_job(job_of(text), kRecord);

@@ -508,6 +508,31 @@ TEST_CASE("a resumed job's slices need no more memory than their images, and one
   CHECK(counted->peak <= images + images / kSlices);
 }
 
+TEST_CASE("a resumed job's slice that was not read is no slice of initial values", "[checkpoint]") {
+  BufferPool pool(Bytes(0));
+  JobMaker job(1);
+  const TableSpec table = test::make_table(0, {16});
+  ShardImages begin;
+  begin.tables = {table};
+  Shard shard(ShardId(0), pool);
+  (void)shard.set_job(job.view(), std::move(begin));
+  const auto say = [&](auto body) {
+    return shard.handle(
+        kPeer, DataMessage{JobId(7), WorkerId(0), job.incarnation(WorkerId(0)), std::move(body)},
+        TimePoint());
+  };
+  pb::DataHello hello;
+  hello.set_wire_version(kWireVersion);
+  hello.set_job_hash(job.hash());
+  (void)say(hello);
+  pb::OpenTables open;
+  *open.add_tables() = to_wire(table);
+  const auto answers = say(open);
+  const auto& reply = std::get<pb::OpenTablesReply>(answers.at(0).message.body);
+  CHECK_FALSE(reply.accepted());
+  CHECK(reply.reason() == "shard 0 was given nothing that was saved of table \"table0\" slice 0");
+}
+
 TEST_CASE("memory for a checkpoint is prepared before its clock, and serves the next one too",
           "[checkpoint]") {
   Service service(job_of(2, Slack(0)), 1);

@@ -48,15 +48,16 @@ JobMaker job_of(int members, const char* type) {
 /// clock and slice.
 class RowService {
  public:
-  RowService(JobMaker maker, std::uint32_t shards, std::vector<ShardImages> begin = {})
-      : job(std::move(maker)) {
+  RowService(JobMaker maker, std::uint32_t shards, std::vector<ShardImages> begin = {},
+             std::vector<TableSpec> opened = tables())
+      : job(std::move(maker)), tables_(std::move(opened)) {
     job.state.clear_shards();
     std::vector<ShardId> all;
     for (std::uint32_t i = 0; i < shards; ++i) {
       job.state.add_shards()->set_shard(i);
       all.emplace_back(i);
     }
-    layout_ = SliceLayout(tables(), all);
+    layout_ = SliceLayout(tables_, all);
     const auto view = job.view();
     for (std::uint32_t i = 0; i < shards; ++i) {
       auto& shard = shards_.emplace_back(std::make_unique<Shard>(ShardId(i), pool_));
@@ -66,7 +67,7 @@ class RowService {
       hello.set_job_hash(job.hash());
       say(*shard, 0, hello);
       pb::OpenTables open;
-      for (const TableSpec& table : tables()) *open.add_tables() = to_wire(table);
+      for (const TableSpec& table : tables_) *open.add_tables() = to_wire(table);
       const auto answers = say(*shard, 0, open);
       const auto& reply = std::get<pb::OpenTablesReply>(answers.at(0).message.body);
       INFO(reply.reason());
@@ -99,7 +100,7 @@ class RowService {
   std::vector<float> values() {
     std::vector<float> all;
     for (const Slice& place : layout_.slices()) {
-      DataItem item = test::row_request(tables()[1], place.slice.value(), pb::DataItem::SNAPSHOT);
+      DataItem item = test::row_request(tables_[1], place.slice.value(), pb::DataItem::SNAPSHOT);
       if (place.table == TableId(0)) {
         item = {};
         item.kind = pb::DataItem::SNAPSHOT;
@@ -121,7 +122,7 @@ class RowService {
  private:
   void push(std::uint32_t worker, std::int64_t clock) {
     for (const Slice& place : layout_.slices()) {
-      DataItem item = test::row_push(tables()[1], place.slice.value(), worker, clock);
+      DataItem item = test::row_push(tables_[1], place.slice.value(), worker, clock);
       if (only_bucket && place.slice.value() != *only_bucket) {
         item.rows = 0;
         item.payload = {};
@@ -147,6 +148,7 @@ class RowService {
         TimePoint());
   }
 
+  const std::vector<TableSpec> tables_;
   BufferPool pool_{Bytes(0)};
   std::vector<std::unique_ptr<Shard>> shards_;
   SliceLayout layout_;
@@ -168,7 +170,8 @@ std::map<std::uint32_t, Rows> buckets_of(const std::vector<ShardCapture>& captur
 /// Writes what was captured, with the manifest that a coordinator would write.
 /// Errors    those of write_shard_files()
 Result<void> write_checkpoint(std::vector<ShardCapture> captures, const JobMaker& job,
-                              std::int64_t clock, const fs::path& folder) {
+                              std::int64_t clock, const fs::path& folder,
+                              const std::vector<TableSpec>& opened = tables()) {
   pb::CheckpointManifest manifest;
   manifest.set_format(kCheckpointFormat);
   manifest.set_number(captures.at(0).order.number);
@@ -181,7 +184,7 @@ Result<void> write_checkpoint(std::vector<ShardCapture> captures, const JobMaker
     member.set_slot(from.slot());
     member.set_leave_clock(from.leave_clock());
   }
-  for (const TableSpec& table : tables()) *manifest.add_tables() = to_wire(table);
+  for (const TableSpec& table : opened) *manifest.add_tables() = to_wire(table);
   for (ShardCapture& capture : captures) {
     CHECK(!capture.missed);
     capture.order.folder = folder.string();
@@ -276,6 +279,35 @@ TEST_CASE("a job that is resumed has the rows of the undisturbed run, on any num
     // What is dropped later is the same too.
     CHECK(buckets_of(second.captures()) == expected);
   }
+}
+
+TEST_CASE("a job that is resumed with another max_rows has all that was saved",
+          "[checkpoint][rows]") {
+  const test::TempFolder folder;
+  // A bucket is smaller than table 0 before and larger after, so that the shards have others.
+  std::vector<TableSpec> opened{test::make_table(0, {200}), test::row_table(1)};
+  opened[1].name = "rows/weight";
+  RowService whole(job_of(2, "SGD"), 2, {}, opened);
+  whole.order(1, 12);
+  whole.push_all(0, 12);
+  REQUIRE(write_checkpoint(whole.captures(), whole.job, 12, folder.path(), opened).has_value());
+
+  std::vector<TableSpec> larger = opened;
+  larger[1].rows->max_rows = kRows;
+  const std::vector<ShardId> both{ShardId(0), ShardId(1)};
+  CHECK(SliceLayout(opened, both).slices_of(TableId(1))[0].shard !=
+        SliceLayout(larger, both).slices_of(TableId(1))[0].shard);
+  JobMaker job = resumed(whole.job, 12, folder.path());
+  pb::LayerParameter& layer = *job.state.mutable_definition()->mutable_net_param()->add_layer();
+  layer.set_name("rows");
+  layer.set_type("Embed");
+  layer.mutable_embed_param()->set_by_rows(true);
+  layer.mutable_embed_param()->mutable_evict()->set_max_rows(kRows);
+  auto images = read_images(job, 2);
+  INFO((images ? std::string() : images.error().message));
+  REQUIRE(images.has_value());
+  RowService second(job, 2, std::move(images.value()), larger);
+  CHECK(test::same_bits(second.values(), whole.values()));
 }
 
 TEST_CASE("a shard's file is a function of the rows and of their clocks", "[checkpoint][rows]") {

@@ -1,10 +1,12 @@
 #include "worker/compression/scheme_costs.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <vector>
 
 #include "common/math/codec.hpp"
+#include "common/net/zmq/zmq_endpoint.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/unit/worker/small_training.hpp"
 #include "worker/compression/choice_board.hpp"
@@ -74,6 +76,19 @@ TEST_CASE("what a job names is measured alone", "[auto]") {
   REQUIRE(costs.push_size() == 1);
   CHECK(costs.push(0).scheme() == Push::FLOAT32);
   CHECK(costs.push(0).bytes() == 2 * 100 + 4 * 8192 + 384 * 1024 + 4 * 384 * 1024 / 256);
+}
+
+TEST_CASE("a server of this machine is as fast as memory, whatever its transport", "[auto]") {
+  ZmqContext context(Security::insecure());
+  const std::atomic<bool> given_up = false;
+  for (const char* address : {"127.0.0.1:1", "ucx://127.0.0.1:1"}) {
+    INFO(address);
+    pb::WorkerJob job;
+    job.add_shards()->set_address(address);
+    // Nothing listens there: it would be found unreachable.
+    CHECK(measure_bandwidth(context, job, true, given_up) > 0);
+    CHECK(measure_bandwidth(context, job, false, given_up) == 0);
+  }
 }
 
 TEST_CASE("a clock's compute is timed and leaves nothing behind", "[auto]") {

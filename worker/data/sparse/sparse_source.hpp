@@ -13,8 +13,8 @@ namespace taut::data {
 
 /// Opens the records of a SparseData layer; all are in memory, in compressed rows. A record's
 /// fields are the numbers of its features, as the bits of a std::uint32_t each, their values, and
-/// the label; unused places have number 0 and value 0. Where each label of the file is -1 or 1, -1
-/// becomes 0; any other labels stay as they are.
+/// the label; unused places have the record's last number, or 0 without one, and value 0. Where
+/// each label of the file is -1 or 1, -1 becomes 0; any other labels stay as they are.
 /// limit     of the memory that the records may take
 /// Errors    not_found, io; invalid: fields of the layer that cannot be, as read_records, a record
 ///           with more features than max_features, a file without a record or beyond the limit

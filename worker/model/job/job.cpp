@@ -13,6 +13,7 @@
 #include "proto/config/job_misfit.hpp"
 #include "proto/config/job_state.hpp"
 #include "proto/config/job_tables.hpp"
+#include "proto/config/settle_balance.hpp"
 #include "proto/config/settle_compression.hpp"
 #include "proto/config/settle_policies.hpp"
 #include "proto/config/text.hpp"
@@ -191,6 +192,7 @@ Result<std::vector<std::string>> check_job_itself(const pb::Job& job) {
   TAUT_TRY(check_mode(job.consistency()));
   TAUT_TRY(to_policies(job));
   TAUT_TRY(to_compression(job));
+  TAUT_TRY(check_balance(job));
   TAUT_TRY(to_tables(job));
   TAUT_TRY(to_update_rule(job));
   if (const auto misfit = misfit_of_rows(job)) return invalid(misfit->what);
