@@ -27,6 +27,7 @@ bool is_for_tests(const pb::LayerParameter& layer) {
 std::uint64_t batch_of(const pb::LayerParameter& layer) {
   if (layer.has_data_param()) return layer.data_param().batch_size();
   if (layer.has_image_data_param()) return layer.image_data_param().batch_size();
+  if (layer.has_sparse_data_param()) return layer.sparse_data_param().batch_size();
   return layer.has_hdf5_data_param() ? layer.hdf5_data_param().batch_size() : 0;
 }
 

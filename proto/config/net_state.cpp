@@ -31,9 +31,10 @@ std::int64_t batch_of(const pb::LayerParameter& layer) {
   if (layer.data_param().has_batch_size()) return layer.data_param().batch_size();
   if (layer.has_hdf5_data_param()) return layer.hdf5_data_param().batch_size();
   if (layer.has_image_data_param()) return layer.image_data_param().batch_size();
+  if (layer.has_sparse_data_param()) return layer.sparse_data_param().batch_size();
   const pb::DummyDataParameter& dummy = layer.dummy_data_param();
   if (dummy.shape_size() > 0 && dummy.shape(0).dim_size() > 0) return dummy.shape(0).dim(0);
-  return 0;
+  return dummy.num_size() > 0 ? dummy.num(0) : 0;
 }
 
 }  // namespace

@@ -149,3 +149,22 @@ TEST_CASE("the base rate follows the items of an iteration where a reference is 
   CHECK(to_update_rule(job).error().message ==
         "lr_reference_batch is 2: no data layer of net \"a\" gives a batch_size");
 }
+
+TEST_CASE("every kind of data layer gives the batch that a reference is compared with",
+          "[job-nets]") {
+  const auto batch = [](const std::string& layer) {
+    pb::Job job;
+    INFO(layer);
+    REQUIRE(parse_text("net_param { name: 'n' layer { name: 'in' " + layer + " } }", "job", job)
+                .has_value());
+    const auto found = batch_of_text(job);
+    return found ? found.value() : 0;
+  };
+  CHECK(batch("type: 'Data' data_param { batch_size: 4 }") == 4);
+  CHECK(batch("type: 'ImageData' image_data_param { batch_size: 5 }") == 5);
+  CHECK(batch("type: 'HDF5Data' hdf5_data_param { batch_size: 6 }") == 6);
+  CHECK(batch("type: 'SparseData' sparse_data_param { batch_size: 7 }") == 7);
+  CHECK(batch("type: 'DummyData' dummy_data_param { shape { dim: 8 dim: 3 } }") == 8);
+  CHECK(batch("type: 'DummyData' dummy_data_param { num: 9 channels: 3 height: 1 width: 1 }") == 9);
+  CHECK(batch("type: 'Input'") == 0);
+}
