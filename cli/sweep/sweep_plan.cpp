@@ -17,6 +17,7 @@
 #include "cli/sweep/vary.hpp"
 #include "lab/training/costs/memory_needs.hpp"
 #include "lab/training/topology.hpp"
+#include "proto/config/exchange/settle_exchange.hpp"
 #include "proto/config/lab/lab_cluster.hpp"
 #include "proto/config/text.hpp"
 #include "worker/model/job/job.hpp"
@@ -238,7 +239,10 @@ void check_point(const SweepPoint& point, const std::string& metric, Findings& f
   const auto say = [&](const std::string& what) {
     findings.add(fmt::format("{}, {}: {}", point.name(), point.group(), what));
   };
-  const auto checked = model::check_job(point.job, records_of(point.job).records);
+  // As the run's process will load it.
+  pb::Job loaded = point.job;
+  settle_exchange(loaded);
+  const auto checked = model::check_job(loaded, records_of(loaded).records);
   if (!checked) return say(checked.error().message);
   if (point.job.solver_param().max_iter() <= 0) say("solver: max_iter must be greater than 0");
   if (point.job.solver_param().test_iter_size() == 0) {

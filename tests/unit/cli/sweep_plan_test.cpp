@@ -249,6 +249,13 @@ TEST_CASE("a point that its job cannot be is named with the reason", "[sweep]") 
   CHECK_THAT(all, !Contains("4 workers:"));
   CHECK_THAT(refusal_of("over { solver_param { max_iter: 0 } }"), Contains("max_iter"));
   CHECK_THAT(refusal_of("over { solver_param { lr_policy: 'unheard' } }"), Contains("unheard"));
+  // What only the coordinator would see of the run.
+  const std::string exchange =
+      refusal_of("slack: '0' slack: '2' seeds: 1 over { exchange { type: ALLREDUCE } }");
+  CHECK_THAT(exchange, Contains("slack 2, 2 workers: exchange: ALLREDUCE is BSP among workers"));
+  CHECK_THAT(exchange, !Contains("BSP, 2 workers:"));
+  CHECK_THAT(refusal_of("slack: '2' seeds: 1 over { balance: true solver_param { type: 'Adam' } }"),
+             Contains("slack 2, 2 workers: balance: solver type Adam"));
 }
 
 TEST_CASE("more seeds keep every run's number, and more bounds do not", "[sweep]") {

@@ -8,11 +8,13 @@
 #include "common/files/file.hpp"
 #include "proto/config/exchange/settle_exchange.hpp"
 #include "proto/config/exchange/settle_rows.hpp"
+#include "proto/config/exchange/worker_state.hpp"
 #include "proto/config/experiment_check.hpp"
 #include "proto/config/external_job.hpp"
 #include "proto/config/job_misfit.hpp"
 #include "proto/config/job_state.hpp"
 #include "proto/config/job_tables.hpp"
+#include "proto/config/settle_balance.hpp"
 #include "proto/config/settle_compression.hpp"
 #include "proto/config/settle_policies.hpp"
 #include "proto/config/text.hpp"
@@ -189,9 +191,12 @@ Result<std::vector<std::string>> check_job_itself(const pb::Job& job) {
   }
   TAUT_TRY(check_experiment(job));
   TAUT_TRY(check_mode(job.consistency()));
+  if (const auto misfit = misfit_of_exchange(job)) return invalid(misfit->what);
   TAUT_TRY(to_policies(job));
   TAUT_TRY(to_compression(job));
+  TAUT_TRY(check_balance(job));
   TAUT_TRY(to_tables(job));
+  TAUT_TRY(check_checkpoints(job));
   TAUT_TRY(to_update_rule(job));
   if (const auto misfit = misfit_of_rows(job)) return invalid(misfit->what);
   for (std::string& line : net_warnings(job.net_param())) warnings.push_back(std::move(line));
