@@ -178,7 +178,7 @@ class Cluster:
         if resume:
             lines.append(f"resume: {json.dumps(str(resume))}")
         if checkpoint is not None:
-            fields = " ".join(f"{field}: {json.dumps(value)}"
+            fields = " ".join(f"{field}: {json.dumps(value, default=os.fspath)}"
                               for field, value in checkpoint.items())
             lines.append(f"checkpoint {{ {fields} }}")
         number = ctypes.c_uint64()
