@@ -163,15 +163,21 @@ void check_policies(const pb::Sweep& sweep, Findings& findings) {
   }
 }
 
+/// What is wrong with a number of workers; empty: nothing.
+std::string problem_of_workers(const pb::Sweep& sweep, std::uint32_t workers) {
+  const std::uint32_t most = sweep.cluster().empty() ? kMaxWorkers : kMaxLabWorkers;
+  if (workers >= 1 && workers <= most) return {};
+  return fmt::format("workers: must be from 1 to {}, is {}{}", most, workers,
+                     workers > most && most < kMaxLabWorkers
+                         ? "; the lab takes more, on a cluster that is named"
+                         : "");
+}
+
 void check_worker_counts(const pb::Sweep& sweep, Findings& findings) {
   std::set<std::string> seen;
-  const std::uint32_t most = sweep.cluster().empty() ? kMaxWorkers : kMaxLabWorkers;
   for (const std::uint32_t workers : sweep.workers()) {
-    if (workers < 1 || workers > most) {
-      findings.add(fmt::format("workers: must be from 1 to {}, is {}{}", most, workers,
-                               workers > most && most < kMaxLabWorkers
-                                   ? "; the lab takes more, on a cluster that is named"
-                                   : ""));
+    if (std::string problem = problem_of_workers(sweep, workers); !problem.empty()) {
+      findings.add(problem);
     } else if (!seen.insert(std::to_string(workers)).second) {
       findings.add(fmt::format("workers {} is named twice", workers));
     }
@@ -374,6 +380,10 @@ Result<Axes> axes_of(const pb::Sweep& sweep, const pb::Job& whole) {
   if (axes.variants.empty()) axes.variants.emplace_back();
   axes.workers.assign(sweep.workers().begin(), sweep.workers().end());
   if (axes.workers.empty()) axes.workers.push_back(whole.workers() > 0 ? whole.workers() : 2);
+  // The job's own number is the axis where the sweep names none.
+  if (std::string problem = problem_of_workers(sweep, axes.workers.front()); !problem.empty()) {
+    return invalid(std::move(problem));
+  }
   TAUT_TRY(axes.clusters, read_clusters(sweep, axes.workers, whole));
   TAUT_TRY(axes.settings, settings_of(sweep, whole));
   axes.bounds = bounds_of(sweep, whole);

@@ -112,6 +112,13 @@ TEST_CASE("clusters of the lab are an axis, named by their files", "[sweep]") {
   CHECK_THAT(refusal_of(same), Contains("near.textproto:1:1: a host has no name"));
 }
 
+TEST_CASE("a job of more workers than a machine's processes is refused where they are the axis",
+          "[sweep]") {
+  CHECK_THAT(refusal_of("slack: '0' over { workers: 257 }"),
+             Contains("workers: must be from 1 to 256, is 257"));
+  CHECK(plan_of("slack: '0' workers: 4 seeds: 1 over { workers: 257 }").has_value());
+}
+
 TEST_CASE("policies are combined with the workers and seeds, in addition to the bounds",
           "[sweep]") {
   const auto plan = plan_of(
