@@ -245,10 +245,7 @@ void check_point(const SweepPoint& point, const std::string& metric, Findings& f
   const auto say = [&](const std::string& what) {
     findings.add(fmt::format("{}, {}: {}", point.name(), point.group(), what));
   };
-  // As the run's process will load it.
-  pb::Job loaded = point.job;
-  settle_exchange(loaded);
-  const auto checked = model::check_job(loaded, records_of(loaded).records);
+  const auto checked = model::check_job(point.job, records_of(point.job).records);
   if (!checked) return say(checked.error().message);
   if (point.job.solver_param().max_iter() <= 0) say("solver: max_iter must be greater than 0");
   if (point.job.solver_param().test_iter_size() == 0) {
@@ -371,6 +368,8 @@ struct Axes {
   std::vector<Bound> bounds;
   std::vector<std::string> fields;  // that are varied: their paths
   std::vector<std::string> names;   // the names for display
+  // The job's meetings follow from its exchange, which is varied: each value has other ones.
+  bool varies_exchange = false;
 };
 
 /// REQUIRES: check_axes() found nothing.
@@ -389,6 +388,11 @@ Result<Axes> axes_of(const pb::Sweep& sweep, const pb::Job& whole) {
   axes.bounds = bounds_of(sweep, whole);
   for (const pb::SweepVary& vary : sweep.vary()) axes.fields.push_back(vary.field());
   axes.names = short_names(sweep);
+  const auto is_exchange = [](const std::string& field) { return field.starts_with("exchange."); };
+  const auto has_exchange = [](const pb::SweepVariant& one) { return one.job().has_exchange(); };
+  axes.varies_exchange =
+      exchanges_at_workers(whole) && (std::ranges::any_of(axes.fields, is_exchange) ||
+                                      std::ranges::any_of(axes.variants, has_exchange));
   return axes;
 }
 
@@ -403,6 +407,7 @@ SweepPoint point_of(const Axes& axes, const pb::Job& whole, const pb::SweepVaria
   point.is_by_setting = axes.bounds.size() == 1 && !setting.empty();
   put_fields_over(variant.job(), point.job);
   *point.job.mutable_consistency() = bound.consistency;
+  if (axes.varies_exchange) point.job.mutable_consistency()->clear_periodic_averaging();
   point.job.set_workers(workers);
   return point;
 }
@@ -415,6 +420,8 @@ void complete(SweepPoint& point, const Axes& axes, const std::string& metric, Fi
           fmt::format("{}, {}: {}", point.name(), point.group(), set.error().message));
     }
   }
+  // As the run's process will load it: a run is done where its text is the same.
+  settle_exchange(point.job);
   settle_test_interval(point);
   check_point(point, metric, findings);
 }

@@ -4,6 +4,7 @@
 
 #include "cli/sweep/sweep_plan.hpp"
 #include "cli/sweep/sweep_session.hpp"
+#include "proto/config/exchange/settle_exchange.hpp"
 #include "proto/config/text.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/temp_folder.hpp"
@@ -117,6 +118,37 @@ TEST_CASE("a job of more workers than a machine's processes is refused where the
   CHECK_THAT(refusal_of("slack: '0' over { workers: 257 }"),
              Contains("workers: must be from 1 to 256, is 257"));
   CHECK(plan_of("slack: '0' workers: 4 seeds: 1 over { workers: 257 }").has_value());
+}
+
+TEST_CASE("the runs of a job whose workers exchange have its meetings, as they are loaded",
+          "[sweep]") {
+  pb::Job base = parsed<pb::Job>(kJob + " exchange { type: ALLREDUCE }");
+  settle_exchange(base);
+  REQUIRE(base.consistency().periodic_averaging().interval() == 100);
+  const auto points_of = [&](const std::string& sweep) {
+    auto plan = plan_sweep(parsed<pb::Sweep>("seeds: 1 " + sweep), base);
+    INFO((plan ? std::string() : plan.error().message));
+    REQUIRE(plan.has_value());
+    return std::move(plan.value().points);
+  };
+  const auto interval = [](const SweepPoint& point) {
+    return point.job.consistency().periodic_averaging().interval();
+  };
+  // A bound replaces the job's consistency, but the run's process would add the meetings again.
+  const auto bound = points_of("slack: '0'");
+  REQUIRE(bound.size() == 1);
+  CHECK(interval(bound[0]) == 100);
+  CHECK(bound[0].job.consistency().mode() == pb::Consistency::BSP);
+  const auto intervals = points_of("vary { field: 'exchange.interval' value: 20 value: 100 }");
+  REQUIRE(intervals.size() == 2);
+  CHECK(interval(intervals[0]) == 20);
+  CHECK(interval(intervals[1]) == 100);
+  // Sums at the servers are no averages at intervals.
+  const auto types =
+      points_of("vary { field: 'exchange.type' word: 'SERVERS' word: 'ALLREDUCE' }");
+  REQUIRE(types.size() == 2);
+  CHECK_FALSE(types[0].job.consistency().has_periodic_averaging());
+  CHECK(interval(types[1]) == 100);
 }
 
 TEST_CASE("policies are combined with the workers and seeds, in addition to the bounds",
