@@ -194,6 +194,20 @@ class Settings(ClusterTest):
         answer = self.tautline("validate", net)
         self.assertEqual(answer.stderr.count('data "nowhere" does not exist'), 1, answer.stderr)
 
+    def test_a_cluster_file_with_which_no_daemon_would_serve_http_is_invalid(self):
+        def validated(text):
+            return self.tautline("validate", self.file("cluster.textproto", text))
+        hosts, works = "server { coordinator {} }\n", "worker {}\n"
+        for text, field in ((hosts + 'http { dashboard: "0.0.0.0:7680" }', "http.dashboard"),
+                            (works + 'http { metrics: "0.0.0.0:0" }', "http.metrics")):
+            self.assert_fails(validated(text), "cluster.textproto: " + field,
+                              "0.0.0.0", "not a loopback address")
+        for text in (hosts + 'http { dashboard: "0.0.0.0:7680" insecure: true }',
+                     # What another process would serve.
+                     works + 'http { dashboard: "0.0.0.0:7680" }',
+                     hosts + 'http { metrics: "0.0.0.0:0" }'):
+            self.assertEqual(validated(text).returncode, 0, text)
+
     def test_a_plan_that_is_too_small_is_refused_in_the_name_of_the_command(self):
         answer = self.tautline("plan", self.job(), "--budget", 1)
         self.assert_fails(answer, "tautline plan: ")
