@@ -245,6 +245,11 @@ void check_point(const SweepPoint& point, const std::string& metric, Findings& f
   const auto say = [&](const std::string& what) {
     findings.add(fmt::format("{}, {}: {}", point.name(), point.group(), what));
   };
+  if (point.job.has_net() || point.job.has_solver()) {
+    return say(fmt::format(
+        "{0}: a file cannot replace the job's {0}; give {0}_param {{ }}, or sweep another job",
+        point.job.has_net() ? "net" : "solver"));
+  }
   const auto checked = model::check_job(point.job, records_of(point.job).records);
   if (!checked) return say(checked.error().message);
   if (point.job.solver_param().max_iter() <= 0) say("solver: max_iter must be greater than 0");
