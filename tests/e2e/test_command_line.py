@@ -155,6 +155,10 @@ class Mistakes(ClusterTest):
         self.assert_usage("tautline", ["predict", "m", "--resize", "9"], "HEIGHTxWIDTH")
         self.assert_usage("tautline", ["export", "m", "--pytorch", "f.safetensors", "--batch", "3"],
                           "--batch: is for --onnx FILE")
+        ten_gigabit = SOURCE / "configs/lab/ten_gigabit.textproto"
+        self.assert_usage("tautline", ["lab", "plan", self.job(), "--cluster", ten_gigabit,
+                                       "--workers", "64..2"],
+                          'the first of "64..2" is more than the last')
         run = self.folder / "run"
         self.assert_usage("tautline", ["train", self.job(), "--output", run,
                                        "--device-index", "0:0:0"], "the job has 1")
