@@ -159,6 +159,9 @@ class Mistakes(ClusterTest):
         self.assert_usage("tautline", ["lab", "plan", self.job(), "--cluster", ten_gigabit,
                                        "--workers", "64..2"],
                           'the first of "64..2" is more than the last')
+        local = SOURCE / "configs/clusters/local.textproto"
+        self.assert_usage("tautline", ["config", "show", local, "--slack", "3"],
+                          "local.textproto is a cluster file")
         run = self.folder / "run"
         self.assert_usage("tautline", ["train", self.job(), "--output", run,
                                        "--device-index", "0:0:0"], "the job has 1")
