@@ -266,8 +266,10 @@ TEST_CASE("what the coordinator would refuse is reported before anything starts"
   CHECK(refused("type: 'Adam'", balanced + "consistency { slack: 2 }") ==
         "balance: solver type Adam makes a step of each update in mode SSP, whatever its share; "
         "choose mode: BSP, or type SGD or Nesterov");
-  CHECK(refused("", "workers: 3 balance: true global_batch: true consistency { mode: BSP }") ==
-        "balance: a batch of 4 cannot be divided into 3 shares");
+  CHECK(refused("", "workers: 2 global_batch: true").empty());
+  CHECK(refused("", "workers: 3 global_batch: true") ==
+        "layer \"in\" (Data): a batch of 4 cannot be split over 3 members (global_batch) or "
+        "devices");
 }
 
 TEST_CASE("a job that cannot work is reported", "[job]") {

@@ -96,7 +96,11 @@ bool has_loss(const Graph& graph) {
 
 Result<void> check_graphs(const pb::Job& job, const KnownRecords& records) {
   for (const NetChoice& choice : nets_of(job)) {
-    TAUT_TRY(const Graph graph, build_graph(net_of(job, choice), records.graph_options(choice)));
+    GraphOptions options = records.graph_options(choice);
+    // As each worker has it; how many there are may be said later.
+    const bool is_divided = choice.phase == pb::TRAIN && job.global_batch() && job.workers() > 0;
+    if (is_divided) options.batch_divisor = job.workers();
+    TAUT_TRY(const Graph graph, build_graph(net_of(job, choice), options));
     if (choice.phase == pb::TRAIN && !has_loss(graph)) {
       return invalid("the net's TRAIN phase has no loss: add a SoftmaxWithLoss layer");
     }
