@@ -139,11 +139,20 @@ spdlog::level::level_enum as_spdlog(Level level) {
   return spdlog::level::err;
 }
 
+spdlog::level::level_enum level_of(const std::string& name) {
+  return spdlog::level::from_str(name == "warning" ? "warn" : name);
+}
+
 }  // namespace
 
+bool is_level(const std::string& name) {
+  // What spdlog does not know is off.
+  return level_of(name) != spdlog::level::off || name == "off";
+}
+
 Result<void> start(const Options& options) {
-  const auto level = spdlog::level::from_str(options.level == "warning" ? "warn" : options.level);
-  if (level == spdlog::level::off && options.level != "off") {
+  const auto level = level_of(options.level);
+  if (!is_level(options.level)) {
     return invalid(fmt::format(
         "log level \"{}\" is unknown; choose trace, debug, info, warn or error", options.level));
   }

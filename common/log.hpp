@@ -20,6 +20,9 @@ struct Options {
   std::string file;            // empty: standard error
 };
 
+/// Whether `Options::level` may have this name.
+[[nodiscard]] bool is_level(const std::string& name);
+
 /// Sets up the process's one logger. Errors: invalid level, a file that cannot be opened.
 /// Thread: main, before any other thread logs.
 [[nodiscard]] Result<void> start(const Options& options);

@@ -17,6 +17,11 @@ int fail(std::string_view command, const std::string& message) {
   return kFailed;
 }
 
+std::string environment_variable(const char* name) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? std::string() : std::string(value);
+}
+
 void CoordinatorOption::add_to(Command& command) {
   auto by_address = command
                         .text("--coordinator", address,
@@ -46,8 +51,8 @@ Result<std::string> CoordinatorOption::resolve() const {
   pb::ClusterConfig config;
   if (!config_file.empty()) {
     TAUT_TRY(read_text(config_file, config));
-  } else if (const char* named = std::getenv("TAUTLINE_COORDINATOR"); named != nullptr) {
-    return std::string(named);
+  } else if (std::string named = environment_variable("TAUTLINE_COORDINATOR"); !named.empty()) {
+    return named;
   }
   return config.coordinator_address();
 }
@@ -59,12 +64,11 @@ Result<pb::ClusterConfig> read_cluster(const std::string& config_file, const std
     TAUT_TRY(read_text(config_file, config));
   }
   if (insecure) config.set_insecure(true);
-  const char* const named = std::getenv("TAUTLINE_KEYS");
-  const bool is_named = named != nullptr && *named != '\0';
+  const std::string named = environment_variable("TAUTLINE_KEYS");
   if (!keys.empty()) {
     config.set_keys(keys);
     config.set_insecure(insecure);
-  } else if (is_named && !config.has_keys() && !config.insecure()) {
+  } else if (!named.empty() && !config.has_keys() && !config.insecure()) {
     config.set_keys(named);
   }
   return config;

@@ -20,6 +20,9 @@ using command_line::UsageError;
 /// Prints "tautline COMMAND: message" to standard error; returns kFailed.
 int fail(std::string_view command, const std::string& message);
 
+/// The value of a variable; empty where it is not set.
+[[nodiscard]] std::string environment_variable(const char* name);
+
 /// A cluster file, or the defaults where none is named, with the folder of keys that a command goes
 /// by: --keys, else the file's, else TAUTLINE_KEYS; none: the user's own. A file with
 /// `insecure: true` needs none, and then the variable is not used.

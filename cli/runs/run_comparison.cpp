@@ -7,6 +7,7 @@
 #include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <sstream>
 
 #include "cli/sweep/report/chart.hpp"
@@ -51,11 +52,22 @@ std::vector<FieldDifference> fields_of(const pb::Job& first, const pb::Job& seco
   differencer.Compare(first, second);
   std::vector<FieldDifference> all;
   std::istringstream lines(report);
-  for (std::string line; std::getline(lines, line) && all.size() < kMaxShownFields;) {
+  for (std::string line; std::getline(lines, line);) {
     FieldDifference one = difference_in(line);
     if (!one.field.empty()) all.push_back(std::move(one));
   }
   return all;
+}
+
+std::span<const FieldDifference> shown_of(const std::vector<FieldDifference>& fields) {
+  return std::span(fields).first(std::min(fields.size(), kMaxShownFields));
+}
+
+/// How many fields are not shown; empty: none.
+std::string left_out_of(const std::vector<FieldDifference>& fields) {
+  if (fields.size() <= kMaxShownFields) return {};
+  return fmt::format("and {} more",
+                     grouped(static_cast<std::int64_t>(fields.size() - kMaxShownFields)));
 }
 
 std::string shown(const std::optional<double>& value, int digits) {
@@ -248,11 +260,14 @@ std::vector<std::string> comparison_lines(const RunComparison& comparison) {
       fmt::format("the jobs differ in {}:",
                   counted(static_cast<std::int64_t>(comparison.fields.size()), "field")));
   rows.clear();
-  for (const FieldDifference& one : comparison.fields) {
+  for (const FieldDifference& one : shown_of(comparison.fields)) {
     rows.push_back({"  " + one.field, one.first.empty() ? "-" : one.first,
                     one.second.empty() ? "-" : one.second});
   }
   for (std::string& line : aligned(rows)) lines.push_back(std::move(line));
+  if (std::string rest = left_out_of(comparison.fields); !rest.empty()) {
+    lines.push_back("  " + std::move(rest));
+  }
   return lines;
 }
 
@@ -271,11 +286,14 @@ std::string comparison_html(const RunComparison& comparison) {
   html += "<h2>Figures</h2>\n" + html_table(rows, comparison, "difference");
   html += "<h2>Fields of the jobs that differ</h2>\n";
   rows.clear();
-  for (const FieldDifference& one : fields) {
+  for (const FieldDifference& one : shown_of(fields)) {
     rows.push_back({one.field, one.first.empty() ? "–" : one.first,
                     one.second.empty() ? "–" : one.second, ""});
   }
   html += rows.empty() ? std::string("<p>None.</p>\n") : html_table(rows, comparison, "");
+  if (const std::string rest = left_out_of(fields); !rest.empty()) {
+    html += fmt::format("<p>{}</p>\n", rest);
+  }
   html += "<h2>Curves</h2>\n<div class=\"charts\">\n";
   html += curve_chart(comparison, "Test accuracy", "test accuracy",
                       {test_curve(first, "accuracy"), test_curve(second, "accuracy")}, true);

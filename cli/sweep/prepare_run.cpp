@@ -13,6 +13,7 @@
 
 #include "cli/run_origin.hpp"
 #include "common/files/file.hpp"
+#include "proto/config/job_state.hpp"
 #include "proto/config/text.hpp"
 #include "proto/formats/run_json.hpp"
 #include "proto/wire_version.hpp"
@@ -36,6 +37,25 @@ std::string processor() {
     }
   }
   return fmt::format("{}, {} cores", model, std::thread::hardware_concurrency());
+}
+
+/// What is known of a run; an empty object: nothing.
+nlohmann::json run_json_of(const fs::path& folder) {
+  const auto text = read_file(folder / "run.json");
+  if (!text) return nlohmann::json::object();
+  auto parsed = nlohmann::json::parse(text.value(), nullptr, false);
+  return parsed.is_object() ? parsed : nlohmann::json::object();
+}
+
+/// Whether a folder was prepared for a run's job. The job's text is no sign of it: the run's
+/// process writes that anew, with the paths that it has found.
+bool is_made_for(const fs::path& folder, const SweepRun& run) {
+  const nlohmann::json known = run_json_of(folder);
+  if (const auto job = known.find("job_sha256"); job != known.end()) {
+    return job->is_string() && job->get<std::string>() == job_hash(run.job);
+  }
+  const auto text = read_file(folder / "job.textproto");  // of an earlier version
+  return text && text.value() == to_text(run.job);
 }
 
 double load_average() {
@@ -63,17 +83,18 @@ Result<void> prepare_run(const fs::path& folder, const SweepRun& run, const Comp
     return make_error(ErrorCode::kIo, fmt::format("cannot make the run's folder {}: {}",
                                                   folder.string(), failed.message()));
   }
-  nlohmann::ordered_json about = begin_run_json("sweep", run.job.name(), run_origin());
-  about.update({{"folder", run.folder},
+  nlohmann::ordered_json whole = begin_run_json("sweep", run.job.name(), run_origin());
+  whole.update({{"folder", run.folder},
                 {"seed", run.seed},
                 {"workers", run.job.workers()},
                 {"consistency", run.job.consistency().ShortDebugString()},
+                {"job_sha256", job_hash(run.job)},
                 {"load_average", load_average()},
                 {"runs_at_once", company.runs},
                 {"compute_threads", company.threads},
                 {"cores", company.cores}});
-  for (const auto& [what, value] : describe_host()) about[what] = value;
-  TAUT_TRY(write_run_json(folder, about));
+  for (const auto& [what, value] : describe_host()) whole[what] = value;
+  TAUT_TRY(write_run_json(folder, whole));
   if (!run.cluster.empty()) {
     TAUT_TRY(write_file_atomically(folder / kClusterFile, run.cluster));
   }
@@ -82,22 +103,18 @@ Result<void> prepare_run(const fs::path& folder, const SweepRun& run, const Comp
 
 Company company_of(const fs::path& folder) {
   Company company;
-  const auto text = read_file(folder / "run.json");
-  if (!text) return company;
-  const auto about = nlohmann::json::parse(text.value(), nullptr, false);
-  if (!about.is_object()) return company;
-  company.runs = about.value("runs_at_once", 1U);
-  company.threads = about.value("compute_threads", 0U);
-  company.cores = about.value("cores", 0U);
+  const nlohmann::json known = run_json_of(folder);
+  company.runs = known.value("runs_at_once", 1U);
+  company.threads = known.value("compute_threads", 0U);
+  company.cores = known.value("cores", 0U);
   return company;
 }
 
 bool is_done(const fs::path& folder, const SweepRun& run) {
   const auto cluster = read_file(folder / kClusterFile);
   if ((cluster ? cluster.value() : std::string()) != run.cluster) return false;
-  const auto job = read_file(folder / "job.textproto");
   const auto summary = read_file(folder / "summary.json");
-  if (!job || !summary || job.value() != to_text(run.job)) return false;
+  if (!summary || !is_made_for(folder, run)) return false;
   const auto parsed = nlohmann::json::parse(summary.value(), nullptr, false);
   return parsed.is_object() && parsed.value("state", "") == "done";
 }

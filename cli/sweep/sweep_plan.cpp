@@ -17,6 +17,7 @@
 #include "cli/sweep/vary.hpp"
 #include "lab/training/costs/memory_needs.hpp"
 #include "lab/training/topology.hpp"
+#include "proto/config/exchange/settle_exchange.hpp"
 #include "proto/config/lab/lab_cluster.hpp"
 #include "proto/config/text.hpp"
 #include "worker/model/job/job.hpp"
@@ -162,15 +163,21 @@ void check_policies(const pb::Sweep& sweep, Findings& findings) {
   }
 }
 
+/// What is wrong with a number of workers; empty: nothing.
+std::string problem_of_workers(const pb::Sweep& sweep, std::uint32_t workers) {
+  const std::uint32_t most = sweep.cluster().empty() ? kMaxWorkers : kMaxLabWorkers;
+  if (workers >= 1 && workers <= most) return {};
+  return fmt::format("workers: must be from 1 to {}, is {}{}", most, workers,
+                     workers > most && most < kMaxLabWorkers
+                         ? "; the lab takes more, on a cluster that is named"
+                         : "");
+}
+
 void check_worker_counts(const pb::Sweep& sweep, Findings& findings) {
   std::set<std::string> seen;
-  const std::uint32_t most = sweep.cluster().empty() ? kMaxWorkers : kMaxLabWorkers;
   for (const std::uint32_t workers : sweep.workers()) {
-    if (workers < 1 || workers > most) {
-      findings.add(fmt::format("workers: must be from 1 to {}, is {}{}", most, workers,
-                               workers > most && most < kMaxLabWorkers
-                                   ? "; the lab takes more, on a cluster that is named"
-                                   : ""));
+    if (std::string problem = problem_of_workers(sweep, workers); !problem.empty()) {
+      findings.add(problem);
     } else if (!seen.insert(std::to_string(workers)).second) {
       findings.add(fmt::format("workers {} is named twice", workers));
     }
@@ -238,6 +245,11 @@ void check_point(const SweepPoint& point, const std::string& metric, Findings& f
   const auto say = [&](const std::string& what) {
     findings.add(fmt::format("{}, {}: {}", point.name(), point.group(), what));
   };
+  if (point.job.has_net() || point.job.has_solver()) {
+    return say(fmt::format(
+        "{0}: a file cannot replace the job's {0}; give {0}_param {{ }}, or sweep another job",
+        point.job.has_net() ? "net" : "solver"));
+  }
   const auto checked = model::check_job(point.job, records_of(point.job).records);
   if (!checked) return say(checked.error().message);
   if (point.job.solver_param().max_iter() <= 0) say("solver: max_iter must be greater than 0");
@@ -361,6 +373,8 @@ struct Axes {
   std::vector<Bound> bounds;
   std::vector<std::string> fields;  // that are varied: their paths
   std::vector<std::string> names;   // the names for display
+  // The job's meetings follow from its exchange, which is varied: each value has other ones.
+  bool varies_exchange = false;
 };
 
 /// REQUIRES: check_axes() found nothing.
@@ -370,11 +384,20 @@ Result<Axes> axes_of(const pb::Sweep& sweep, const pb::Job& whole) {
   if (axes.variants.empty()) axes.variants.emplace_back();
   axes.workers.assign(sweep.workers().begin(), sweep.workers().end());
   if (axes.workers.empty()) axes.workers.push_back(whole.workers() > 0 ? whole.workers() : 2);
+  // The job's own number is the axis where the sweep names none.
+  if (std::string problem = problem_of_workers(sweep, axes.workers.front()); !problem.empty()) {
+    return invalid(std::move(problem));
+  }
   TAUT_TRY(axes.clusters, read_clusters(sweep, axes.workers, whole));
   TAUT_TRY(axes.settings, settings_of(sweep, whole));
   axes.bounds = bounds_of(sweep, whole);
   for (const pb::SweepVary& vary : sweep.vary()) axes.fields.push_back(vary.field());
   axes.names = short_names(sweep);
+  const auto is_exchange = [](const std::string& field) { return field.starts_with("exchange."); };
+  const auto has_exchange = [](const pb::SweepVariant& one) { return one.job().has_exchange(); };
+  axes.varies_exchange =
+      exchanges_at_workers(whole) && (std::ranges::any_of(axes.fields, is_exchange) ||
+                                      std::ranges::any_of(axes.variants, has_exchange));
   return axes;
 }
 
@@ -389,6 +412,7 @@ SweepPoint point_of(const Axes& axes, const pb::Job& whole, const pb::SweepVaria
   point.is_by_setting = axes.bounds.size() == 1 && !setting.empty();
   put_fields_over(variant.job(), point.job);
   *point.job.mutable_consistency() = bound.consistency;
+  if (axes.varies_exchange) point.job.mutable_consistency()->clear_periodic_averaging();
   point.job.set_workers(workers);
   return point;
 }
@@ -401,6 +425,8 @@ void complete(SweepPoint& point, const Axes& axes, const std::string& metric, Fi
           fmt::format("{}, {}: {}", point.name(), point.group(), set.error().message));
     }
   }
+  // As the run's process will load it: a run is done where its text is the same.
+  settle_exchange(point.job);
   settle_test_interval(point);
   check_point(point, metric, findings);
 }

@@ -188,6 +188,12 @@ Result<pb::ClusterConfig> load_cluster_config(const std::filesystem::path& path)
   PlacedText placed;
   TAUT_TRY(placed.read(text, file, config));
   TAUT_TRY(check_security(placed, config));
+  if (!log::is_level(config.log().level())) {
+    return placed.error({{"log"}, {"level"}},
+                        fmt::format("log.level \"{}\" is unknown; choose trace, debug, info, warn "
+                                    "or error",
+                                    config.log().level()));
+  }
   TAUT_TRY(check_coordinators(file, config));
   TAUT_TRY(check_address(file, "http.dashboard", config.http().dashboard()));
   TAUT_TRY(check_address(file, "http.metrics", config.http().metrics()));

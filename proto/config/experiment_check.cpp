@@ -68,6 +68,27 @@ Result<void> check_stragglers(const google::protobuf::RepeatedPtrField<pb::Strag
   return ok();
 }
 
+Result<void> check_resources(const pb::Job& job) {
+  constexpr std::uint32_t kMaxDevices = 64;
+  constexpr std::uint64_t kMaxBytes = 1UL << 50U;
+  const pb::Resources& resources = job.resources();
+  if (resources.devices() > kMaxDevices) {
+    return invalid(fmt::format("resources: devices is {}; at most {} are possible",
+                               resources.devices(), kMaxDevices));
+  }
+  for (const std::uint64_t bytes : {resources.memory(), resources.server_memory()}) {
+    if (bytes <= kMaxBytes) continue;
+    return invalid(
+        fmt::format("resources: {} bytes are more than {}, the limit", bytes, kMaxBytes));
+  }
+  if (job.external_members() && (resources.memory() > 0 || resources.devices() > 0)) {
+    return invalid(
+        "resources: the members of a job with external_members are programs that are started by "
+        "others; omit memory and devices");
+  }
+  return ok();
+}
+
 Result<void> check_network_faults(const pb::NetworkFaults& faults, const std::string& where) {
   constexpr double kMinute_ms = 60e3;
   TAUT_TRY(check_range(where + "network.delay_ms", faults.delay_ms(), 0, kMinute_ms));
@@ -78,7 +99,20 @@ Result<void> check_network_faults(const pb::NetworkFaults& faults, const std::st
 
 }  // namespace
 
+Result<void> check_min_workers(const pb::Job& job) {
+  if (job.min_workers() <= job.workers()) return ok();
+  return invalid(fmt::format(
+      "min_workers: {} is above workers: {}, which is the number of shares of the data; raise "
+      "workers",
+      job.min_workers(), job.workers()));
+}
+
 Result<void> check_experiment(const pb::Job& job) {
+  // How many workers there are may be said later.
+  if (job.workers() > 0) {
+    TAUT_TRY(check_min_workers(job));
+  }
+  TAUT_TRY(check_resources(job));
   TAUT_TRY(check_stragglers(job.straggler(), "", job.workers(), false));
   TAUT_TRY(check_range("clock_time_ms", job.clock_time_ms(), 0, kHour_ms));
   constexpr double kMaxRestarts = 1000;

@@ -12,9 +12,13 @@ namespace taut {
 /// Priorities are from -kMaxPriority to it.
 inline constexpr std::int32_t kMaxPriority = 1000;
 
-/// Checks a job's fields for experiments: stragglers, clock time, network.
+/// Checks a job's fields for experiments (stragglers, clock time, network), and those by which a
+/// cluster starts it: its resources, its place in the queue, restarts, followers.
 /// Errors   invalid: the field, its value and its range
 [[nodiscard]] Result<void> check_experiment(const pb::Job& job);
+
+/// Errors   invalid: a job that starts with more workers than it has shares of the data
+[[nodiscard]] Result<void> check_min_workers(const pb::Job& job);
 
 /// Overload for a worker's own configuration, which names no workers.
 /// where    the text before a field's name in a message, e.g. "cluster.textproto: worker."

@@ -4,6 +4,7 @@
 
 #include <string_view>
 
+#include "proto/config/job_state.hpp"
 #include "proto/config/settle_averaging.hpp"
 #include "proto/config/settle_compression.hpp"
 
@@ -61,6 +62,7 @@ Result<void> check_external_members(const pb::Job& job) {
         "compression: what schemes with error feedback leave out is kept in checkpoints, in which "
         "external members have no part; choose FP16, BF16 or INT8");
   }
+  TAUT_TRY(check_rule_numbers(job.solver_param()));
   TAUT_TRY(const math::UpdateRule rule, to_shard_rule(job));
   if (rule.update_norm() == math::UpdateNorm::kNone) return ok();
   return invalid(fmt::format(

@@ -5,7 +5,9 @@
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
+#include <cmath>
 #include <map>
 #include <string_view>
 #include <utility>
@@ -165,6 +167,37 @@ Result<math::RuleInfo> check_rule(const pb::SolverParameter& solver) {
         solver.weight_decay(), rule.name, solver.regularization_type() == "L1" ? "l1" : "l2"));
   }
   return rule;
+}
+
+Result<void> check_rule_numbers(const pb::SolverParameter& solver) {
+  enum class Range : std::uint8_t { kFromZero, kAboveZero, kFraction };
+  struct Number {
+    const char* field;
+    float value;
+    Range range;
+  };
+  const std::array numbers{
+      Number{"base_lr", solver.base_lr(), Range::kFromZero},
+      // With 1 the factor of a moving average would never let it change.
+      Number{"momentum", solver.momentum(), Range::kFraction},
+      Number{"rms_decay", solver.rms_decay(), Range::kFraction},
+      Number{"trust_coefficient", solver.trust_coefficient(), Range::kAboveZero},
+      Number{"momentum2", solver.momentum2(), Range::kFraction},
+      Number{"delta", solver.delta(), Range::kAboveZero},
+      Number{"weight_decay", solver.weight_decay(), Range::kFromZero},
+      Number{"ftrl_beta", solver.ftrl_beta(), Range::kFromZero},
+      Number{"ftrl_l1", solver.ftrl_l1(), Range::kFromZero},
+      Number{"ftrl_l2", solver.ftrl_l2(), Range::kFromZero},
+  };
+  for (const Number& one : numbers) {
+    const bool is_above = one.range == Range::kAboveZero ? one.value > 0 : one.value >= 0;
+    const bool is_below = one.range != Range::kFraction || one.value < 1;
+    if (is_above && is_below && std::isfinite(one.value)) continue;
+    constexpr std::array kRequired{"at least 0", "greater than 0", "in [0, 1)"};
+    return invalid(fmt::format("{} must be {}, is {}", one.field,
+                               kRequired[static_cast<std::size_t>(one.range)], one.value));
+  }
+  return ok();
 }
 
 Result<math::UpdateRule> to_update_rule(const pb::SolverParameter& solver) {

@@ -17,6 +17,10 @@ namespace taut {
 /// Errors    invalid: an unknown type, momentum or clip_gradients that it cannot be combined with
 [[nodiscard]] Result<math::RuleInfo> check_rule(const pb::SolverParameter& solver);
 
+/// Checks the numbers of a solver's rule.
+/// Errors    invalid: one that is out of its range
+[[nodiscard]] Result<void> check_rule_numbers(const pb::SolverParameter& solver);
+
 /// A solver's update rule in native form.
 /// Errors    as check_rule(), and an unknown policy or regularization
 [[nodiscard]] Result<math::UpdateRule> to_update_rule(const pb::SolverParameter& solver);

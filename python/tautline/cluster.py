@@ -132,7 +132,8 @@ class Job:
 
 def _show(line: Progress, status: dict[str, Any]) -> None:
     """A job's state in its line."""
-    clocks = [int(worker["progress"]["clock"]) for worker in status["workers"]]
+    clocks = [int(worker["progress"]["clock"]) for worker in status["workers"]
+              if worker["state"] != "PROCESS_LOST"]
     figures: dict[str, Any] = {"state": status["state"], "members": len(clocks)}
     if status["rate"] > 0:
         figures[status["rate_unit"]] = float(status["rate"])
@@ -178,7 +179,7 @@ class Cluster:
         if resume:
             lines.append(f"resume: {json.dumps(str(resume))}")
         if checkpoint is not None:
-            fields = " ".join(f"{field}: {json.dumps(value)}"
+            fields = " ".join(f"{field}: {json.dumps(value, default=os.fspath)}"
                               for field, value in checkpoint.items())
             lines.append(f"checkpoint {{ {fields} }}")
         number = ctypes.c_uint64()

@@ -90,10 +90,10 @@ def _label(row: dict[str, Any], axes: list[str]) -> str:
 
 
 def _words(values: Union[One, Iterable[One]]) -> list[str]:
-    """One value or several, as a command's words; None is no bound."""
+    """One value or several, as a command's words; None is no bound, and True is true."""
     several = values if isinstance(values, Iterable) and not isinstance(values, str) else [values]
-    return ["async" if value is None or value == float("inf") else str(value)
-            for value in several]
+    return ["async" if value is None or value == float("inf") else
+            str(value).lower() if isinstance(value, bool) else str(value) for value in several]
 
 
 def _counted(values: Union[One, Iterable[One]]) -> str:
@@ -123,9 +123,10 @@ def _watch(process: "subprocess.Popen[str]", progress: Optional[bool]) -> Option
     """Shows a sweep's runs until it has said all. Returns its folder, if it has begun."""
     assert process.stdout is not None
     # "NAME: 4 points with 2 seeds each, 8 runs, folder ...", perhaps behind what is read before.
-    heads = (re.search(r" (\d+) runs?, folder (.*)$", line) for line in process.stdout)
+    heads = (re.search(r" ([\d,]+) runs?, folder (.*)$", line) for line in process.stdout)
     count = next(filter(None, heads), None)
-    with Progress("runs", int(count[1]) if count else None, progress) as bar:
+    total = int(count[1].replace(",", "")) if count else None
+    with Progress("runs", total, progress) as bar:
         done = 0
         for line in process.stdout:
             done += bool(_FINISHED.search(line))

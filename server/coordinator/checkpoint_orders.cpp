@@ -6,10 +6,8 @@
 #include <filesystem>
 
 #include "common/coding/reed_solomon.hpp"
-#include "proto/config/exchange/settle_exchange.hpp"
+#include "proto/config/exchange/worker_state.hpp"
 #include "proto/config/external_job.hpp"
-#include "proto/config/job_state.hpp"
-#include "proto/config/settle_compression.hpp"
 #include "proto/config/settle_policies.hpp"
 #include "proto/formats/checkpoint_manifest.hpp"
 #include "proto/wire_version.hpp"
@@ -19,6 +17,8 @@ namespace taut {
 namespace {
 
 namespace fs = std::filesystem;
+
+static_assert(kMaxDataParts == ReedSolomon::kMaxData && kMaxParityParts == ReedSolomon::kMaxParity);
 
 // After this many consecutive orders that were too late, something else is wrong.
 constexpr std::uint32_t kMaxMisses = 12;
@@ -496,49 +496,10 @@ void conclude(JobRecord& job, Duration limit, TimePoint now, CheckpointTasks& ta
 
 }  // namespace
 
-Result<void> check_checkpoints(const pb::Job& definition) {
-  const pb::CheckpointOptions& options = definition.checkpoint();
-  if (!options.has_coded()) return ok();
-  const pb::CodedCheckpoints& coded = options.coded();
-  if (coded.data() < 1 || coded.data() > ReedSolomon::kMaxData || coded.parity() < 1 ||
-      coded.parity() > ReedSolomon::kMaxParity) {
-    return invalid(fmt::format(
-        "checkpoint: coded has data: {} and parity: {}; they must be from 1 to {} and from 1 to {}",
-        coded.data(), coded.parity(), ReedSolomon::kMaxData, ReedSolomon::kMaxParity));
-  }
-  if (options.incremental()) {
-    return invalid("checkpoint: incremental and coded do not go together; omit one of them");
-  }
-  if (carries_state(definition)) {
-    return invalid(
-        "checkpoint: coded cannot be combined with state that workers keep (a recurrent net's "
-        "carry_state, compression with error feedback), as workers write no parts; omit coded");
-  }
-  return ok();
-}
-
 std::uint32_t losses_survived(const pb::CodedCheckpoints& coded, std::uint32_t servers) {
   if (servers == 0) return 0;
   const std::uint32_t parts = coded.data() + coded.parity();
   return coded.parity() / ((parts + servers - 1) / servers);
-}
-
-bool carries_state(const pb::Job& definition) {
-  if (keeps_residuals(definition)) return true;
-  // The solver's state is at workers that average, and what they train between two meetings.
-  const pb::PeriodicAveraging& averaging = definition.consistency().periodic_averaging();
-  if (definition.consistency().has_periodic_averaging() && !definition.external_members()) {
-    const auto rule = to_update_rule(definition.solver_param());
-    if (exchanges_at_workers(definition) || averaging.fragments() > 1 ||
-        (rule && rule.value().state_count() > 0))
-      return true;
-  }
-  const auto& layers = definition.net_param().layer();
-  return std::any_of(layers.begin(), layers.end(), [](const pb::LayerParameter& layer) {
-    const bool recurs = layer.type() == "RNN" || layer.type() == "LSTM" || layer.type() == "GRU";
-    // Without cont markers, every batch starts from zeros.
-    return recurs && layer.bottom_size() > 1 && layer.recurrent_param().carry_state();
-  });
 }
 
 bool owes_checkpoint(const JobRecord& job, int member) {

@@ -61,14 +61,6 @@ using CheckpointTasks = std::vector<CheckpointTask>;
 /// The folder that a job's checkpoints are made in; relative: to the coordinator's working folder.
 [[nodiscard]] std::filesystem::path checkpoint_folder(const pb::Job& definition);
 
-/// Whether workers have a part of checkpoints, which only they can save: state that a net carries
-/// between batches, or what compression leaves out of updates.
-[[nodiscard]] bool carries_state(const pb::Job& definition);
-
-/// Checks what a job says of its checkpoints.
-/// Errors    invalid: numbers of parts out of their ranges; settings that cannot be combined
-[[nodiscard]] Result<void> check_checkpoints(const pb::Job& definition);
-
 /// Of so many parts on so many servers, the most servers that may be lost; 0: none may be.
 [[nodiscard]] std::uint32_t losses_survived(const pb::CodedCheckpoints& coded,
                                             std::uint32_t servers);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "proto/config/exchange/worker_state.hpp"
 #include "proto/config/experiment_check.hpp"
 #include "server/coordinator/coordinator.hpp"
 #include "server/coordinator/job_status.hpp"

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "proto/config/exchange/settle_exchange.hpp"
+#include "proto/config/exchange/worker_state.hpp"
 #include "proto/config/experiment_check.hpp"
 #include "proto/config/external_job.hpp"
 #include "proto/config/job_state.hpp"
@@ -128,13 +129,7 @@ Result<Slack> check_definition(const pb::Job& definition, std::uint32_t max_work
     return invalid(
         fmt::format("workers: {} is above the limit of {}", definition.workers(), max_workers));
   }
-  if (definition.min_workers() > definition.workers()) {
-    return invalid(fmt::format(
-        "min_workers: {} is above workers: {}, which is the number of shares of the data; raise "
-        "workers",
-        definition.min_workers(), definition.workers()));
-  }
-  TAUT_TRY(check_resources(definition));
+  TAUT_TRY(check_min_workers(definition));
   TAUT_TRY(check_experiment(definition));
   if (const auto misfit = misfit_of_exchange(definition)) return invalid(misfit->what);
   TAUT_TRY(to_policies(definition));

@@ -155,6 +155,13 @@ class Mistakes(ClusterTest):
         self.assert_usage("tautline", ["predict", "m", "--resize", "9"], "HEIGHTxWIDTH")
         self.assert_usage("tautline", ["export", "m", "--pytorch", "f.safetensors", "--batch", "3"],
                           "--batch: is for --onnx FILE")
+        ten_gigabit = SOURCE / "configs/lab/ten_gigabit.textproto"
+        self.assert_usage("tautline", ["lab", "plan", self.job(), "--cluster", ten_gigabit,
+                                       "--workers", "64..2"],
+                          'the first of "64..2" is more than the last')
+        local = SOURCE / "configs/clusters/local.textproto"
+        self.assert_usage("tautline", ["config", "show", local, "--slack", "3"],
+                          "local.textproto is a cluster file")
         run = self.folder / "run"
         self.assert_usage("tautline", ["train", self.job(), "--output", run,
                                        "--device-index", "0:0:0"], "the job has 1")
@@ -193,6 +200,20 @@ class Settings(ClusterTest):
             'layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" }')
         answer = self.tautline("validate", net)
         self.assertEqual(answer.stderr.count('data "nowhere" does not exist'), 1, answer.stderr)
+
+    def test_a_cluster_file_with_which_no_daemon_would_serve_http_is_invalid(self):
+        def validated(text):
+            return self.tautline("validate", self.file("cluster.textproto", text))
+        hosts, works = "server { coordinator {} }\n", "worker {}\n"
+        for text, field in ((hosts + 'http { dashboard: "0.0.0.0:7680" }', "http.dashboard"),
+                            (works + 'http { metrics: "0.0.0.0:0" }', "http.metrics")):
+            self.assert_fails(validated(text), "cluster.textproto: " + field,
+                              "0.0.0.0", "not a loopback address")
+        for text in (hosts + 'http { dashboard: "0.0.0.0:7680" insecure: true }',
+                     # What another process would serve.
+                     works + 'http { dashboard: "0.0.0.0:7680" }',
+                     hosts + 'http { metrics: "0.0.0.0:0" }'):
+            self.assertEqual(validated(text).returncode, 0, text)
 
     def test_a_plan_that_is_too_small_is_refused_in_the_name_of_the_command(self):
         answer = self.tautline("plan", self.job(), "--budget", 1)

@@ -195,6 +195,18 @@ class Monitoring(ClusterTest):
             for metric in ("updates_under_way", "under_way_bytes", "updates_waiting"):
                 self.assertEqual(self.sum_of(f"worker{i}", f"tautline_worker_{metric}"), 0, metric)
 
+    def test_rates_are_of_counters_and_differences_of_gauges(self):
+        dashboard = json.loads((MONITORING / "grafana.json").read_text())
+        expressions = [expression for _, expression in queries(dashboard)]
+        expressions += re.findall(r"expr: (.*)", (MONITORING / "alerts.yml").read_text())
+        found = 0
+        for expression in expressions:
+            for function, name in re.findall(r"(rate|increase|delta)\((tautline_\w+)", expression):
+                is_counter = name.endswith(("_total", "_bucket", "_sum", "_count"))
+                self.assertEqual(is_counter, function != "delta", expression)
+                found += 1
+        self.assertGreater(found, 5)
+
     def test_prometheus_accepts_the_scrape_example(self):
         promtool = shutil.which("promtool")
         if not promtool:

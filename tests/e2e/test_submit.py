@@ -61,6 +61,12 @@ class Submit(ClusterTest):
         self.assert_fails(self.ask("submit", job, "--await-servers", 2, "--wait", 1),
                           "1 of 2 servers and 1 of 0 workers")
 
+    def test_a_variable_that_is_empty_names_no_coordinator(self):
+        answer = subprocess.run([BIN / "tautline", "status", "--insecure", "--wait", "0.2"],
+                                env=dict(os.environ, TAUTLINE_COORDINATOR=""),
+                                capture_output=True, text=True, timeout=60)
+        self.assert_fails(answer, "no coordinator at 127.0.0.1:7600 answered")
+
     def test_the_environment_names_the_coordinator(self):
         environment = dict(os.environ, TAUTLINE_COORDINATOR=self.coordinator)
         answer = subprocess.run([BIN / "tautline", "submit", self.job(), "--follow"],

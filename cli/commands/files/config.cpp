@@ -35,9 +35,16 @@ Result<void> print(const std::string& file, const google::protobuf::Message& eff
   return ok();
 }
 
+/// Throws UsageError for options of a job with a cluster file.
 Result<void> show(const ShowOptions& options) {
   TAUT_TRY(const model::FileKind kind, model::file_kind(std::filesystem::path(options.file)));
   if (kind == model::FileKind::kCluster) {
+    pb::Job typed;
+    put_over(options.job, typed);
+    if (typed.ByteSizeLong() > 0) {
+      throw UsageError(
+          fmt::format("{} is a cluster file, and the options are put over a job", options.file));
+    }
     pb::ClusterConfig config;
     TAUT_TRY(read_text(options.file, config));
     return print(options.file, config, config);

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <chrono>
-#include <cstdlib>
 #include <memory>
 #include <string>
 #include <thread>
@@ -62,11 +61,11 @@ CoordinatorAim aim_of(const DoctorOptions& options, const pb::ClusterConfig& con
   CoordinatorAim aim{.address = config.coordinator_address(),
                      .wait_s = options.coordinator.wait_s,
                      .must_answer = !config.server().has_coordinator()};
-  const char* named = std::getenv("TAUTLINE_COORDINATOR");
+  const std::string named = environment_variable("TAUTLINE_COORDINATOR");
   if (!options.coordinator.address.empty()) {
     aim.address = options.coordinator.address;
     aim.must_answer = true;
-  } else if (options.coordinator.config_file.empty() && named != nullptr) {
+  } else if (options.coordinator.config_file.empty() && !named.empty()) {
     aim.address = named;
     aim.must_answer = true;
   }

@@ -55,8 +55,8 @@ std::vector<std::uint32_t> counts_of(const std::string& text) {
     const std::uint32_t first = number(text.substr(0, dots));
     const std::uint32_t last = number(text.substr(dots + 2));
     if (first > last) {
-      throw UsageError(fmt::format(
-          "--workers: {} begins above its end; give the smaller number first, e.g. 1..256", text));
+      throw UsageError(fmt::format("--workers: the first of {} is more than the last, e.g. 1..256",
+                                   command_line::in_quotes(text)));
     }
     for (std::uint64_t count = first; count < last; count *= 2) {
       counts.push_back(static_cast<std::uint32_t>(count));
@@ -160,7 +160,8 @@ Result<void> plan(const PlanOptions& options) {
   scaling.servers = options.train.servers;
   scaling.checks = options.checks;
   TrainOptions train = options.train;
-  train.job.workers = scaling.workers.front();
+  // What the job says of its workers, such as min_workers, is for the most of them.
+  train.job.workers = *std::ranges::max_element(scaling.workers);
   TAUT_TRY(scaling.job, training_job(train));
   for (const std::uint32_t workers : scaling.workers) {
     pb::Job job = scaling.job;

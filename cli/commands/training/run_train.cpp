@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "cli/checkpoint_paths.hpp"
+#include "cli/commands/job_arguments.hpp"
 #include "cli/commands/shared_options.hpp"
 #include "cli/commands/training/run_files.hpp"
 #include "cli/commands/training/train.hpp"
@@ -323,6 +324,12 @@ int run_train(const TrainOptions& requested) {
   TrainOptions options = requested;
   auto job = training_job(options);
   if (!job) return fail("train", job.error().message);
+  if (job.value().workers() > kMaxProcesses) {
+    return fail("train", fmt::format("workers: the job has {}, and on one machine train starts at "
+                                     "most {}; give fewer with --workers, submit it to a cluster, "
+                                     "or train it in the lab",
+                                     job.value().workers(), kMaxProcesses));
+  }
   if (options.device_indices.size() > job.value().workers()) {
     throw UsageError(fmt::format("--device-index names the devices of {} workers, the job has {}",
                                  options.device_indices.size(), job.value().workers()));

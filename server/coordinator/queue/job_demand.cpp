@@ -45,27 +45,6 @@ std::string best_of(const std::vector<const Participant*>& workers, const PlaceD
 
 }  // namespace
 
-Result<void> check_resources(const pb::Job& definition) {
-  constexpr std::uint32_t kMaxDevices = 64;
-  constexpr std::uint64_t kMaxBytes = 1UL << 50U;
-  const pb::Resources& resources = definition.resources();
-  if (resources.devices() > kMaxDevices) {
-    return invalid(fmt::format("resources: devices is {}; at most {} are possible",
-                               resources.devices(), kMaxDevices));
-  }
-  for (const std::uint64_t bytes : {resources.memory(), resources.server_memory()}) {
-    if (bytes <= kMaxBytes) continue;
-    return invalid(
-        fmt::format("resources: {} bytes are more than {}, the limit", bytes, kMaxBytes));
-  }
-  if (definition.external_members() && !place_demand(definition).none()) {
-    return invalid(
-        "resources: the members of a job with external_members are programs that are started by "
-        "others; omit memory and devices");
-  }
-  return ok();
-}
-
 PlaceDemand place_demand(const pb::Job& definition) {
   return {definition.resources().memory(), definition.resources().devices()};
 }

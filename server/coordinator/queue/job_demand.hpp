@@ -3,15 +3,11 @@
 #include <cstdint>
 #include <string>
 
-#include "common/result.hpp"
 #include "server/coordinator/queue/worker_pool.hpp"
 #include "server/coordinator/registry.hpp"
 #include "server/coordinator/store/job_record.hpp"
 
 namespace taut {
-
-/// Errors    invalid: a job's `resources` name more than is possible, or what it cannot have
-[[nodiscard]] Result<void> check_resources(const pb::Job& definition);
 
 /// How many idle workers a job needs to start, and how many it takes at most.
 struct WorkerDemand {

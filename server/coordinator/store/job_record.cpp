@@ -5,8 +5,8 @@
 #include <unordered_set>
 
 #include "common/check.hpp"
+#include "proto/config/exchange/worker_state.hpp"
 #include "proto/config/external_job.hpp"
-#include "server/coordinator/checkpoint_orders.hpp"
 
 namespace taut {
 namespace {

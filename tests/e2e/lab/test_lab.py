@@ -548,7 +548,7 @@ control { heartbeat_limit_s: 0.5 }
         path = self.folder / "cluster.textproto"
         path.write_text(CLUSTER)
         wrong = self.tautline("lab", "plan", self.job(), "--cluster", path, "--workers", "8..4")
-        self.assert_fails(wrong, "--workers: 8..4 begins above its end", status=2)
+        self.assert_fails(wrong, '--workers: the first of "8..4" is more than the last', status=2)
 
     def test_the_formula_agrees_with_the_lab_where_computing_is_the_limit(self):
         path = self.folder / "cluster.textproto"

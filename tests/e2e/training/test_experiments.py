@@ -61,6 +61,28 @@ class ExperimentsTest(PythonMembers):
         self.assertIn("matplotlib is not installed", third)
         self.assertIn("no column is named 'wrong'; there are slack, workers", fourth)
 
+    def test_a_sweep_of_a_thousand_runs_is_read_and_truths_are_words(self):
+        out = self.folder / "out"
+        programs = self.folder / "programs"
+        for folder in (out, programs):
+            folder.mkdir()
+        for name in ("runs", "points", "curves"):
+            (out / f"{name}.csv").write_text("slack,runs\n0,3\n")
+        # What the command prints, without its runs.
+        command = programs / "tautline"
+        command.write_text(f"""#!/bin/sh
+            echo "$@" > '{self.folder}/words'
+            echo 'many: 400 points with 3 seeds each, 1,200 runs, folder {out}'
+            """)
+        command.chmod(0o755)
+        self.environment["TAUTLINE_BIN"] = str(programs)
+        read = self.run_python("""
+            import sys, tautline
+            print(tautline.sweep(sys.argv[1], vary={"global_batch": [True, False]}).folder)
+            """, self.job())
+        self.assertEqual(read.strip(), str(out))
+        self.assertIn("--vary global_batch=true,false", (self.folder / "words").read_text())
+
     def test_a_sweep_of_a_job_with_weights_is_read_behind_the_line_on_them(self):
         job = self.job(iterations=20)
         trained = self.tautline("train", job, "--output", self.folder / "first", timeout=60)

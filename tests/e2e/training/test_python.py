@@ -296,6 +296,35 @@ class PythonTest(PythonMembers):
             self.assert_fails(self.tautline(*command), "its members are external programs",
                               "tautline submit")
 
+    def test_the_line_of_a_job_that_is_waited_for_leaves_lost_members_out(self):
+        out = self.run_python("""
+            import tautline.cluster
+            class Line:
+                def show(self, done, **figures): print(done, figures["members"])
+            def member(state, clock): return {"state": state, "progress": {"clock": str(clock)}}
+            tautline.cluster._show(Line(), {
+                "state": "RUNNING", "rate": 0, "rate_unit": "",
+                "workers": [member("PROCESS_LOST", 3), member("PROCESS_RUNNING", 9)]})
+            """)
+        self.assertEqual(out.strip(), "8 1")
+
+    def test_a_folder_of_checkpoints_may_be_a_path(self):
+        self.start_cluster()
+        out = self.run_python("""
+            import pathlib, sys, numpy, tautline
+            job = tautline.connect(sys.argv[1]).submit(
+                tautline.SGD(lr=0.5), workers=1,
+                checkpoint={"folder": pathlib.Path(sys.argv[2]), "every": 2})
+            with job.member() as me:
+                w = me.table("w", numpy.ones(4))
+                for clock in me.clocks(4):
+                    me.push(w, w.value)
+                    me.pull(w)
+            print(job.wait(30))
+            """, self.coordinator, self.folder / "kept")
+        self.assertEqual(out.strip(), "DONE")
+        self.assertTrue(any((self.folder / "kept").iterdir()))
+
     def test_ctrl_c_ends_a_wait_for_another_member(self):
         self.start_cluster()
         job = self.submit(2, "mode: BSP", "min_workers: 2")

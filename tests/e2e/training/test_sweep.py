@@ -17,6 +17,22 @@ class Sweep(ClusterTest):
         with open(self.folder / "out" / name, newline="") as lines:
             return list(csv.DictReader(lines))
 
+    def test_a_bound_of_a_job_whose_workers_exchange_is_a_run_that_is_done(self):
+        job = self.job(workers=2, iterations=20, extra="exchange { type: ALLREDUCE interval: 5 }")
+        answer = self.sweep("--slack", 0, "--seeds", 1, job=job)
+        self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
+        self.assertEqual([run["state"] for run in self.rows("runs.csv")], ["done"])
+
+    def test_a_run_whose_data_is_named_by_a_relative_path_is_done(self):
+        job = self.job(iterations=20)  # it makes the data
+        answer = self.sweep("--slack", 0, "--workers", 1, "--seeds", 1, "--over",
+                            'data { folder: "data" }', job=job)
+        self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
+        self.assertEqual([run["state"] for run in self.rows("runs.csv")], ["done"])
+        again = self.sweep("--slack", 0, "--workers", 1, "--seeds", 1, "--over",
+                           'data { folder: "data" }', job=job)
+        self.assertIn("(finished earlier)", again.stdout)
+
     def test_a_grid_ends_with_a_report_figures_and_a_sentence(self):
         answer = self.sweep("--slack", "0,2,async", "--workers", 2, "--seeds", 2, "--max-iter", 20)
         self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)

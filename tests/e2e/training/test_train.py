@@ -41,6 +41,11 @@ class Train(ClusterTest):
         self.assertEqual(json.loads(out), summary)
         self.assertEqual(summary["records"], "images")
 
+    def test_a_job_of_more_workers_than_train_starts_is_refused_before_any_process(self):
+        answer = self.tautline("train", self.job(workers=257), "--output", self.folder / "run")
+        self.assert_fails(answer, "workers: the job has 257", "at most 256", "--workers")
+        self.assertFalse((self.folder / "run").exists())
+
     def test_slack_async_is_mode_async(self):
         _, summary = self.train("--slack", "async", "--max-iter", 10)
         self.assertEqual((summary["mode"], summary["slack"]), ("ASYNC", None))

@@ -2,8 +2,10 @@
 
 #include <set>
 
+#include "cli/sweep/prepare_run.hpp"
 #include "cli/sweep/sweep_plan.hpp"
 #include "cli/sweep/sweep_session.hpp"
+#include "proto/config/exchange/settle_exchange.hpp"
 #include "proto/config/text.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/temp_folder.hpp"
@@ -110,6 +112,43 @@ TEST_CASE("clusters of the lab are an axis, named by their files", "[sweep]") {
       fmt::format("cluster: '{}' ", (folder.path() / "other/near.textproto").string());
   CHECK_THAT(refusal_of(near + same), Contains("have the same name, near; rename one"));
   CHECK_THAT(refusal_of(same), Contains("near.textproto:1:1: a host has no name"));
+}
+
+TEST_CASE("a job of more workers than a machine's processes is refused where they are the axis",
+          "[sweep]") {
+  CHECK_THAT(refusal_of("slack: '0' over { workers: 257 }"),
+             Contains("workers: must be from 1 to 256, is 257"));
+  CHECK(plan_of("slack: '0' workers: 4 seeds: 1 over { workers: 257 }").has_value());
+}
+
+TEST_CASE("the runs of a job whose workers exchange have its meetings, as they are loaded",
+          "[sweep]") {
+  pb::Job base = parsed<pb::Job>(kJob + " exchange { type: ALLREDUCE }");
+  settle_exchange(base);
+  REQUIRE(base.consistency().periodic_averaging().interval() == 100);
+  const auto points_of = [&](const std::string& sweep) {
+    auto plan = plan_sweep(parsed<pb::Sweep>("seeds: 1 " + sweep), base);
+    INFO((plan ? std::string() : plan.error().message));
+    REQUIRE(plan.has_value());
+    return std::move(plan.value().points);
+  };
+  const auto interval = [](const SweepPoint& point) {
+    return point.job.consistency().periodic_averaging().interval();
+  };
+  // A bound replaces the job's consistency, but the run's process would add the meetings again.
+  const auto bound = points_of("slack: '0'");
+  REQUIRE(bound.size() == 1);
+  CHECK(interval(bound[0]) == 100);
+  CHECK(bound[0].job.consistency().mode() == pb::Consistency::BSP);
+  const auto intervals = points_of("vary { field: 'exchange.interval' value: 20 value: 100 }");
+  REQUIRE(intervals.size() == 2);
+  CHECK(interval(intervals[0]) == 20);
+  CHECK(interval(intervals[1]) == 100);
+  // Sums at the servers are no averages at intervals.
+  const auto types = points_of("vary { field: 'exchange.type' word: 'SERVERS' word: 'ALLREDUCE' }");
+  REQUIRE(types.size() == 2);
+  CHECK_FALSE(types[0].job.consistency().has_periodic_averaging());
+  CHECK(interval(types[1]) == 100);
 }
 
 TEST_CASE("policies are combined with the workers and seeds, in addition to the bounds",
@@ -249,6 +288,41 @@ TEST_CASE("a point that its job cannot be is named with the reason", "[sweep]") 
   CHECK_THAT(all, !Contains("4 workers:"));
   CHECK_THAT(refusal_of("over { solver_param { max_iter: 0 } }"), Contains("max_iter"));
   CHECK_THAT(refusal_of("over { solver_param { lr_policy: 'unheard' } }"), Contains("unheard"));
+  CHECK_THAT(refusal_of("slack: '0' over { net: 'other.prototxt' }"),
+             Contains("BSP, 2 workers: net: a file cannot replace the job's net; give net_param"));
+  // What only the coordinator would see of the run.
+  const std::string exchange =
+      refusal_of("slack: '0' slack: '2' seeds: 1 over { exchange { type: ALLREDUCE } }");
+  CHECK_THAT(exchange, Contains("slack 2, 2 workers: exchange: ALLREDUCE is BSP among workers"));
+  CHECK_THAT(exchange, !Contains("BSP, 2 workers:"));
+  CHECK_THAT(refusal_of("slack: '2' seeds: 1 over { balance: true solver_param { type: 'Adam' } }"),
+             Contains("slack 2, 2 workers: balance: solver type Adam"));
+}
+
+TEST_CASE("a run is done where its folder was prepared for its job, whose text it writes anew",
+          "[sweep]") {
+  const auto plan = plan_of("slack: '0' workers: 2 seeds: 1 over { data { folder: 'near' } }");
+  REQUIRE(plan.has_value());
+  const SweepRun& run = plan.value().runs[0];
+  const test::TempFolder folder;
+  const auto place = folder.path() / run.folder;
+  const auto prepared = prepare_run(place, run, Company());
+  INFO((prepared ? std::string() : prepared.error().message));
+  REQUIRE(prepared.has_value());
+  CHECK_FALSE(is_done(place, run));
+  pb::Job found = run.job;
+  found.mutable_data(0)->set_folder("/somewhere/near");
+  folder.write(run.folder + "/job.textproto", to_text(found));
+  folder.write(run.folder + "/summary.json", "{\"state\": \"done\"}");
+  CHECK(is_done(place, run));
+  SweepRun other = run;
+  other.job.mutable_solver_param()->set_base_lr(0.5F);
+  CHECK_FALSE(is_done(place, other));
+  // As an earlier version left it, the text says which job it was.
+  folder.write(run.folder + "/run.json", "{}");
+  CHECK_FALSE(is_done(place, run));
+  folder.write(run.folder + "/job.textproto", to_text(run.job));
+  CHECK(is_done(place, run));
 }
 
 TEST_CASE("more seeds keep every run's number, and more bounds do not", "[sweep]") {

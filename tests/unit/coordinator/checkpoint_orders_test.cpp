@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "proto/config/exchange/worker_state.hpp"
 #include "server/coordinator/checkpoint_orders.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/unit/coordinator/checkpoint_cluster.hpp"

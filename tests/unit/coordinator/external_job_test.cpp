@@ -254,6 +254,15 @@ TEST_CASE("what cannot be combined with external members is refused", "[coordina
     job.mutable_tables(0)->add_shape(-1);
     words = "table \"w\" has shape -1";
   }
+  SECTION("a rate below 0") {
+    job.mutable_solver_param()->set_base_lr(-0.5F);
+    words = "base_lr must be at least 0, is -0.5";
+  }
+  SECTION("a moving average that never changes") {
+    job.mutable_solver_param()->set_type("Adam");
+    job.mutable_solver_param()->set_momentum2(1);
+    words = "momentum2 must be in [0, 1), is 1";
+  }
   SECTION("clipping") {
     job.mutable_solver_param()->set_clip_gradients(1);
     words = "clip_gradients needs the norm";

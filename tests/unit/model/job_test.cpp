@@ -250,6 +250,40 @@ TEST_CASE("a net that does not go with balance is refused before the job is subm
   CHECK(checked(summed).error().message.find("balance: layer \"loss\" adds losses up") == 0);
 }
 
+TEST_CASE("what the coordinator would refuse is reported before anything starts", "[job]") {
+  const TempFolder folder;
+  const auto refused = [&](const std::string& solver, const std::string& fields) {
+    CAPTURE(fields);
+    const pb::Job job = job_of("net_param { " + kNet + " } solver_param { " + kSolver + solver +
+                               " } data { folder: '" + folder.path().string() + "' } " + fields);
+    const auto checked = check_job(job, kRecord);
+    return checked ? std::string() : checked.error().message;
+  };
+  CHECK(refused("", "workers: 2 min_workers: 5") ==
+        "min_workers: 5 is above workers: 2, which is the number of shares of the data; raise "
+        "workers");
+  // How many workers there are may be named with the command.
+  CHECK(refused("", "min_workers: 5").empty());
+  CHECK(refused("", "resources { devices: 65 }") ==
+        "resources: devices is 65; at most 64 are possible");
+  CHECK(refused("", "checkpoint { coded { data: 0 } }") ==
+        "checkpoint: coded has data: 0 and parity: 2; they must be from 1 to 32 and from 1 to 16");
+  CHECK(refused("", "checkpoint { coded { } incremental: true }") ==
+        "checkpoint: incremental and coded do not go together; omit one of them");
+  CHECK(refused("", "workers: 2 exchange { type: ALLREDUCE } consistency { slack: 2 }") ==
+        "exchange: ALLREDUCE is BSP among workers and cannot be combined with consistency { mode: "
+        "SSP }; omit one");
+  const std::string balanced = "workers: 2 balance: true ";
+  CHECK(refused("", balanced + "consistency { mode: BSP }").empty());
+  CHECK(refused("type: 'Adam'", balanced + "consistency { slack: 2 }") ==
+        "balance: solver type Adam makes a step of each update in mode SSP, whatever its share; "
+        "choose mode: BSP, or type SGD or Nesterov");
+  CHECK(refused("", "workers: 2 global_batch: true").empty());
+  CHECK(refused("", "workers: 3 global_batch: true") ==
+        "layer \"in\" (Data): a batch of 4 cannot be split over 3 members (global_batch) or "
+        "devices");
+}
+
 TEST_CASE("a job that cannot work is reported", "[job]") {
   const auto error = [](const std::string& text) {
     const auto checked = check_job(job_of(text), kRecord);

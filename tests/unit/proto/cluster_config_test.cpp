@@ -77,6 +77,15 @@ TEST_CASE("every number of a cluster file must be in its range", "[cluster_confi
   CHECK(load("server { shards: 256 port_base: 60000 }").has_value());
 }
 
+TEST_CASE("a level of the log that there is not is refused at its place", "[cluster_config]") {
+  CHECK_THAT(refusal_of("server { }\nlog { level: 'verbose' }"),
+             Contains(":2:7: log.level \"verbose\" is unknown; choose trace, debug"));
+  for (const char* level : {"trace", "debug", "info", "warn", "warning", "error", "off"}) {
+    CAPTURE(level);
+    CHECK(load("log { level: '" + std::string(level) + "' }").has_value());
+  }
+}
+
 TEST_CASE("a quota limits something, and there is one for each user", "[cluster_config]") {
   const auto quotas = [](const std::string& text) {
     return "server { coordinator { scheduling { " + text + " } } }";

@@ -8,6 +8,7 @@
 #include "common/files/file.hpp"
 #include "proto/config/exchange/settle_exchange.hpp"
 #include "proto/config/exchange/settle_rows.hpp"
+#include "proto/config/exchange/worker_state.hpp"
 #include "proto/config/experiment_check.hpp"
 #include "proto/config/external_job.hpp"
 #include "proto/config/job_misfit.hpp"
@@ -95,7 +96,11 @@ bool has_loss(const Graph& graph) {
 
 Result<void> check_graphs(const pb::Job& job, const KnownRecords& records) {
   for (const NetChoice& choice : nets_of(job)) {
-    TAUT_TRY(const Graph graph, build_graph(net_of(job, choice), records.graph_options(choice)));
+    GraphOptions options = records.graph_options(choice);
+    // As each worker has it; how many there are may be said later.
+    const bool is_divided = choice.phase == pb::TRAIN && job.global_batch() && job.workers() > 0;
+    if (is_divided) options.batch_divisor = job.workers();
+    TAUT_TRY(const Graph graph, build_graph(net_of(job, choice), options));
     if (choice.phase == pb::TRAIN && !has_loss(graph)) {
       return invalid("the net's TRAIN phase has no loss: add a SoftmaxWithLoss layer");
     }
@@ -190,10 +195,12 @@ Result<std::vector<std::string>> check_job_itself(const pb::Job& job) {
   }
   TAUT_TRY(check_experiment(job));
   TAUT_TRY(check_mode(job.consistency()));
+  if (const auto misfit = misfit_of_exchange(job)) return invalid(misfit->what);
   TAUT_TRY(to_policies(job));
   TAUT_TRY(to_compression(job));
   TAUT_TRY(check_balance(job));
   TAUT_TRY(to_tables(job));
+  TAUT_TRY(check_checkpoints(job));
   TAUT_TRY(to_update_rule(job));
   if (const auto misfit = misfit_of_rows(job)) return invalid(misfit->what);
   for (std::string& line : net_warnings(job.net_param())) warnings.push_back(std::move(line));

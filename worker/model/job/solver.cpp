@@ -31,17 +31,6 @@ Result<void> check_at_least(const char* field, double value, double least) {
   return invalid(fmt::format("{0} must be at least {2}, is {1}", field, value, least));
 }
 
-Result<void> check_above_zero(const char* field, float value) {
-  if (value > 0 && std::isfinite(value)) return ok();
-  return invalid(fmt::format("{} must be greater than 0, is {}", field, value));
-}
-
-/// For the factors of moving averages: with 1 they would never change.
-Result<void> check_fraction(const char* field, double value) {
-  if (value >= 0 && value < 1) return ok();
-  return invalid(fmt::format("{} must be in [0, 1), is {}", field, value));
-}
-
 Result<void> check_needed(const Policy& policy, const char* field, bool needed, bool given) {
   if (!needed || given) return ok();
   return invalid(fmt::format("{} is missing: lr_policy \"{}\" needs it", field, policy.name));
@@ -98,15 +87,7 @@ Result<void> check_learning_rate(const pb::SolverParameter& solver, const Policy
 }
 
 Result<void> check_numbers(const pb::SolverParameter& solver) {
-  TAUT_TRY(check_fraction("momentum", solver.momentum()));
-  TAUT_TRY(check_fraction("rms_decay", solver.rms_decay()));
-  TAUT_TRY(check_above_zero("trust_coefficient", solver.trust_coefficient()));
-  TAUT_TRY(check_fraction("momentum2", solver.momentum2()));
-  TAUT_TRY(check_above_zero("delta", solver.delta()));
-  TAUT_TRY(check_at_least("weight_decay", solver.weight_decay(), 0));
-  TAUT_TRY(check_at_least("ftrl_beta", solver.ftrl_beta(), 0));
-  TAUT_TRY(check_at_least("ftrl_l1", solver.ftrl_l1(), 0));
-  TAUT_TRY(check_at_least("ftrl_l2", solver.ftrl_l2(), 0));
+  TAUT_TRY(check_rule_numbers(solver));
   TAUT_TRY(check_known("regularization_type", solver.regularization_type(), kRegularizations));
   const float clip = solver.clip_gradients();
   if (solver.has_clip_gradients() && clip != -1 && !(clip > 0 && std::isfinite(clip))) {
