@@ -6,7 +6,7 @@
 
 #include "lab/network.hpp"
 #include "proto/session/control_session.hpp"
-#include "server/coordinator/checkpoint_keeper.hpp"
+#include "server/coordinator/checkpoints/checkpoint_keeper.hpp"
 #include "server/coordinator/coordinator.hpp"
 #include "server/coordinator/store/save_before_send.hpp"
 #include "server/coordinator/store/store.hpp"

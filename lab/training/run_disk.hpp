@@ -4,7 +4,7 @@
 #include <string>
 
 #include "common/time.hpp"
-#include "server/coordinator/checkpoint_keeper.hpp"
+#include "server/coordinator/checkpoints/checkpoint_keeper.hpp"
 #include "server/replication/slice_image.hpp"
 #include "server/server_jobs.hpp"
 

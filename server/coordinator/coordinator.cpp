@@ -9,8 +9,9 @@
 #include "proto/state_word.hpp"
 #include "proto/wire_version.hpp"
 #include "server/coordinator/balance/batch_balance.hpp"
+#include "server/coordinator/checkpoints/left_parts.hpp"
+#include "server/coordinator/checkpoints/written_parts.hpp"
 #include "server/coordinator/compression/compression_choice.hpp"
-#include "server/coordinator/left_parts.hpp"
 #include "server/coordinator/ranks/rank_group.hpp"
 
 namespace taut {

@@ -11,7 +11,7 @@
 #include "common/net/endpoint.hpp"
 #include "common/time.hpp"
 #include "common/types.hpp"
-#include "server/coordinator/checkpoint_orders.hpp"
+#include "server/coordinator/checkpoints/checkpoint_orders.hpp"
 #include "server/coordinator/job_life.hpp"
 #include "server/coordinator/node_checks.hpp"
 #include "server/coordinator/queue/scheduling.hpp"

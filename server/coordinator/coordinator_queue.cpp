@@ -6,6 +6,7 @@
 
 #include "proto/config/exchange/worker_state.hpp"
 #include "proto/config/experiment_check.hpp"
+#include "server/coordinator/checkpoints/written_parts.hpp"
 #include "server/coordinator/coordinator.hpp"
 #include "server/coordinator/job_status.hpp"
 #include "server/coordinator/queue/job_demand.hpp"

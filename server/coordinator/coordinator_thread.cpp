@@ -15,7 +15,7 @@
 #include "proto/rights.hpp"
 #include "proto/session/record_sender.hpp"
 #include "proto/wire_version.hpp"
-#include "server/coordinator/checkpoint_orders.hpp"
+#include "server/coordinator/checkpoints/checkpoint_settings.hpp"
 #include "server/coordinator/data_secrets.hpp"
 
 namespace taut {

@@ -16,7 +16,7 @@
 #include "common/net/endpoint.hpp"
 #include "common/result.hpp"
 #include "common/time.hpp"
-#include "server/coordinator/checkpoint_keeper.hpp"
+#include "server/coordinator/checkpoints/checkpoint_keeper.hpp"
 #include "server/coordinator/coordinator.hpp"
 #include "server/coordinator/leadership.hpp"
 #include "server/coordinator/runs/run_keeper.hpp"

@@ -5,7 +5,7 @@
 
 #include "common/result.hpp"
 #include "common/time.hpp"
-#include "server/coordinator/checkpoint_orders.hpp"
+#include "server/coordinator/checkpoints/checkpoint_orders.hpp"
 #include "server/coordinator/epoch_change.hpp"
 #include "server/coordinator/placement/shard_placement.hpp"
 #include "server/coordinator/registry.hpp"

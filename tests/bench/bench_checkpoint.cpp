@@ -20,7 +20,7 @@
 #include "proto/formats/checkpoint_manifest.hpp"
 #include "proto/wire_version.hpp"
 #include "server/checkpoints/checkpoint_thread.hpp"
-#include "server/coordinator/checkpoint_keeper.hpp"
+#include "server/coordinator/checkpoints/checkpoint_keeper.hpp"
 #include "server/shard.hpp"
 
 namespace taut {

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "server/coordinator/checkpoints/checkpoint_orders.hpp"
 #include "server/coordinator/epoch_change.hpp"
 #include "server/coordinator/placement/backups.hpp"
 #include "server/coordinator/placement/shard_hosts.hpp"

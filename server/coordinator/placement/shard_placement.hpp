@@ -3,8 +3,9 @@
 #include <cstdint>
 #include <string>
 
-#include "server/coordinator/checkpoint_orders.hpp"
+#include "server/coordinator/checkpoints/checkpoint_task.hpp"
 #include "server/coordinator/registry.hpp"
+#include "server/coordinator/runs/notes.hpp"
 #include "server/coordinator/store/job_record.hpp"
 
 namespace taut {

@@ -1,4 +1,4 @@
-#include "server/coordinator/checkpoint_keeper.hpp"
+#include "server/coordinator/checkpoints/checkpoint_keeper.hpp"
 
 #include <array>
 #include <filesystem>
@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "proto/formats/checkpoint_reader.hpp"
+#include "server/coordinator/checkpoints/checkpoint_orders.hpp"
 #include "tests/support/temp_folder.hpp"
 #include "tests/unit/proto/checkpoint_maker.hpp"
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "proto/config/exchange/worker_state.hpp"
-#include "server/coordinator/checkpoint_orders.hpp"
+#include "server/coordinator/checkpoints/checkpoint_orders.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/unit/coordinator/checkpoint_cluster.hpp"
 

@@ -3,7 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "server/coordinator/checkpoint_orders.hpp"
+#include "server/coordinator/checkpoints/checkpoint_orders.hpp"
+#include "server/coordinator/checkpoints/checkpoint_settings.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/unit/coordinator/checkpoint_cluster.hpp"
 

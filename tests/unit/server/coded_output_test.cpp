@@ -11,7 +11,7 @@
 
 #include "common/net/zmq/zmq_endpoint.hpp"
 #include "proto/config/job_state.hpp"
-#include "server/coordinator/checkpoint_keeper.hpp"
+#include "server/coordinator/checkpoints/checkpoint_keeper.hpp"
 #include "server/parts/part_thread.hpp"
 #include "server/shard_thread.hpp"
 #include "tests/support/temp_folder.hpp"

@@ -11,7 +11,7 @@
 #include "proto/config/job_state.hpp"
 #include "proto/formats/checkpoint_reader.hpp"
 #include "server/checkpoints/checkpoint_file.hpp"
-#include "server/coordinator/checkpoint_keeper.hpp"
+#include "server/coordinator/checkpoints/checkpoint_keeper.hpp"
 #include "tests/support/temp_folder.hpp"
 #include "tests/unit/server/job_maker.hpp"
 

@@ -1,4 +1,4 @@
-#include "server/coordinator/checkpoint_orders.hpp"
+#include "server/coordinator/checkpoints/checkpoint_orders.hpp"
 
 #include <fmt/format.h>
 
@@ -9,9 +9,10 @@
 #include "proto/config/exchange/worker_state.hpp"
 #include "proto/config/external_job.hpp"
 #include "proto/config/settle_policies.hpp"
-#include "proto/formats/checkpoint_manifest.hpp"
-#include "proto/wire_version.hpp"
-#include "server/coordinator/left_parts.hpp"
+#include "server/coordinator/checkpoints/checkpoint_settings.hpp"
+#include "server/coordinator/checkpoints/kept_checkpoints.hpp"
+#include "server/coordinator/checkpoints/left_parts.hpp"
+#include "server/coordinator/checkpoints/written_parts.hpp"
 
 namespace taut {
 namespace {
@@ -225,13 +226,6 @@ std::string unfinished_mark(JobId job, std::uint64_t token) {
   return fmt::format(".part-{}-{:016x}-", job.value(), token);
 }
 
-fs::path checkpoint_folder(const pb::Job& definition) {
-  const fs::path prefix = definition.solver_param().snapshot_prefix();
-  if (!definition.checkpoint().folder().empty()) return definition.checkpoint().folder();
-  if (prefix.has_parent_path()) return prefix.parent_path();
-  return prefix.empty() ? "checkpoints" : ".";
-}
-
 void withdraw_checkpoint(JobRecord& job, CheckpointTasks& tasks) {
   CheckpointTask drop;
   drop.kind = CheckpointTask::Kind::kDrop;
@@ -274,163 +268,6 @@ void give_up(JobRecord& job, const std::string& why, CheckpointTasks& tasks, Not
   stored.set_checkpoint_wanted(!is_last);
   stored.set_checkpoint_failure(
       fmt::format("the checkpoint at clock {} is not written: {}", clock, why));
-}
-
-/// The progress of the current order.
-struct PartsProgress {
-  bool missed = false;
-  bool written = true;  // by every process
-  std::string error;
-};
-
-void add(const pb::CheckpointPart& part, std::uint64_t number, const std::string& process,
-         PartsProgress& parts) {
-  if (part.number() != number) {
-    parts.written = false;
-    return;
-  }
-  parts.missed |= part.missed();
-  parts.written &= part.written();
-  if (!part.error().empty() && parts.error.empty()) {
-    parts.error = fmt::format("{}: {}", process, part.error());
-  }
-}
-
-/// Whether a worker takes part: it trains at the clock, or just before.
-bool contributes(const pb::StoredMember& member, std::int64_t clock) {
-  return !member.lost() && member.member().join_clock() <= clock;
-}
-
-PartsProgress progress_of_parts(const JobRecord& job) {
-  const pb::StoredJob& stored = job.stored();
-  const std::uint64_t number = stored.checkpoint().number();
-  PartsProgress parts;
-  for (int i = 0; i < stored.servers_size(); ++i) {
-    if (stored.servers(i).lost()) continue;
-    add(job.servers[static_cast<std::size_t>(i)].reply.checkpoint(), number,
-        fmt::format("server \"{}\"", stored.servers(i).name()), parts);
-  }
-  if (!carries_state(stored.definition())) return parts;
-  for (const pb::StoredMember& member : stored.members()) {
-    if (!contributes(member, stored.checkpoint().clock())) continue;
-    add(member.progress().checkpoint(), number,
-        fmt::format("worker \"{}\"", member.member().name()), parts);
-  }
-  return parts;
-}
-
-pb::CheckpointManifest manifest_of(const JobRecord& job) {
-  const pb::StoredJob& stored = job.stored();
-  const pb::CheckpointOrder& order = stored.checkpoint();
-  pb::CheckpointManifest manifest;
-  const pb::CheckpointOptions& options = stored.definition().checkpoint();
-  manifest.set_format(options.incremental() || options.has_coded() ? kCheckpointFormat
-                                                                   : kPlainCheckpointFormat);
-  manifest.set_build(build_name());
-  manifest.set_wire_version(kWireVersion);
-  manifest.set_job(stored.job());
-  manifest.set_token(stored.token());
-  manifest.set_number(order.number());
-  manifest.set_clock(order.clock());
-  manifest.set_slack(stored.slack());
-  manifest.set_slots(stored.slots());
-  *manifest.mutable_definition() = stored.definition();
-  if (order.has_coding()) *manifest.mutable_coding() = order.coding();
-  if (stored.has_compression()) *manifest.mutable_compression() = stored.compression();
-  for (const pb::StoredMember& one : stored.members()) {
-    pb::CheckpointMember& member = *manifest.add_members();
-    member.set_worker(one.member().worker());
-    member.set_slot(one.member().slot());
-    member.set_name(one.member().name());
-    member.set_join_clock(one.member().join_clock());
-    member.set_leave_clock(one.member().leave_clock());
-    const pb::CheckpointPart& part = one.progress().checkpoint();
-    if (contributes(one, order.clock()) && part.number() == order.number()) {
-      manifest.mutable_files()->MergeFrom(part.files());
-    }
-  }
-  for (const JobRecord::Server& server : job.servers) {
-    if (server.lost) continue;
-    const pb::CheckpointPart& part = server.reply.checkpoint();
-    for (const pb::CheckpointFile& file : part.files()) {
-      // Servers may share a file of an earlier checkpoint.
-      const bool is_new = std::ranges::none_of(
-          manifest.files(), [&](const auto& known) { return known.name() == file.name(); });
-      if (is_new) *manifest.add_files() = file;
-    }
-    // A server that serves no shard knows no tables.
-    if (part.tables_size() > 0) *manifest.mutable_tables() = part.tables();
-  }
-  return manifest;
-}
-
-/// Removes those kept checkpoints that `is_unkept` says, from the list at once.
-template <class Predicate>
-void remove_kept(JobRecord& job, CheckpointTasks& tasks, Notes& notes, const std::string& why,
-                 Predicate is_unkept) {
-  CheckpointTask task;
-  task.kind = CheckpointTask::Kind::kRemove;
-  task.job = JobId(job.stored().job());
-  task.token = job.stored().token();
-  auto& kept = *job.change().mutable_checkpoints();
-  for (int i = 0; i < kept.size();) {
-    if (!is_unkept(kept[i])) {
-      ++i;
-      continue;
-    }
-    if (!why.empty()) {
-      notes.add(JobId(job.stored().job()),
-                fmt::format("the checkpoint at clock {} is removed: {}", kept[i].clock(), why));
-    }
-    task.unkept.push_back({kept[i].folder(), kept[i].order()});
-    leave_parts(job, kept[i].folder(), kept[i].order());
-    kept.DeleteSubrange(i, 1);
-  }
-  tasks.push_back(std::move(task));
-}
-
-/// Whether a checkpoint's parameters are good as far as this job can tell.
-bool has_proved(const JobRecord& job, std::int64_t clock) {
-  const pb::StoredJob& stored = job.stored();
-  if (stored.definition().on_divergence() == pb::Job::CONTINUE) return true;
-  const pb::JobState state = stored.closing() ? stored.end_state() : stored.state();
-  if (state != pb::RUNNING) return state != pb::FAILED;
-  bool any = false;
-  for (const pb::StoredMember& member : stored.members()) {
-    if (member.lost()) continue;
-    // The evaluator tests at a clock before it trains it, and at the end before it has finished.
-    if (!member.finished() && member.progress().clock() <= clock) return false;
-    any = true;
-  }
-  return any;
-}
-
-void remove_old(JobRecord& job, CheckpointTasks& tasks, Notes& notes) {
-  const auto& kept = job.stored().checkpoints();
-  const std::uint32_t keep = job.stored().definition().checkpoint().keep();
-  if (keep == 0 || static_cast<std::uint32_t>(kept.size()) <= keep) return;
-  const int first = kept.size() - static_cast<int>(keep);
-  const bool has_good =
-      std::any_of(kept.begin() + first, kept.end(),
-                  [&](const pb::KeptCheckpoint& one) { return has_proved(job, one.clock()); });
-  if (!has_good) return;
-  remove_kept(job, tasks, notes, "",
-              [first, seen = 0](const auto& /*kept*/) mutable { return seen++ < first; });
-}
-
-/// The parameters of a clock whose loss or test was not finite are finite, but a training that
-/// continues from them diverges again.
-void remove_diverged(JobRecord& job, CheckpointTasks& tasks, Notes& notes) {
-  if (!job.stored().diverged()) return;
-  std::int64_t from = Clock::never().value();
-  for (const pb::StoredMember& member : job.stored().members()) {
-    if (member.progress().diverged()) from = std::min(from, member.progress().clock());
-  }
-  const auto is_bad = [from](const pb::KeptCheckpoint& one) { return one.clock() >= from; };
-  if (std::ranges::none_of(job.stored().checkpoints(), is_bad)) return;
-  remove_kept(job, tasks, notes,
-              fmt::format("the training had diverged by clock {}, as was seen afterwards", from),
-              is_bad);
 }
 
 void finish(JobRecord& job, CheckpointTasks& tasks) {
@@ -495,19 +332,6 @@ void conclude(JobRecord& job, Duration limit, TimePoint now, CheckpointTasks& ta
 }
 
 }  // namespace
-
-std::uint32_t losses_survived(const pb::CodedCheckpoints& coded, std::uint32_t servers) {
-  if (servers == 0) return 0;
-  const std::uint32_t parts = coded.data() + coded.parity();
-  return coded.parity() / ((parts + servers - 1) / servers);
-}
-
-bool owes_checkpoint(const JobRecord& job, int member) {
-  const pb::StoredJob& stored = job.stored();
-  return stored.has_checkpoint() && stored.state() == pb::RUNNING && !stored.closing() &&
-         carries_state(stored.definition()) &&
-         contributes(stored.members(member), stored.checkpoint().clock());
-}
 
 void order_first_checkpoint(JobRecord& job, Notes& notes) {
   order_next(job, 1, notes);

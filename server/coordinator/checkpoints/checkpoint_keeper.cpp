@@ -1,4 +1,4 @@
-#include "server/coordinator/checkpoint_keeper.hpp"
+#include "server/coordinator/checkpoints/checkpoint_keeper.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -20,6 +20,7 @@
 #include "common/unix_time.hpp"
 #include "proto/formats/checkpoint_manifest.hpp"
 #include "proto/formats/checkpoint_reader.hpp"
+#include "server/coordinator/checkpoints/checkpoint_orders.hpp"
 
 namespace taut {
 namespace fs = std::filesystem;

@@ -1,4 +1,4 @@
-#include "server/coordinator/left_parts.hpp"
+#include "server/coordinator/checkpoints/left_parts.hpp"
 
 #include <algorithm>
 #include <chrono>

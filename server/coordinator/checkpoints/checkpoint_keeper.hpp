@@ -9,7 +9,7 @@
 
 #include "common/bounded_queue.hpp"
 #include "common/result.hpp"
-#include "server/coordinator/checkpoint_orders.hpp"
+#include "server/coordinator/checkpoints/checkpoint_task.hpp"
 #include "server/coordinator/runs/notes.hpp"
 #include "server/parts/part_client.hpp"
 

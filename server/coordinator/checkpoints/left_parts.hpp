@@ -4,7 +4,7 @@
 #include <string>
 
 #include "common/time.hpp"
-#include "server/coordinator/checkpoint_orders.hpp"
+#include "server/coordinator/checkpoints/checkpoint_task.hpp"
 #include "server/coordinator/registry.hpp"
 #include "server/coordinator/store/job_record.hpp"
 

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/types.hpp"
+#include "proto/checkpoint.pb.h"
+#include "proto/control.pb.h"
+
+namespace taut {
+
+/// Parts of a checkpoint that a server removes.
+struct PartRemoval {
+  std::string server;
+  std::string address;  // of its first shard
+  std::string folder;   // as the job names it
+  std::uint64_t order = 0;
+  bool failed = false;  // the server did not answer
+};
+
+/// A complete checkpoint that is not kept any more.
+struct UnkeptCheckpoint {
+  std::string folder;
+  std::uint64_t order = 0;  // its number; 0: not known
+};
+
+/// Work on the file system for a job's checkpoint.
+struct CheckpointTask {
+  enum class Kind : std::uint8_t {
+    kFinish,       // its parts are written: add the manifest and move the folder to its final path
+    kDrop,         // it will not be completed: remove the coordinator's folder of it, and what is
+                   // left of earlier ones
+    kRemove,       // complete checkpoints that are not kept any more: as kDrop
+    kRemoveParts,  // parts on the servers' disks, of both
+  };
+  Kind kind = Kind::kFinish;
+  JobId job;
+  std::uint64_t number = 0;  // of the order
+  std::string aside;         // the folder of the parts
+  std::string folder;        // kFinish: the final path; once finished, the path that was free
+  pb::CheckpointManifest manifest;
+  std::vector<UnkeptCheckpoint> unkept;  // kRemove
+  // kFinish of a coded one: the servers that may have parts. Other checkpoints are whole files.
+  std::vector<pb::PartHolder> holders;
+  std::string tried;            // kFinish, once tried: the final path, also where it has failed
+  std::string manifest_sha256;  // kFinish of a coded one, once finished: of the manifest's file
+  std::uint64_t token = 0;      // kDrop, kRemove, kRemoveParts: of the job's submission
+  std::vector<PartRemoval> removals;  // kRemoveParts
+};
+using CheckpointTasks = std::vector<CheckpointTask>;
+
+}  // namespace taut
