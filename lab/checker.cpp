@@ -3,7 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
+
+#include "lab/toy_compression.hpp"
+#include "lab/toy_outer.hpp"
+#include "lab/toy_policies.hpp"
 
 namespace taut::sim {
 namespace {
@@ -619,19 +624,32 @@ std::optional<Broken> Checker::check_end(const Event& event) {
   return std::nullopt;
 }
 
+/// What each update of a worker adds to its count in a slice's values; 0: they do not count.
+double Checker::counted_each() const {
+  if (job_.counts()) return 1;
+  const pb::OuterOptimizer& outer = job_.policies.periodic_averaging().outer();
+  const bool is_plain = outer.type() == "SGD" && outer.momentum() == 0;
+  const std::uint32_t buffer = buffer_of(job_.policies);
+  const bool counts = is_plain && buffer > 0 && !job_.is_seeded && !job_.balance &&
+                      !weighs(job_.policies) && keeps_counts(job_.compression, job_.clocks);
+  return counts ? static_cast<double>(outer.lr()) / buffer : 0;
+}
+
 /// The values of slices that were taken over hold all that workers which ended well have pushed.
 std::optional<Broken> Checker::check_moved_at_end() const {
-  if (!job_.counts() || job_.policies.backup_workers() > 0) return std::nullopt;
+  const double each = counted_each();
+  if (each == 0 || job_.policies.backup_workers() > 0) return std::nullopt;
   for (const auto& [key, values] : moved_values_) {
     if (job_.rows_of(TableId(key.first)) != nullptr) {
+      if (!job_.counts()) continue;
       if (auto wrong = check_moved_rows(key, values)) return wrong;
       continue;
     }
     for (const auto& [number, worker] : workers_) {
       const auto member = newest_.members.find(number);
       if (!worker.finished || member == newest_.members.end()) continue;
-      const auto count = static_cast<std::int64_t>(-values[2UL * number]);
-      const std::int64_t due = newest_.pushes(member->second.join, job_.clocks);
+      const std::int64_t count = std::llround(-values[2UL * number] / each);
+      const std::int64_t due = newest_.pushes(member->second.join, job_.clocks, key.first);
       if (count == due) continue;
       return Broken{"once", fmt::format("at the end table {} slice {}, which was taken over, holds "
                                         "{} updates of worker {}; it pushed {}",

@@ -114,6 +114,7 @@ class Checker {
   [[nodiscard]] std::optional<Broken> check_cut(const Contract& contract);
   void take_over(const Event& event);
   static void give_away(ShardSide& shard, const SliceKey& key);
+  [[nodiscard]] double counted_each() const;
   [[nodiscard]] std::optional<Broken> check_moved_at_end() const;
   [[nodiscard]] std::optional<Broken> take_confirmation(ShardSide& shard, const Event& event);
   static void limit_reads(ShardSide& shard);

@@ -84,11 +84,12 @@ std::size_t Contract::staying_quorum_at(std::int64_t clock) const {
   return quorum_of(static_cast<std::size_t>(std::ranges::count_if(members, stays)));
 }
 
-std::int64_t Contract::pushes(std::int64_t from, std::int64_t until) const {
+std::int64_t Contract::pushes(std::int64_t from, std::int64_t until, std::uint32_t table) const {
   from = std::max(from, first_step());
   if (interval == 1) return std::max<std::int64_t>(0, until - from);
   std::int64_t count = 0;
-  for (std::int64_t clock = next_push(from, 0); clock < until; clock = next_push(clock + 1, 0)) {
+  for (std::int64_t clock = next_push(from, table); clock < until;
+       clock = next_push(clock + 1, table)) {
     ++count;
   }
   return count;

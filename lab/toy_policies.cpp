@@ -58,6 +58,18 @@ void draw_balance(Random& /*random*/, ToyJob& job) {
   job.balance = job.workers > 1;
 }
 
+/// Updates that wait for others to make a step, of a rule that counts each once.
+void draw_buffer(Random& random, ToyJob& job) {
+  job.mean = true;
+  pb::PeriodicAveraging& averaging = *job.policies.mutable_periodic_averaging();
+  averaging.set_interval(static_cast<std::uint32_t>(random.between(1, 4)));
+  pb::OuterOptimizer& outer = *averaging.mutable_outer();
+  outer.set_type("SGD");
+  outer.set_lr(1);
+  outer.set_momentum(0);
+  outer.set_buffer(static_cast<std::uint32_t>(random.between(2, 5)));
+}
+
 constexpr std::array kPolicies{
     ToyPolicy{"none", Fit::kAny, draw_none},
     ToyPolicy{"backup", Fit::kBsp, draw_backup},
@@ -70,6 +82,9 @@ constexpr std::array kPolicies{
     ToyPolicy{"outer", Fit::kAny, draw_outer},
     ToyPolicy{"balance", Fit::kAny, draw_balance},
 };
+
+// By its name alone: what seeds draw, in which "outer" has buffers too, stays what it is.
+constexpr ToyPolicy kBuffer{"buffer", Fit::kArrivals, draw_buffer};
 
 void compensate(const pb::DelayCompensation& settings, const ExpectedUpdate& late) {
   std::vector<float>& mean_square = late.states["compensation"];
@@ -97,6 +112,8 @@ Result<const ToyPolicy*> find_policy(std::string_view name) {
     if (name == policy.name) return &policy;
     known += known.empty() ? policy.name : fmt::format(", {}", policy.name);
   }
+  if (name == kBuffer.name) return &kBuffer;
+  known += fmt::format(", {}", kBuffer.name);
   return invalid(fmt::format("policy \"{}\" is unknown; choose of {}", name, known));
 }
 
