@@ -289,7 +289,7 @@ std::string host_row(const PlayedRun& run, const PlayedRun::Host& host, const Pl
 
 /// What each host does over time: the shares of its states.
 std::string hosts_svg(const PlayedRun& run, const std::string& title) {
-  const std::size_t step = std::max<std::size_t>(1, (run.hosts.size() + kRows - 1) / kRows);
+  const std::size_t step = (run.hosts.size() + kRows - 1) / kRows;
   const std::size_t rows = (run.hosts.size() + step - 1) / step;
   const PlotFrame frame = rows_frame(run, std::max<std::size_t>(rows, 7));
   std::string svg = open_plot(

@@ -63,7 +63,8 @@ EtcdClient::EtcdClient(const EtcdOptions& options) : wait_(options.wait), first_
 Result<nlohmann::json> EtcdClient::call(const std::string& path, const nlohmann::json& request) {
   const std::string text = request.dump();
   std::string reasons;
-  std::size_t member = *first_;
+  // Copies of the options may name fewer members.
+  std::size_t member = *first_ % members_.size();
   for (std::size_t tries = 0; tries < members_.size(); ++tries) {
     Result<nlohmann::json> answer = ask(members_[member], path, text);
     if (answer || answer.error().code != ErrorCode::kUnavailable) return answer;

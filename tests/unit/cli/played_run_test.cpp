@@ -194,9 +194,6 @@ TEST_CASE("a run without workers' figures has fewer figures, and one without bin
   const auto figures = figures_of(parsed(json));
   CHECK(figures.size() == 5);
   CHECK_THAT(figures[1].svg, !Contains("bound"));
-  // A file may have no host at all.
-  json["hosts"] = json["workers"] = Json::array();
-  CHECK(figures_of(parsed(json)).size() == 5);
   json["bins"] = 0;
   CHECK_THAT(error_of(json), Contains("0 bins of 1 s cannot be those of 3.5 s"));
 }

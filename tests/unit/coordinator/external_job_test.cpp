@@ -211,6 +211,7 @@ TEST_CASE("a member whose job is another kind, or is not there, is refused", "[c
   cluster.run_for(1s);
   const std::uint64_t net = cluster.submit(make_job(1)).job();
   cluster.add_worker("m0", net);
+  cluster.run_for(2s);  // of refusals one a second is noted
   cluster.add_worker("m1", 99);
   cluster.run_for(2s);
   CHECK_FALSE(cluster.at("m0").session->accepted());
