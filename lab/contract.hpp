@@ -85,8 +85,8 @@ struct Contract {
   }
   /// The first clock from `clock` on at which members push a table.
   [[nodiscard]] std::int64_t next_push(std::int64_t clock, std::uint32_t table) const;
-  /// How many times a member pushes in the clocks [from, until), initial values not counted, if all
-  /// tables are pushed together.
+  /// How many times a member pushes a table in the clocks [from, until), initial values not counted.
+  /// table  any, where all are pushed together
   [[nodiscard]] std::int64_t pushes(std::int64_t from, std::int64_t until,
                                     std::uint32_t table = 0) const;
   /// What these updates are called together: the sum of their clocks, each plus one.

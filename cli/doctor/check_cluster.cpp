@@ -64,17 +64,13 @@ std::optional<ClockOffset> clock_offset(const std::vector<ClockReading>& reading
 
 Findings check_config(const pb::ClusterConfig& config) {
   Findings findings;
-  const auto serves = [&](const char* field, const std::string& address) {
+  for (const auto& [field, address] : http_addresses(config)) {
     if (const auto allowed = check_http_address(address, config); !allowed) {
       findings.push_back(
           trouble("config", fmt::format("{}: {}", field, allowed.error().message),
                   "listen on 127.0.0.1, or set http { insecure: true } in a network that only "
                   "you can reach"));
     }
-  };
-  if (config.has_http()) {
-    if (config.server().has_coordinator()) serves("http.dashboard", config.http().dashboard());
-    serves("http.metrics", config.http().metrics());
   }
   if (config.insecure()) {
     findings.push_back(

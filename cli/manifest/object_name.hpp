@@ -5,7 +5,8 @@
 namespace taut::cli {
 
 /// A name as Kubernetes allows it: lower case letters, digits and '-' within, a letter first, at
-/// most 40 of them, and no word of YAML. Suffixes of other objects' names still fit. Never empty.
+/// most 40 of them, and no word that YAML 1.1 reads as a truth value or null. Suffixes of other
+/// objects' names still fit. Never empty.
 [[nodiscard]] std::string object_name(const std::string& name);
 
 /// Whether a namespace may have this name: a label of RFC 1123, which has at most 63 characters.

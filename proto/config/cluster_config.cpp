@@ -246,6 +246,17 @@ Result<void> check_http_address(const std::string& address, const pb::ClusterCon
       address));
 }
 
+std::vector<NamedAddress> http_addresses(const pb::ClusterConfig& config) {
+  std::vector<NamedAddress> addresses;
+  if (!config.has_http()) return addresses;
+  const bool hosts_coordinator = config.server().has_coordinator();
+  if (hosts_coordinator) addresses.push_back({"http.dashboard", config.http().dashboard()});
+  if (!hosts_coordinator || config.has_worker()) {
+    addresses.push_back({"http.metrics", config.http().metrics()});
+  }
+  return addresses;
+}
+
 std::string join_address(const std::string& host, std::uint32_t port) {
   const bool ipv6 = host.find(':') != std::string::npos && !host.starts_with('[');
   return fmt::format("{}{}{}:{}", ipv6 ? "[" : "", host, ipv6 ? "]" : "", port);

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "common/log.hpp"
 #include "common/result.hpp"
@@ -21,6 +22,15 @@ namespace taut {
 /// Errors    invalid: not loopback, and neither `http { insecure: true }` nor `insecure: true`
 [[nodiscard]] Result<void> check_http_address(const std::string& address,
                                               const pb::ClusterConfig& config);
+
+/// An address that a field of the file names.
+struct NamedAddress {
+  const char* field = "";
+  std::string address;
+};
+/// Where daemons with this file serve HTTP: none, or the dashboard with the coordinator and metrics
+/// elsewhere.
+[[nodiscard]] std::vector<NamedAddress> http_addresses(const pb::ClusterConfig& config);
 
 /// Lets the process open the configuration's allowed_folders and what is its own: its records, the
 /// runs that a coordinator keeps, a server's part_folder, and the file that says that it is ready.

@@ -35,7 +35,7 @@ std::int64_t batch_of(const pb::LayerParameter& layer) {
   const pb::DummyDataParameter& dummy = layer.dummy_data_param();
   if (dummy.num_size() > 0) return dummy.num(0);
   if (dummy.shape_size() > 0 && dummy.shape(0).dim_size() > 0) return dummy.shape(0).dim(0);
-  return dummy.num_size() > 0 ? dummy.num(0) : 0;
+  return 0;
 }
 
 }  // namespace

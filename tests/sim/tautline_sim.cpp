@@ -157,7 +157,7 @@ int main(int argc, char** argv) {
           "SLACK"));
   std::string policies;
   for (const ToyPolicy& policy : toy_policies()) policies += fmt::format("{}, ", policy.name);
-  app.add_option("--policy", options.policy, policies + "or drawn where not given");
+  app.add_option("--policy", options.policy, policies + "buffer, or drawn where not given");
   app.add_option("--compression", options.compression,
                  "the scheme of updates, as a job names it; drawn where not given");
   app.add_flag("--sync", options.sync,

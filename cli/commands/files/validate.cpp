@@ -95,18 +95,12 @@ Result<void> describe_graphs(const pb::Job& job, Findings& found) {
 
 /// Errors    invalid: an address at which a daemon with this file would not serve HTTP
 Result<void> check_http(const fs::path& path, const pb::ClusterConfig& config) {
-  if (!config.has_http()) return ok();
-  const auto serves = [&](const char* field, const std::string& address) -> Result<void> {
+  for (const auto& [field, address] : http_addresses(config)) {
     const auto allowed = check_http_address(address, config);
-    if (allowed) return ok();
+    if (allowed) continue;
     return invalid(fmt::format("{}: {}: {}", path.string(), field, allowed.error().message));
-  };
-  const bool hosts_coordinator = config.server().has_coordinator();
-  if (hosts_coordinator) {
-    TAUT_TRY(serves("http.dashboard", config.http().dashboard()));
   }
-  if (hosts_coordinator && !config.has_worker()) return ok();
-  return serves("http.metrics", config.http().metrics());
+  return ok();
 }
 
 Result<Findings> check_cluster(const fs::path& path) {

@@ -183,7 +183,7 @@ TEST_CASE("this machine has an address, and one on the way to itself", "[node]")
 TEST_CASE("a leader whose name is loopback on its own machine has the address that others reach",
           "[node]") {
   CHECK(address_for_others("localhost").value() == own_address());
-  // Who writes loopback as a number means it.
+  // A loopback address as a number is kept.
   CHECK(address_for_others("127.0.0.1").value() == "127.0.0.1");
   CHECK_FALSE(address_for_others("no such host"));
 }
