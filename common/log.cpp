@@ -145,17 +145,16 @@ spdlog::level::level_enum level_of(const std::string& name) {
 
 }  // namespace
 
-bool is_level(const std::string& name) {
+Result<void> check_level(const std::string& name) {
   // What spdlog does not know is off.
-  return level_of(name) != spdlog::level::off || name == "off";
+  if (level_of(name) != spdlog::level::off || name == "off") return ok();
+  return invalid(
+      fmt::format("log level \"{}\" is unknown; choose trace, debug, info, warn or error", name));
 }
 
 Result<void> start(const Options& options) {
   const auto level = level_of(options.level);
-  if (!is_level(options.level)) {
-    return invalid(fmt::format(
-        "log level \"{}\" is unknown; choose trace, debug, info, warn or error", options.level));
-  }
+  TAUT_TRY(check_level(options.level));
   spdlog::sink_ptr sink;
   if (options.file.empty()) {
     sink = std::make_shared<spdlog::sinks::stderr_color_sink_mt>();

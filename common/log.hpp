@@ -20,8 +20,8 @@ struct Options {
   std::string file;            // empty: standard error
 };
 
-/// Whether `Options::level` may have this name.
-[[nodiscard]] bool is_level(const std::string& name);
+/// Checks the name of `Options::level`. Errors: invalid.
+[[nodiscard]] Result<void> check_level(const std::string& name);
 
 /// Sets up the process's one logger. Errors: invalid level, a file that cannot be opened.
 /// Thread: main, before any other thread logs.

@@ -85,7 +85,7 @@ struct Contract {
   }
   /// The first clock from `clock` on at which members push a table.
   [[nodiscard]] std::int64_t next_push(std::int64_t clock, std::uint32_t table) const;
-  /// How many times a member pushes a table in the clocks [from, until), initial values not counted.
+  /// How many times a member pushes a table in the clocks [from, until), without initial values.
   /// table  any, where all are pushed together
   [[nodiscard]] std::int64_t pushes(std::int64_t from, std::int64_t until,
                                     std::uint32_t table = 0) const;

@@ -61,10 +61,10 @@ std::string as_utf8(std::string_view text) {
   return valid;
 }
 
-/// Refuses sizes, or texts that are none, and knows where in the message they are.
+/// Checks a message's limits, or its texts alone, and knows where in the message they are.
 class Check {
  public:
-  enum class Of : std::uint8_t { kSizes, kUtf8 };
+  enum class Of : std::uint8_t { kLimits, kUtf8 };
   explicit Check(Of what) : what_(what) {}
 
   [[nodiscard]] Result<void> message(const Message& message) {
@@ -94,7 +94,7 @@ class Check {
     const Reflection& fields = *message.GetReflection();
     const int count = fields.FieldSize(message, &field);
     const std::uint32_t limit = field.options().GetExtension(pb::max_count);
-    const bool has_limit = what_ == Of::kSizes && limit != 0;
+    const bool has_limit = what_ == Of::kLimits && limit != 0;
     if (has_limit && static_cast<std::uint32_t>(count) > limit) {
       return refusal("elements", static_cast<std::size_t>(count), limit);
     }
@@ -112,7 +112,7 @@ class Check {
   }
 
   Result<void> text(const FieldDescriptor& field, const std::string& value) {
-    if (what_ == Of::kSizes) {
+    if (what_ == Of::kLimits) {
       const std::uint32_t limit = field.options().GetExtension(pb::max_bytes);
       if (limit == 0) return ok();
       if (value.size() > limit) return refusal("bytes", value.size(), limit);
@@ -269,7 +269,7 @@ Result<void> check_parsed_bytes(const Message& prototype, std::span<const std::b
 }
 
 Result<void> check_limits(const Message& message) {
-  return Check(Check::Of::kSizes).message(message);
+  return Check(Check::Of::kLimits).message(message);
 }
 
 Result<void> check_utf8(const Message& message) {

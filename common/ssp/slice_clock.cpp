@@ -63,8 +63,8 @@ bool SliceClock::accept(WorkerId worker, Clock clock) {
   if (--passed->second == 0) frontiers_.erase(passed);
   found->second.done = clock.next();
   ++frontiers_[frontier(found->second)];
-  // Without backup workers only the slowest member can raise the minimum.
-  return (before == version_ || backup_workers_ > 0) && raise_version();
+  // Without backup workers only a member that is not beyond V can raise it.
+  return (before <= version_ || backup_workers_ > 0) && raise_version();
 }
 
 /// One that left owes nothing once it would push no more before its leave clock, and then holds no

@@ -188,11 +188,8 @@ Result<pb::ClusterConfig> load_cluster_config(const std::filesystem::path& path)
   PlacedText placed;
   TAUT_TRY(placed.read(text, file, config));
   TAUT_TRY(check_security(placed, config));
-  if (!log::is_level(config.log().level())) {
-    return placed.error({{"log"}, {"level"}},
-                        fmt::format("log.level \"{}\" is unknown; choose trace, debug, info, warn "
-                                    "or error",
-                                    config.log().level()));
+  if (const auto known = log::check_level(config.log().level()); !known) {
+    return placed.error({{"log"}, {"level"}}, known.error().message);
   }
   TAUT_TRY(check_coordinators(file, config));
   TAUT_TRY(check_address(file, "http.dashboard", config.http().dashboard()));

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "proto/config/exchange/worker_state.hpp"
 #include "proto/config/text.hpp"
 
 namespace taut {
@@ -136,6 +137,28 @@ Result<void> check_experiment(const pb::Job& job) {
         "field)");
   }
   return check_network_faults(job.network(), "");
+}
+
+Result<void> check_checkpoints(const pb::Job& job) {
+  const pb::CheckpointOptions& options = job.checkpoint();
+  if (!options.has_coded()) return ok();
+  const pb::CodedCheckpoints& coded = options.coded();
+  if (coded.data() < 1 || coded.data() > kMaxDataParts || coded.parity() < 1 ||
+      coded.parity() > kMaxParityParts) {
+    return invalid(fmt::format(
+        "checkpoint: coded has data: {} and parity: {}; they must be from 1 to {} and from 1 to {}",
+        coded.data(), coded.parity(), kMaxDataParts, kMaxParityParts));
+  }
+  if (options.incremental()) {
+    return invalid("checkpoint: incremental and coded do not go together; omit one of them");
+  }
+  if (carries_state(job)) {
+    return invalid(
+        "checkpoint: coded cannot be combined with state that workers keep (a recurrent net's "
+        "carry_state, compression with error feedback, a solver's where workers average), as "
+        "workers write no parts; omit coded");
+  }
+  return ok();
 }
 
 Result<pb::Straggler> parse_straggler(const std::string& text, const std::string& option) {

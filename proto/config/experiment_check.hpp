@@ -11,19 +11,27 @@ namespace taut {
 
 /// Priorities are from -kMaxPriority to it.
 inline constexpr std::int32_t kMaxPriority = 1000;
+/// The parts of a coded checkpoint's files, as many as ReedSolomon allows.
+inline constexpr std::uint32_t kMaxDataParts = 32;
+inline constexpr std::uint32_t kMaxParityParts = 16;
 
 /// Checks a job's fields for experiments (stragglers, clock time, network), and those by which a
 /// cluster starts it: its resources, its place in the queue, restarts, followers.
 /// Errors   invalid: the field, its value and its range
 [[nodiscard]] Result<void> check_experiment(const pb::Job& job);
 
-/// Errors   invalid: a job that starts with more workers than it has shares of the data
-[[nodiscard]] Result<void> check_min_workers(const pb::Job& job);
-
 /// Overload for a worker's own configuration, which names no workers.
 /// where    the text before a field's name in a message, e.g. "cluster.textproto: worker."
 [[nodiscard]] Result<void> check_experiment(const pb::WorkerConfig& worker,
                                             const std::string& where);
+
+/// Checks that a job starts with no more workers than it has shares of the data.
+/// Errors   invalid
+[[nodiscard]] Result<void> check_min_workers(const pb::Job& job);
+
+/// Checks what a job says of its checkpoints.
+/// Errors   invalid: numbers of parts out of their ranges; settings that cannot be combined
+[[nodiscard]] Result<void> check_checkpoints(const pb::Job& job);
 
 /// A straggler of a command line: text protobuf, e.g. "worker: 3 slowdown: 3".
 /// option   denotes the text in a message

@@ -23,7 +23,7 @@ namespace taut {
 [[nodiscard]] Result<std::int64_t> batch_of_text(const pb::Job& job);
 
 /// The layer of a job's training net whose rows the servers keep as the table of this name;
-/// nullptr: there is none.
+/// nullptr if absent.
 [[nodiscard]] const pb::LayerParameter* layer_of_rows(const pb::Job& job, std::string_view table);
 
 }  // namespace taut

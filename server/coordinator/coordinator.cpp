@@ -20,7 +20,7 @@ namespace {
 // A server that ends is noticed after one limit; a shard that is silent while its server is heard
 // of fails its workers after two.
 constexpr double kSilenceLimits = 2;
-constexpr Duration kBetweenRefusals{1'000'000};  // that are noted
+constexpr Duration kBetweenRefusalNotes = std::chrono::seconds(1);
 
 /// Lives are counted from the stored number. Without one they start where no earlier coordinator
 /// is likely to have been, so that servers and workers notice that they are not known any more.
@@ -254,7 +254,7 @@ void Coordinator::note_refusal(const std::string& reason) {
     ++quiet_refusals_;
     return;
   }
-  next_refusal_note_ = now_ + kBetweenRefusals;
+  next_refusal_note_ = now_ + kBetweenRefusalNotes;
   const std::uint64_t quiet = std::exchange(quiet_refusals_, 0);
   out_.notes.add(fmt::format("hello refused: {}{}", reason,
                              quiet == 0 ? "" : fmt::format(" (and {} more hellos)", quiet)));

@@ -111,7 +111,11 @@ bool Coordinator::save_and_stop(JobRecord& job, const std::string& then) {
 void Coordinator::preempt(JobRecord& job) {
   job.change().set_requeued(true);
   job.change().set_message("makes room for a job of higher priority");
-  (void)save_and_stop(job, "it makes room for a job of higher priority");
+  const auto order = order_last_checkpoint(job, out_.tasks, out_.notes);
+  if (!order) return;  // it keeps its place, which is noted with the reason
+  out_.notes.add_named(
+      JobId(job.stored().job()),
+      fmt::format("{}, then it makes room for a job of higher priority", order.value()));
 }
 
 void Coordinator::keep_place(JobRecord& job) {

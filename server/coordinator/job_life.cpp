@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "proto/config/exchange/settle_exchange.hpp"
-#include "proto/config/exchange/worker_state.hpp"
 #include "proto/config/experiment_check.hpp"
 #include "proto/config/external_job.hpp"
 #include "proto/config/job_state.hpp"

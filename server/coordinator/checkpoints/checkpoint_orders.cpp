@@ -6,13 +6,14 @@
 #include <filesystem>
 
 #include "common/coding/reed_solomon.hpp"
-#include "proto/config/exchange/worker_state.hpp"
+#include "proto/config/experiment_check.hpp"
 #include "proto/config/external_job.hpp"
 #include "proto/config/settle_policies.hpp"
 #include "server/coordinator/checkpoints/checkpoint_settings.hpp"
 #include "server/coordinator/checkpoints/kept_checkpoints.hpp"
 #include "server/coordinator/checkpoints/left_parts.hpp"
 #include "server/coordinator/checkpoints/written_parts.hpp"
+#include "server/coordinator/epoch_change.hpp"
 
 namespace taut {
 namespace {

@@ -6,7 +6,7 @@
 #include "common/result.hpp"
 #include "common/time.hpp"
 #include "server/coordinator/checkpoints/checkpoint_task.hpp"
-#include "server/coordinator/epoch_change.hpp"
+#include "server/coordinator/runs/notes.hpp"
 #include "server/coordinator/store/job_record.hpp"
 
 namespace taut {

@@ -64,14 +64,15 @@ Result<nlohmann::json> EtcdClient::call(const std::string& path, const nlohmann:
   const std::string text = request.dump();
   std::string reasons;
   // Copies of the options may name fewer members.
-  std::size_t member = *first_ % members_.size();
+  std::size_t known = *first_;
+  std::size_t member = known % members_.size();
   for (std::size_t tries = 0; tries < members_.size(); ++tries) {
     Result<nlohmann::json> answer = ask(members_[member], path, text);
     if (answer || answer.error().code != ErrorCode::kUnavailable) return answer;
     reasons += (reasons.empty() ? "" : "; ") + answer.error().message;
     const std::size_t next = (member + 1) % members_.size();
     // Unless another client has found one meanwhile.
-    first_->compare_exchange_strong(member, next);
+    if (first_->compare_exchange_strong(known, next)) known = next;
     member = next;
   }
   return make_error(ErrorCode::kUnavailable, "no member of etcd answers: " + reasons);

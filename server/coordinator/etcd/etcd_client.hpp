@@ -29,7 +29,7 @@ struct EtcdOptions {
 [[nodiscard]] Result<std::string> from_base64(std::string_view text);
 
 /// Requests to etcd through its JSON gateway, to the member that answered last, else to the next.
-/// Which one that is, clients with copies of the same options learn from each other.
+/// Clients with copies of the same options share which one that is.
 /// Source    etcd's documentation, "gRPC gateway", version 3.4
 /// Thread    one
 class EtcdClient {

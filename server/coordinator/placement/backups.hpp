@@ -19,9 +19,9 @@ using BackupPredicate = std::function<bool(const pb::StoredBackup&)>;
 [[nodiscard]] int wanted_backups(const pb::StoredJob& stored);
 /// Whether all backups that a shard has are whole.
 [[nodiscard]] bool is_all_whole(const JobRecord& job, int number);
-/// The host on another server than those that have the shard that has the least to do, on a machine
-/// that has none of it unless that would have twice as much to do; nothing: there is no other
-/// server that can keep the shard's images.
+/// The least loaded host on a server that does not have the shard yet. A machine that has none of
+/// it is preferred, unless its host would have twice as much to do. Nothing: no other server can
+/// keep the shard's images.
 [[nodiscard]] std::optional<std::uint32_t> choose_backup(const JobRecord& job,
                                                          const Registry& registry, int number);
 void add_backup(JobRecord& job, int number, std::uint32_t host);

@@ -5,7 +5,7 @@
 namespace taut::placement {
 namespace {
 
-/// The process of a host's server; nullptr: it is not here.
+/// The process of a host's server; nullptr if it is not connected.
 const Participant* process_of(const JobRecord& job, const Registry& registry, std::uint32_t host) {
   const int index = job.server_of(host);
   if (index < 0) return nullptr;

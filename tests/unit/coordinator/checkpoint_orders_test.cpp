@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "proto/config/exchange/worker_state.hpp"
+#include "proto/config/experiment_check.hpp"
 #include "server/coordinator/checkpoints/checkpoint_orders.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/unit/coordinator/checkpoint_cluster.hpp"

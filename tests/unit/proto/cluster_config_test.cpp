@@ -79,7 +79,7 @@ TEST_CASE("every number of a cluster file must be in its range", "[cluster_confi
 
 TEST_CASE("a level of the log that there is not is refused at its place", "[cluster_config]") {
   CHECK_THAT(refusal_of("server { }\nlog { level: 'verbose' }"),
-             Contains(":2:7: log.level \"verbose\" is unknown; choose trace, debug"));
+             Contains(":2:7: log level \"verbose\" is unknown; choose trace, debug"));
   for (const char* level : {"trace", "debug", "info", "warn", "warning", "error", "off"}) {
     CAPTURE(level);
     CHECK(load("log { level: '" + std::string(level) + "' }").has_value());

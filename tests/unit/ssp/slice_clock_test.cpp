@@ -160,6 +160,19 @@ TEST_CASE("without backup workers a member behind a restored version skips no cl
   CHECK(clock.version() == Clock(5));
 }
 
+TEST_CASE("a restored version rises where no member's pushes end exactly there", "[clock]") {
+  SliceClock clock(0, {.interval = 5});
+  clock.begin_version(Clock(7));
+  clock.begin_at(WorkerId(0), Clock(4));
+  clock.begin_at(WorkerId(1), Clock(7));
+  (void)clock.update(members({member(0), member(1, 7)}));
+  for (const auto& [worker, at] : {std::pair(1U, 9), {0U, 4}, {0U, 9}}) {
+    REQUIRE(clock.judge(WorkerId(worker), Clock(at)) == PushVerdict::kAccept);
+    (void)clock.accept(WorkerId(worker), Clock(at));
+  }
+  CHECK(clock.version() == Clock(10));
+}
+
 TEST_CASE("backup workers are at most all but one", "[clock]") {
   SliceClock clock(2);
   Member lost = member(1);

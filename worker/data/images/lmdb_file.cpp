@@ -143,6 +143,17 @@ std::string lmdb_key(std::uint64_t number, std::uint64_t count) {
   return fmt::format("{:0{}}", number, std::max(digits, kDigits));
 }
 
+namespace {
+
+void remove_unfinished(const fs::path& folder) {
+  std::error_code ignored;
+  fs::remove(folder / "data.mdb", ignored);
+  fs::remove(folder / "lock.mdb", ignored);
+  fs::remove(folder, ignored);
+}
+
+}  // namespace
+
 struct LmdbWriter::State : Environment {
   Transaction transaction;
   MDB_dbi table = 0;
@@ -158,10 +169,7 @@ LmdbWriter::~LmdbWriter() {
   if (state_->is_finished) return;
   const fs::path folder = state_->name;
   state_.reset();
-  std::error_code ignored;
-  fs::remove(folder / "data.mdb", ignored);
-  fs::remove(folder / "lock.mdb", ignored);
-  fs::remove(folder, ignored);
+  remove_unfinished(folder);
 }
 
 Result<std::unique_ptr<LmdbWriter>> LmdbWriter::create(const fs::path& folder) {
@@ -182,8 +190,10 @@ Result<std::unique_ptr<LmdbWriter>> LmdbWriter::create(const fs::path& folder) {
   if (code == 0) code = mdb_env_open(state->env, state->name.c_str(), MDB_NOSYNC, 0644);
   if (code == 0) code = mdb_txn_begin(state->env, nullptr, 0, &state->transaction.txn);
   if (code == 0) code = mdb_dbi_open(state->transaction.txn, nullptr, 0, &state->table);
-  if (code != 0) return failed(state->name, "creating", code, ErrorCode::kIo);
-  return std::unique_ptr<LmdbWriter>(new LmdbWriter(std::move(state)));
+  // The destructor removes what there is of an unfinished one.
+  std::unique_ptr<LmdbWriter> writer(new LmdbWriter(std::move(state)));
+  if (code != 0) return failed(folder.string(), "creating", code, ErrorCode::kIo);
+  return writer;
 }
 
 Result<void> LmdbWriter::add(const std::string& key, const std::string& value) {

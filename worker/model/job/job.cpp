@@ -8,7 +8,6 @@
 #include "common/files/file.hpp"
 #include "proto/config/exchange/settle_exchange.hpp"
 #include "proto/config/exchange/settle_rows.hpp"
-#include "proto/config/exchange/worker_state.hpp"
 #include "proto/config/experiment_check.hpp"
 #include "proto/config/external_job.hpp"
 #include "proto/config/job_misfit.hpp"

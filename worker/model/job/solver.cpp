@@ -63,7 +63,6 @@ Result<void> check_stepvalues(const pb::SolverParameter& solver) {
 
 Result<void> check_learning_rate(const pb::SolverParameter& solver, const Policy& policy) {
   if (!solver.has_base_lr()) return invalid("base_lr is missing");
-  TAUT_TRY(check_at_least("base_lr", solver.base_lr(), 0));
   TAUT_TRY(check_needed(policy, "gamma", policy.gamma, solver.has_gamma()));
   TAUT_TRY(check_needed(policy, "power", policy.power, solver.has_power()));
   TAUT_TRY(check_needed(policy, "stepsize", policy.stepsize, solver.has_stepsize()));
