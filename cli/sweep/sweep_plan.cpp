@@ -417,7 +417,7 @@ void complete(SweepPoint& point, const Axes& axes, const std::string& metric, Fi
           fmt::format("{}, {}: {}", point.name(), point.group(), set.error().message));
     }
   }
-  // As the run's process will load it: a run is done where its text is the same.
+  // As the run's process will load it, so that check_point() sees its meetings.
   settle_exchange(point.job);
   settle_test_interval(point);
   check_point(point, metric, findings);
