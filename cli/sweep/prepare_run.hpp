@@ -23,8 +23,7 @@ struct Company {
 };
 
 /// Makes a run's folder with job.textproto, the job as resolved, the lab's cluster.textproto if it
-/// runs there, and run.json: the point, versions,
-/// host, how busy the machine is.
+/// runs there, and run.json: the point, the job's SHA-256, versions, host, how busy the machine is.
 /// Errors    io
 [[nodiscard]] Result<void> prepare_run(const std::filesystem::path& folder, const SweepRun& run,
                                        const Company& company);

@@ -373,8 +373,6 @@ struct Axes {
   std::vector<Bound> bounds;
   std::vector<std::string> fields;  // that are varied: their paths
   std::vector<std::string> names;   // the names for display
-  // The job's meetings follow from its exchange, which is varied: each value has other ones.
-  bool varies_exchange = false;
 };
 
 /// REQUIRES: check_axes() found nothing.
@@ -393,11 +391,6 @@ Result<Axes> axes_of(const pb::Sweep& sweep, const pb::Job& whole) {
   axes.bounds = bounds_of(sweep, whole);
   for (const pb::SweepVary& vary : sweep.vary()) axes.fields.push_back(vary.field());
   axes.names = short_names(sweep);
-  const auto is_exchange = [](const std::string& field) { return field.starts_with("exchange."); };
-  const auto has_exchange = [](const pb::SweepVariant& one) { return one.job().has_exchange(); };
-  axes.varies_exchange =
-      exchanges_at_workers(whole) && (std::ranges::any_of(axes.fields, is_exchange) ||
-                                      std::ranges::any_of(axes.variants, has_exchange));
   return axes;
 }
 
@@ -412,7 +405,6 @@ SweepPoint point_of(const Axes& axes, const pb::Job& whole, const pb::SweepVaria
   point.is_by_setting = axes.bounds.size() == 1 && !setting.empty();
   put_fields_over(variant.job(), point.job);
   *point.job.mutable_consistency() = bound.consistency;
-  if (axes.varies_exchange) point.job.mutable_consistency()->clear_periodic_averaging();
   point.job.set_workers(workers);
   return point;
 }
@@ -425,7 +417,7 @@ void complete(SweepPoint& point, const Axes& axes, const std::string& metric, Fi
           fmt::format("{}, {}: {}", point.name(), point.group(), set.error().message));
     }
   }
-  // As the run's process will load it: a run is done where its text is the same.
+  // As the run's process will load it, so that check_point() sees its meetings.
   settle_exchange(point.job);
   settle_test_interval(point);
   check_point(point, metric, findings);
@@ -452,6 +444,8 @@ Result<SweepPlan> plan_sweep(const pb::Sweep& sweep, const pb::Job& base) {
   if (!findings.lines().empty()) return invalid(findings.lines());
 
   pb::Job whole = base;
+  // Derived from the exchange; settle_exchange() adds it for each point.
+  if (exchanges_at_workers(whole)) whole.mutable_consistency()->clear_periodic_averaging();
   put_fields_over(sweep.over(), whole);
   TAUT_TRY(const Axes axes, axes_of(sweep, whole));
   SweepPlan plan;

@@ -10,6 +10,7 @@
 
 #include "cli/run_origin.hpp"
 #include "common/files/file.hpp"
+#include "proto/config/net_state.hpp"
 
 namespace taut::cli {
 namespace {
@@ -17,19 +18,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kFile = "began.json";
-
-bool is_for_tests(const pb::LayerParameter& layer) {
-  return std::ranges::any_of(layer.include(), [](const pb::NetStateRule& rule) {
-    return rule.has_phase() && rule.phase() == pb::TEST;
-  });
-}
-
-std::uint64_t batch_of(const pb::LayerParameter& layer) {
-  if (layer.has_data_param()) return layer.data_param().batch_size();
-  if (layer.has_image_data_param()) return layer.image_data_param().batch_size();
-  if (layer.has_sparse_data_param()) return layer.sparse_data_param().batch_size();
-  return layer.has_hdf5_data_param() ? layer.hdf5_data_param().batch_size() : 0;
-}
 
 }  // namespace
 
@@ -67,13 +55,10 @@ std::vector<std::pair<std::string, std::string>> beginning_of(const fs::path& fo
 }
 
 std::string batch_text(const pb::Job& job) {
-  std::uint64_t batch = 0;
-  for (const pb::LayerParameter& layer : job.net_param().layer()) {
-    if (batch == 0 && !is_for_tests(layer)) batch = batch_of(layer);
-  }
-  if (batch == 0) return {};
-  batch *= static_cast<std::uint64_t>(std::max(1, job.solver_param().iter_size()));
-  return fmt::format("{} {}", batch, job.global_batch() ? "of all workers" : "of each worker");
+  const auto batch = batch_of_text(job);
+  if (!batch) return {};
+  return fmt::format("{} {}", batch.value() * std::max(1, job.solver_param().iter_size()),
+                     job.global_batch() ? "of all workers" : "of each worker");
 }
 
 }  // namespace taut::cli

@@ -1,6 +1,10 @@
 #include <fmt/format.h>
 
+#include <cstdint>
 #include <set>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "cli/sweep/prepare_run.hpp"
 #include "cli/sweep/sweep_plan.hpp"
@@ -44,6 +48,22 @@ std::string refusal_of(const std::string& sweep) {
   CAPTURE(sweep);
   REQUIRE_FALSE(plan.has_value());
   return plan.error().message;
+}
+
+/// The points of a sweep of a job whose workers sum among themselves, as it is loaded.
+std::vector<SweepPoint> summing_points(const std::string& sweep) {
+  pb::Job base = parsed<pb::Job>(kJob + " exchange { type: ALLREDUCE }");
+  settle_exchange(base);
+  REQUIRE(base.consistency().periodic_averaging().interval() == 100);
+  auto plan = plan_sweep(parsed<pb::Sweep>("seeds: 1 " + sweep), base);
+  INFO((plan ? std::string() : plan.error().message));
+  REQUIRE(plan.has_value());
+  return std::move(plan.value().points);
+}
+
+/// Clocks between two meetings.
+std::uint32_t meeting_interval(const SweepPoint& point) {
+  return point.job.consistency().periodic_averaging().interval();
 }
 
 }  // namespace
@@ -123,32 +143,55 @@ TEST_CASE("a job of more workers than a machine's processes is refused where the
 
 TEST_CASE("the runs of a job whose workers exchange have its meetings, as they are loaded",
           "[sweep]") {
-  pb::Job base = parsed<pb::Job>(kJob + " exchange { type: ALLREDUCE }");
-  settle_exchange(base);
-  REQUIRE(base.consistency().periodic_averaging().interval() == 100);
-  const auto points_of = [&](const std::string& sweep) {
-    auto plan = plan_sweep(parsed<pb::Sweep>("seeds: 1 " + sweep), base);
-    INFO((plan ? std::string() : plan.error().message));
-    REQUIRE(plan.has_value());
-    return std::move(plan.value().points);
-  };
-  const auto interval = [](const SweepPoint& point) {
-    return point.job.consistency().periodic_averaging().interval();
-  };
   // A bound replaces the job's consistency, but the run's process would add the meetings again.
-  const auto bound = points_of("slack: '0'");
+  const auto bound = summing_points("slack: '0'");
   REQUIRE(bound.size() == 1);
-  CHECK(interval(bound[0]) == 100);
+  CHECK(meeting_interval(bound[0]) == 100);
   CHECK(bound[0].job.consistency().mode() == pb::Consistency::BSP);
-  const auto intervals = points_of("vary { field: 'exchange.interval' value: 20 value: 100 }");
+  const auto intervals = summing_points("vary { field: 'exchange.interval' value: 20 value: 100 }");
   REQUIRE(intervals.size() == 2);
-  CHECK(interval(intervals[0]) == 20);
-  CHECK(interval(intervals[1]) == 100);
+  CHECK(meeting_interval(intervals[0]) == 20);
+  CHECK(meeting_interval(intervals[1]) == 100);
   // Sums at the servers are no averages at intervals.
-  const auto types = points_of("vary { field: 'exchange.type' word: 'SERVERS' word: 'ALLREDUCE' }");
+  const auto types =
+      summing_points("vary { field: 'exchange.type' word: 'SERVERS' word: 'ALLREDUCE' }");
   REQUIRE(types.size() == 2);
   CHECK_FALSE(types[0].job.consistency().has_periodic_averaging());
-  CHECK(interval(types[1]) == 100);
+  CHECK(meeting_interval(types[1]) == 100);
+}
+
+TEST_CASE("an exchange that overrides the job's brings its own meetings, whatever is varied",
+          "[sweep]") {
+  const std::string rates = " vary { field: 'solver.base_lr' value: 0.1 value: 0.2 }";
+  const auto own = summing_points(rates);
+  REQUIRE(own.size() == 2);
+  CHECK(own[0].bound() == "BSP");
+  CHECK(meeting_interval(own[0]) == 100);
+  const auto shorter = summing_points("over { exchange { interval: 20 } }" + rates);
+  REQUIRE(shorter.size() == 2);
+  CHECK(meeting_interval(shorter[0]) == 20);
+  CHECK(meeting_interval(shorter[1]) == 20);
+  const auto at_servers = summing_points("over { exchange { type: SERVERS } }" + rates);
+  REQUIRE(at_servers.size() == 2);
+  CHECK_FALSE(at_servers[0].job.consistency().has_periodic_averaging());
+  CHECK_FALSE(at_servers[1].job.consistency().has_periodic_averaging());
+  // What the sweep itself asks for is not derived.
+  const auto averaging = summing_points(
+      "over { exchange { type: SERVERS } consistency { periodic_averaging { interval: 7 } } }" +
+      rates);
+  REQUIRE(averaging.size() == 2);
+  CHECK(averaging[0].bound() == "own");
+  CHECK(meeting_interval(averaging[0]) == 7);
+}
+
+TEST_CASE("a policy's averaging stays where the exchange is varied", "[sweep]") {
+  const auto points = summing_points(
+      "policy { name: 'local' consistency { mode: BSP periodic_averaging { interval: 100 } } } "
+      "vary { field: 'exchange.type' word: 'SERVERS' word: 'ALLREDUCE' }");
+  REQUIRE(points.size() == 2);
+  CHECK(points[0].job.consistency().has_periodic_averaging());
+  CHECK(meeting_interval(points[0]) == 100);
+  CHECK(meeting_interval(points[1]) == 100);
 }
 
 TEST_CASE("policies are combined with the workers and seeds, in addition to the bounds",

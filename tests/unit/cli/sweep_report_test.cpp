@@ -250,4 +250,15 @@ TEST_CASE("a report says the batch of sparse records too", "[sweep]") {
   CHECK(batch_text(job) == "256 of each worker");
 }
 
+TEST_CASE("a report's batch is that of the layer that takes part in training", "[sweep]") {
+  pb::Job job;
+  pb::LayerParameter& tested = *job.mutable_net_param()->add_layer();
+  tested.mutable_data_param()->set_batch_size(100);
+  tested.add_exclude()->set_phase(pb::TRAIN);
+  job.mutable_net_param()->add_layer()->mutable_dummy_data_param()->add_num(16);
+  job.mutable_solver_param()->set_iter_size(2);
+  job.set_global_batch(true);
+  CHECK(batch_text(job) == "32 of all workers");
+}
+
 }  // namespace taut::cli
