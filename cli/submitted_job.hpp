@@ -35,6 +35,8 @@ class SubmittedJob {
   /// Asks for its end at once, if it runs.
   void discard();
 
+  /// What asks the coordinator, for requests about other jobs.
+  [[nodiscard]] ControlClient& control() { return control_; }
   /// The newest status of the job.
   [[nodiscard]] const pb::JobStatus& seen() const { return seen_; }
 

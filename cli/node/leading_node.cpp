@@ -38,6 +38,7 @@ namespace fs = std::filesystem;
 
 constexpr auto kBetweenLooks = std::chrono::milliseconds(20);
 constexpr double kControlWait_s = 10;
+constexpr Duration kSaveRequestWait = std::chrono::milliseconds(500);
 constexpr Duration kGrace = std::chrono::milliseconds(3500);
 // After a run has ended, for the other nodes to see that and to end their daemons.
 constexpr Duration kLeaveWithin = std::chrono::seconds(8);
@@ -49,6 +50,27 @@ Result<std::string> address_of(const NodeOptions& options, const NodePlace& plac
   if (place.leader.empty()) return own_address();
   return place.local_count < place.count ? address_for_others(place.leader)
                                          : numeric_address(place.leader);
+}
+
+/// Asks once for each job: for the end of one that runs, with a checkpoint, and that one that waits
+/// is held. Returns those that run.
+/// asked    the jobs for which that is confirmed
+std::vector<std::string> save_jobs(const pb::StatusReply& status, ControlClient& client,
+                                   std::set<JobId>& asked) {
+  std::vector<std::string> running;
+  bool answers = true;
+  for (const pb::JobStatus& job : status.jobs()) {
+    if (has_ended(job.state())) continue;
+    const JobId id(job.job());
+    // One that waits would start on the workers of one that is saved.
+    const bool waits = job.state() == pb::SUBMITTED;
+    if (!waits) running.push_back(fmt::format("job {}", job.job()));
+    if (asked.contains(id) || !answers) continue;
+    const auto done = waits ? client.hold(id, true) : client.stop(id, false);
+    if (done) asked.insert(id);
+    answers = done.has_value() || done.error().code != ErrorCode::kTimeout;
+  }
+  return running;
 }
 
 }  // namespace
@@ -280,27 +302,24 @@ Result<int> LeadingNode::serve() {
 }
 
 Result<void> LeadingNode::save_submitted() {
-  TAUT_TRY(const Security security, user_security(keys_->folder()));
-  TAUT_TRY(auto client, connect_control(coordinator_, kControlWait_s, security));
   const TimePoint until = steady_now() + from_seconds(options_.save_s);
+  ControlClient& client = job_->control();
+  client.set_deadline(kSaveRequestWait);
   std::set<JobId> asked;
+  std::vector<std::string> running;
   while (steady_now() < until && !stop_is_urgent()) {
-    TAUT_TRY(const pb::StatusReply status, client.status());
-    bool any_runs = false;
-    for (const pb::JobStatus& job : status.jobs()) {
-      if (has_ended(job.state())) continue;
-      const JobId id(job.job());
-      // One that waits would start on the workers of one that is saved.
-      const bool waits = job.state() == pb::SUBMITTED;
-      any_runs = any_runs || !waits;
-      if (asked.contains(id)) continue;
-      const auto done = waits ? client.hold(id, true) : client.stop(id, false);
-      if (done) asked.insert(id);
+    const auto status = client.status();
+    // A coordinator that is busy is asked again.
+    if (!status && status.error().code != ErrorCode::kTimeout) return status.error();
+    if (status) {
+      running = save_jobs(status.value(), client, asked);
+      if (running.empty()) return ok();
     }
-    if (!any_runs) break;
     TAUT_TRY(daemons_.check());
     std::this_thread::sleep_for(kBetweenLooks);
   }
+  fmt::print(stderr, "tautline node: not saved before it ends: {}\n",
+             running.empty() ? "any job that runs" : fmt::format("{}", fmt::join(running, ", ")));
   return ok();
 }
 

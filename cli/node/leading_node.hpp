@@ -41,7 +41,7 @@ class LeadingNode {
   [[nodiscard]] Result<void> examine_nodes();
   [[nodiscard]] Result<int> train();
   [[nodiscard]] Result<int> serve();
-  /// Saves the submitted jobs that run and ends them, within the time for that.
+  /// Saves the submitted jobs that run and ends them, within the time for that; names the others.
   [[nodiscard]] Result<void> save_submitted();
   [[nodiscard]] Result<void> look_around();
   [[nodiscard]] std::string how_to_continue() const;

@@ -32,8 +32,9 @@ Tier nearest_tier_of(const std::vector<Host>& hosts, std::uint32_t workers, Coun
   std::uint32_t largest_host = 0;
   std::uint32_t largest_rack = 0;
   std::vector<std::uint32_t> rack;
-  for (const Host& host : hosts) {
-    if (!counts(host)) continue;
+  for (HostIndex index = 0; index < hosts.size(); ++index) {
+    if (!counts(index)) continue;
+    const Host& host = hosts[index];
     largest_host = std::max(largest_host, host.devices);
     if (rack.size() <= host.rack) rack.resize(host.rack + 1);
     largest_rack = std::max(largest_rack, rack[host.rack] += host.devices);
@@ -64,11 +65,13 @@ void Cluster::add_hosts(std::uint32_t count, std::uint32_t devices, DeviceType t
 }
 
 Tier Cluster::nearest_tier(std::uint32_t workers) const {
-  return nearest_tier_of(hosts, workers, [](const Host& host) { return !host.on_loan; });
+  return nearest_tier_of(hosts, workers, [this](HostIndex host) { return !hosts[host].on_loan; });
 }
 
-Tier Cluster::nearest_tier(std::uint32_t workers, DeviceType type) const {
-  return nearest_tier_of(hosts, workers, [type](const Host& host) { return host.type == type; });
+Tier Cluster::nearest_tier(std::uint32_t workers, DeviceType type,
+                           const std::vector<bool>& usable) const {
+  return nearest_tier_of(hosts, workers,
+                         [&](HostIndex host) { return usable[host] && hosts[host].type == type; });
 }
 
 Tier Cluster::tier_of(const std::vector<DeviceIndex>& devices) const {

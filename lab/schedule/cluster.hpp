@@ -46,8 +46,9 @@ struct Cluster {
                  std::uint32_t rack_hosts, bool on_loan = false);
   /// The tier of as few of the cluster's own hosts as `workers` fit on.
   [[nodiscard]] Tier nearest_tier(std::uint32_t workers) const;
-  /// Overload for hosts of one type, those that may be lent included.
-  [[nodiscard]] Tier nearest_tier(std::uint32_t workers, DeviceType type) const;
+  /// Overload for the hosts of one type that are usable, which is said for each host.
+  [[nodiscard]] Tier nearest_tier(std::uint32_t workers, DeviceType type,
+                                  const std::vector<bool>& usable) const;
   /// REQUIRES  not empty
   [[nodiscard]] Tier tier_of(const std::vector<DeviceIndex>& devices) const;
 };

@@ -18,10 +18,9 @@ TypeUse::TypeUse(const View& view) {
 
 double type_speed(const View& view, JobIndex job, DeviceType type) {
   const std::uint32_t workers = view.job(job).workers;
-  return speed_of(
-      view.job(job),
-      {.workers = workers, .tier = view.cluster().nearest_tier(workers, type), .type = type},
-      view.cluster());
+  return speed_of(view.job(job),
+                  {.workers = workers, .tier = view.nearest_tier(workers, type), .type = type},
+                  view.cluster());
 }
 
 }  // namespace taut::schedule

@@ -49,9 +49,13 @@ class View {
   /// Devices that jobs may have now, those on loan included.
   [[nodiscard]] std::uint32_t usable_devices() const { return usable_; }
   [[nodiscard]] std::uint32_t usable_devices(DeviceType type) const;
-  /// Hosts on loan that may be used now.
+  /// Of each host, whether jobs may have it now; those on loan only where the policy uses them.
   [[nodiscard]] const std::vector<bool>& usable_hosts() const { return usable_hosts_; }
-  /// Of those, the ones that no job has.
+  /// The tier of as few usable hosts of the type as `workers` fit on.
+  [[nodiscard]] Tier nearest_tier(std::uint32_t workers, DeviceType type) const {
+    return cluster_->nearest_tier(workers, type, usable_hosts_);
+  }
+  /// Usable devices that no job has.
   [[nodiscard]] std::uint32_t idle_devices() const { return idle_; }
   /// What no job has of any device: those that are idle, and what is left of those in part use.
   [[nodiscard]] Parts idle_parts() const { return idle_parts_; }

@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import subprocess
+import time
 import unittest
 
 from cluster import *
@@ -25,6 +26,28 @@ class Node(ClusterTest):
         out, err = process.communicate(timeout=seconds * SLOWER)
         self.assertEqual(process.returncode, status, out + err)
         return out + err
+
+    def start_one_node(self, *arguments):
+        """A node without a job that is ready to train, and its coordinator."""
+        rank = self.start_rank(0, 1, "--output", "run", *arguments)
+        leader = self.folder / "run" / "leader"
+        wait_until(lambda: leader.exists() and leader.read_text().startswith("coordinator "),
+                   what="a coordinator")
+        self.coordinator = leader.read_text().split()[1]
+        wait_until(lambda: len(self.status().get("workers", [])) == 1, what="a worker")
+        return rank
+
+    def submit_long_job(self):
+        answer = self.ask("submit", self.job(iterations=5000, extra="clock_time_ms: 20"))
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+
+    def daemon_of(self, rank, name):
+        return next(pid for pid, its in children_of(rank.pid) if its == name)
+
+    def assert_one_is_saved(self):
+        saved = [path.name for path in (self.folder / "checkpoints").iterdir()]
+        self.assertEqual(len(saved), 1, saved)
+        self.assertRegex(saved[0], r"^tiny_iter_\d+$")
 
     def wait_for_clocks(self, workers, folder="run"):
         def trains():
@@ -106,22 +129,38 @@ class Node(ClusterTest):
             self.finish(rank, 143)
 
     def test_a_signal_saves_the_jobs_that_were_submitted(self):
-        rank = self.start_rank(0, 1, "--output", "run")
-        leader = self.folder / "run" / "leader"
-        wait_until(lambda: leader.exists() and leader.read_text().startswith("coordinator "),
-                   what="a coordinator")
-        self.coordinator = leader.read_text().split()[1]
-        wait_until(lambda: len(self.status().get("workers", [])) == 1, what="a worker")
-        job = self.job(iterations=5000, extra="clock_time_ms: 20")
+        rank = self.start_one_node()
         for _ in range(2):  # the second one waits
-            answer = self.ask("submit", job)
-            self.assertEqual(answer.returncode, 0, answer.stderr)
+            self.submit_long_job()
         self.wait_for_clocks(1)
         rank.send_signal(signal.SIGTERM)
-        self.assertIn("signal 15: saving the jobs that run", self.finish(rank, 143))
-        saved = [path.name for path in (self.folder / "checkpoints").iterdir()]
-        self.assertEqual(len(saved), 1, saved)
-        self.assertRegex(saved[0], r"^tiny_iter_\d+$")
+        text = self.finish(rank, 143)
+        self.assertIn("signal 15: saving the jobs that run", text)
+        self.assertNotIn("not saved", text)
+        self.assert_one_is_saved()
+
+    def test_a_signal_saves_a_job_although_the_coordinator_is_silent_for_a_while(self):
+        rank = self.start_one_node()
+        self.submit_long_job()
+        self.wait_for_clocks(1)
+        coordinator = self.daemon_of(rank, "coordinator")
+        os.kill(coordinator, signal.SIGSTOP)
+        wait_until(lambda: state_of(coordinator) == "T", what="the stop")
+        rank.send_signal(signal.SIGTERM)
+        time.sleep(1.5)  # its requests are not answered
+        os.kill(coordinator, signal.SIGCONT)
+        self.assertNotIn("not saved", self.finish(rank, 143))
+        self.assert_one_is_saved()
+
+    def test_a_job_that_is_not_saved_in_time_is_named(self):
+        rank = self.start_one_node("--save-within", 2)
+        self.submit_long_job()
+        self.wait_for_clocks(1)
+        worker = self.daemon_of(rank, "node0-worker0")
+        os.kill(worker, signal.SIGSTOP)
+        wait_until(lambda: state_of(worker) == "T", what="the stop")
+        rank.send_signal(signal.SIGTERM)
+        self.assertIn("not saved before it ends: job 1\n", self.finish(rank, 143))
 
     def test_all_nodes_are_examined_before_the_job_starts(self):
         job = self.job(iterations=20)

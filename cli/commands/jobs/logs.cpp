@@ -56,7 +56,12 @@ Result<void> show(const LogsOptions& options) {
   for (std::uint64_t offset = 0; stop_signal() == 0;) {
     TAUT_TRY(const pb::LogReply part, client.log(job, process, offset));
     const std::string_view text = whole(part.text());
-    // A process writes what it likes, and must not move the cursor of who reads it.
+    if (text == "\xc2" && options.follow && !part.ended()) {
+      // Its second byte is not written yet.
+      std::this_thread::sleep_for(kBetweenLooks);
+      continue;
+    }
+    // A log may hold control characters, which would move the reader's cursor.
     const std::string shown = text == "\xc2" ? "\\xc2" : printable(text, Lines::kSeveral);
     std::fwrite(shown.data(), 1, shown.size(), stdout);
     std::fflush(stdout);

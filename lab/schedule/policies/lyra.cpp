@@ -98,11 +98,10 @@ class Lyra : public Policy {
   /// What a job would save with more devices of its type.
   static std::vector<Choice> choices(const View& view, JobIndex job, DeviceType type) {
     const Job& one = view.job(job);
-    const Cluster& cluster = view.cluster();
     const auto time = [&](std::uint32_t workers) {
       const Setting setting{
-          .workers = workers, .tier = cluster.nearest_tier(workers, type), .type = type};
-      return view.left_s(job) / speed_of(one, setting, cluster);
+          .workers = workers, .tier = view.nearest_tier(workers, type), .type = type};
+      return view.left_s(job) / speed_of(one, setting, view.cluster());
     };
     std::vector<Choice> found;
     for (const std::uint32_t more : {(one.workers + 1) / 2, one.workers}) {

@@ -1,5 +1,6 @@
 #include "lab/training/costs/scaling.hpp"
 
+#include <algorithm>
 #include <optional>
 
 #include "lab/training/training_run.hpp"
@@ -38,6 +39,20 @@ void set_slack(Slack slack, pb::Job& job) {
   }
 }
 
+/// Sets the number of workers, and limits to it what the job says of more of them.
+void set_workers(std::uint32_t workers, pb::Job& job) {
+  job.set_workers(workers);
+  if (job.min_workers() > workers) job.set_min_workers(workers);
+  const auto is_beyond = [workers](std::uint32_t worker) { return worker >= workers; };
+  for (int i = job.straggler_size() - 1; i >= 0; --i) {
+    auto& named = *job.mutable_straggler(i)->mutable_worker();
+    if (named.empty()) continue;
+    named.erase(std::remove_if(named.begin(), named.end(), is_beyond), named.end());
+    // One that names no worker would slow all of them.
+    if (named.empty()) job.mutable_straggler()->DeleteSubrange(i, 1);
+  }
+}
+
 /// A worker's clock as the lab has it, in milliseconds.
 /// records  of a clock
 Result<double> clock_in_lab(const ScalingOptions& options, std::uint32_t workers, Slack slack,
@@ -46,7 +61,7 @@ Result<double> clock_in_lab(const ScalingOptions& options, std::uint32_t workers
   TrainingOptions training;
   training.job = options.job;
   if (!options.slacks.empty()) set_slack(slack, training.job);
-  training.job.set_workers(workers);
+  set_workers(workers, training.job);
   training.job.mutable_solver_param()->set_max_iter(kClocks);
   training.job.mutable_solver_param()->clear_display();
   training.cluster = options.cluster;

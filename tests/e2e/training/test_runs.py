@@ -251,6 +251,20 @@ class Submitted(ClusterTest):
         self.assertIn("red \\x1b[31m and \\x9b2J\n", shown)
         self.assertNotIn("\x1b", shown)
 
+    def test_a_control_character_that_a_log_gets_in_two_parts_is_followed_as_one(self):
+        self.start_cluster(1)
+        self.submit(self.job(iterations=1000000), *PACE)
+        self.wait_for_job(1, "RUNNING")
+        log = self.place(1) / "program.log"
+        log.write_bytes(b"red \xc2")
+        follow = self.start("tautline", "logs", "1", "--process", "program", "--follow",
+                            "--coordinator", self.coordinator)
+        self.assertEqual(follow.stdout.read(4), "red ")
+        time.sleep(0.5)  # it has asked for more
+        with open(log, "ab") as file:
+            file.write(b"\x9b2J\n")
+        self.assertEqual(follow.stdout.readline(), "\\x9b2J\n")
+
 
 class Trained(ClusterTest):
     def begin(self, *arguments, iterations=1000000, extra=""):

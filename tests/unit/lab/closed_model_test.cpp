@@ -164,6 +164,16 @@ TEST_CASE("a plan's clock computes as many batches as a clock has", "[lab]") {
   }
 }
 
+TEST_CASE("a plan trains fewer workers than the job's min_workers and stragglers name", "[lab]") {
+  const auto points = plan_of(
+      "solver_param { base_lr: 0.1 max_iter: 50 } min_workers: 2"
+      " straggler { worker: 1 delay_ms: 300 } straggler { worker: [0, 1] delay_ms: 100 }");
+  REQUIRE(points.size() == 2);
+  // Only the second straggler has worker 0.
+  CHECK(points[0].lab_ms.value() == Approx(points[0].estimate.clock_ms + 100).epsilon(0.05));
+  CHECK(points[1].lab_ms.value() > 1.5 * points[0].lab_ms.value());
+}
+
 TEST_CASE("workers that meet every ten clocks move a tenth at each", "[lab]") {
   pb::Job job;
   job.mutable_consistency()->mutable_periodic_averaging()->set_interval(10);

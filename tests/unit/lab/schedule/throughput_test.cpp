@@ -21,14 +21,32 @@ TEST_CASE("what is lent, or of another type, is no nearer place for a job", "[sc
   Cluster cluster = test_cluster("4x4:V100,8x1:K80");
   cluster.add_hosts(1, 16, DeviceType::kT4, 0, true);
   CHECK(cluster.nearest_tier(16) == Tier::kRack);
-  CHECK(cluster.nearest_tier(16, DeviceType::kT4) == Tier::kHost);
-  CHECK(cluster.nearest_tier(4, DeviceType::kV100) == Tier::kHost);
-  CHECK(cluster.nearest_tier(4, DeviceType::kK80) == Tier::kRack);
+  std::vector<bool> usable(cluster.hosts.size(), true);
+  CHECK(cluster.nearest_tier(16, DeviceType::kT4, usable) == Tier::kHost);
+  CHECK(cluster.nearest_tier(4, DeviceType::kV100, usable) == Tier::kHost);
+  CHECK(cluster.nearest_tier(4, DeviceType::kK80, usable) == Tier::kRack);
+  usable.back() = false;
+  CHECK(cluster.nearest_tier(16, DeviceType::kT4, usable) == Tier::kCluster);
   // A policy that uses no host on loan runs its jobs as without them.
   Cluster lending = test_cluster("2x4");
   lending.add_hosts(1, 8, DeviceType::kV100, 0, true);
   const auto jobs = numbered({test_job(0, 8, 100, "vgg16")});
   CHECK(run_policy("fifo", jobs, lending).jobs[0].ended_s == Approx(100));
+}
+
+TEST_CASE("policies without loans decide as if nothing were lent", "[schedule]") {
+  const Cluster own = test_cluster("2x4:V100,1x8:P100");
+  Cluster lending = own;
+  lending.add_hosts(1, 8, DeviceType::kV100, 0, true);
+  // Eight workers are faster on the P100 host than on two V100 hosts, though not than on the one
+  // that is lent; four on a V100 host gain from four more only if all are on one host.
+  for (const char* const name : {"gavel", "allox", "lyra-own"}) {
+    for (const Job& job : {test_job(0, 8, 100, "vgg16"), test_job(0, 4, 1000, "vgg16")}) {
+      INFO(name << ", " << job.workers << " workers");
+      CHECK(ends(run_policy(name, numbered({job}), lending)) ==
+            ends(run_policy(name, numbered({job}), own)));
+    }
+  }
 }
 
 TEST_CASE("more workers are faster, by less than their number", "[schedule]") {
