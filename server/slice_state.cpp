@@ -124,11 +124,12 @@ PushVerdict SliceState::push(WorkerId worker, const Update& update, const JobVie
 }
 
 /// What a checkpoint at its clock or the job's last values are to hold no longer waits for others,
-/// and neither does what members have left behind, before they are forgotten.
+/// once all of it is here, and neither does what members have left behind, before they are
+/// forgotten.
 Patience SliceState::patience(const JobView& job) const {
   const Clock reached = clock_.complete_until();
-  const bool is_due =
-      capture_.state() == SliceCapture::State::kDue && reached >= job.checkpoint.clock;
+  const bool is_due = capture_.state() == SliceCapture::State::kDue && !clock_.is_owed() &&
+                      reached >= job.checkpoint.clock;
   const bool is_at_end = clock_.version() >= job.policies.schedule().end;
   const auto is_of_former = [&](const auto& entry) {
     const Member* member = job.membership.find(entry.first.worker);

@@ -50,6 +50,11 @@ class SliceClock {
   /// The first clock of which an update may be missing: V, or where members push at the ends of
   /// intervals, the next such clock.
   [[nodiscard]] Clock complete_until() const { return schedule_.first_from(version_); }
+  /// Whether a member still owes an update below V, without backup workers: after a take-over, what
+  /// waited in a buffer and has to be repeated.
+  [[nodiscard]] bool is_owed() const {
+    return backup_workers_ == 0 && !frontiers_.empty() && frontiers_.begin()->first < version_;
+  }
   /// Whose next update a read of `reader` at `clock` waits for: the reader's own, or that of the
   /// member that is furthest behind.
   [[nodiscard]] WorkerId holds_back(WorkerId reader, Clock clock) const;

@@ -17,13 +17,13 @@ void SliceCapture::take_order(const CaptureOrder& order) {
 /// While clocks are aggregated, V stays at the order's clock until all updates of that clock have
 /// arrived, and the values are exactly those below it; where nothing is pushed at that clock, it
 /// stays at the last one before. On arrival the values hold later updates too, and the image's
-/// `done` shows which.
+/// `done` shows which. What members repeat after a take-over belongs to it too.
 void SliceCapture::capture_if_due(const JobView& job, bool is_written, const SliceClock& clock,
                                   const std::function<SliceImage()>& image) {
   if (state_ != State::kDue) return;
   const Clock ordered = job.checkpoint.clock;
   if (is_written) {
-    if (clock.complete_until() < ordered) return;
+    if (clock.complete_until() < ordered || clock.is_owed()) return;
     if (clock.version() > ordered && job.membership.mode_at(ordered) == ApplyMode::kAggregate) {
       state_ = State::kMissed;
       return;

@@ -16,7 +16,7 @@ class SliceCapture {
  public:
   enum class State : std::uint8_t {
     kNone,    // no order, or the image was taken
-    kDue,     // V has not reached the order's clock
+    kDue,     // V has not reached the order's clock, or updates below V are to be repeated
     kReady,   // the image waits to be taken
     kMissed,  // V had passed the clock when the order arrived, or there was no memory
   };

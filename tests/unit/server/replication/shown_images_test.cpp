@@ -247,6 +247,39 @@ TEST_CASE("what waited in a buffer below an image's version is repeated and coun
   }
 }
 
+TEST_CASE("a checkpoint of a buffered shard that was taken over has what is repeated below its V",
+          "[replication][outer]") {
+  Buffered pair;
+  (void)pair.push(pair.first, kAnn, 0);
+  (void)pair.push(pair.first, kBob, 0);
+  pair.replicate();
+  REQUIRE(pair.images.back().images.at(0).version == Clock(1));
+  const auto seen = snapshot(pair, pair.first);
+  pb::CheckpointOrder& order = *pair.job.state.mutable_checkpoint();
+  order.set_number(3);
+  order.set_clock(1);
+  pair.take_over();
+  CHECK(pair.second.take_captures().empty());
+  for (const WorkerId worker : {kAnn, kBob}) {
+    REQUIRE(pair.greet(pair.second, worker, 2).accepted());
+    (void)pair.open_tables(pair.second, worker, {1});
+  }
+  (void)pair.push(pair.second, kAnn, 0);
+  CHECK(pair.second.take_captures().empty());
+  (void)pair.push(pair.second, kBob, 0);
+  const std::vector<ShardCapture> captures = pair.second.take_captures();
+  REQUIRE(captures.size() == 1);
+  const SliceImage& image = captures[0].slices.at(0);
+  CHECK(image.version == Clock(1));
+  for (const WorkerId worker : {kAnn, kBob}) CHECK(image.done.at(worker) == Clock(1));
+  const auto ann = test::gradient_of(0, 0, 4);
+  const auto bob = test::gradient_of(1, 0, 4);
+  const auto saved = image.values.floats();
+  for (std::size_t i = 0; i < seen.size(); ++i) {
+    CHECK(saved[i] == Approx(seen[i] - (ann[i] + bob[i]) / 3));
+  }
+}
+
 TEST_CASE("a follower gets a version once the backup has it", "[replication]") {
   BackupWorkers pair;
   (void)pair.push(pair.first, kAnn, 0);
