@@ -83,6 +83,10 @@ class SliceState {
     return bad_updates_;
   }
 
+  /// Whether a member that was lost before this slice was taken over leaves at another clock here
+  /// than elsewhere.
+  [[nodiscard]] bool leaves_here(WorkerId worker) const { return leaves_here_.contains(worker); }
+
   /// Answers a read, or parks it; a worker's newer read takes the place of its older one.
   [[nodiscard]] std::optional<Answer> read(const Reader& reader, const JobView& job) {
     return read(reader, job, job.slack);

@@ -336,8 +336,10 @@ std::vector<ImageItem> ImageSender::make_image(SliceState& slice, Track& track) 
   item.version = image.version;
   item.applications = image.applications;
   item.done = image.done;
-  // What waits and is past its worker's leave will be dropped.
+  // What waits and is past its worker's leave will be dropped. After a take-over, the log has of a
+  // worker that was lost before only what the slice holds, where it leaves behind that.
   for (const auto& [worker, leave] : leaves_) {
+    if (slice.leaves_here(worker)) continue;
     const Clock logged = track.log.newest(worker).value_or(Clock(-1)).next();
     if (logged > leave && item.done.contains(worker)) {
       item.done[worker] = std::max(item.done[worker], logged);

@@ -379,6 +379,31 @@ TEST_CASE("a logged update counts at a take-over though its lost worker has left
   CHECK(trio.values(1) == seen);
 }
 
+TEST_CASE("a logged update of a worker that has left counts at a second take-over as at the first",
+          "[replication]") {
+  Trio trio(2, true);
+  trio.replicate(0);
+  (void)trio.push(0, kBob, 0);
+  trio.replicate_logs(0);
+  trio.ended = {0};
+  // Another slice, elsewhere, does not have it. Here it waits for Ann's.
+  pb::Member& bob = *trio.job.state.mutable_members(1);
+  bob.set_fenced(true);
+  bob.set_leave_clock(0);
+  trio.take_over(1);
+  trio.open(1, kAnn, 2, 0);
+  for (int second = 1; second < 4; ++second) trio.replicate(1, second * kSecond);
+  REQUIRE_FALSE(trio.hosts[1].report(JobId(7)).settling);
+  (void)trio.push(1, kAnn, 0);
+  trio.replicate_logs(1);
+  const auto seen = trio.values(1);
+  trio.ended = {0, 1};
+  trio.take_over(2);
+  trio.open(2, kAnn, 3, 1);
+  REQUIRE_FALSE(trio.hosts[2].report(JobId(7)).settling);
+  CHECK(trio.values(2) == seen);
+}
+
 TEST_CASE("a lost backup of two delays no logged update until the next one has its images",
           "[replication]") {
   Trio trio(1, true);
