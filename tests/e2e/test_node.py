@@ -128,6 +128,13 @@ class Node(ClusterTest):
         for rank in ranks:
             self.finish(rank, 143)
 
+    def hang(self, rank, name):
+        """Stops a daemon of this rank until it is continued; its process."""
+        daemon = self.daemon_of(rank, name)
+        os.kill(daemon, signal.SIGSTOP)
+        wait_until(lambda: state_of(daemon) == "T", what="the stop")
+        return daemon
+
     def test_a_signal_saves_the_jobs_that_were_submitted(self):
         rank = self.start_one_node()
         for _ in range(2):  # the second one waits
@@ -143,9 +150,7 @@ class Node(ClusterTest):
         rank = self.start_one_node()
         self.submit_long_job()
         self.wait_for_clocks(1)
-        coordinator = self.daemon_of(rank, "coordinator")
-        os.kill(coordinator, signal.SIGSTOP)
-        wait_until(lambda: state_of(coordinator) == "T", what="the stop")
+        coordinator = self.hang(rank, "coordinator")
         rank.send_signal(signal.SIGTERM)
         time.sleep(1.5)  # its requests are not answered
         os.kill(coordinator, signal.SIGCONT)
@@ -156,9 +161,7 @@ class Node(ClusterTest):
         rank = self.start_one_node("--save-within", 2)
         self.submit_long_job()
         self.wait_for_clocks(1)
-        worker = self.daemon_of(rank, "node0-worker0")
-        os.kill(worker, signal.SIGSTOP)
-        wait_until(lambda: state_of(worker) == "T", what="the stop")
+        self.hang(rank, "node0-worker0")
         rank.send_signal(signal.SIGTERM)
         self.assertIn("not saved before it ends: job 1\n", self.finish(rank, 143))
 
