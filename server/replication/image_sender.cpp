@@ -339,11 +339,12 @@ std::vector<ImageItem> ImageSender::make_image(SliceState& slice, Track& track) 
   // What waits and is past its worker's leave will be dropped. After a take-over, the log has of a
   // worker that was lost before only what the slice holds, where it leaves behind that.
   for (const auto& [worker, leave] : leaves_) {
-    if (slice.leaves_here(worker)) continue;
+    const auto done = item.done.find(worker);
+    if (done == item.done.end() || slice.leaves_here(worker)) continue;
+    // Backups keep what is in their log and not in the values: also what counts, before its leave.
+    if (slice.next_after(done->second - 1) < leave) continue;
     const Clock logged = track.log.newest(worker).value_or(Clock(-1)).next();
-    if (logged > leave && item.done.contains(worker)) {
-      item.done[worker] = std::max(item.done[worker], logged);
-    }
+    if (logged > leave) done->second = std::max(done->second, logged);
   }
   std::vector<ImageItem> parts;
   if (slice.rows() != nullptr) {
