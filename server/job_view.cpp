@@ -44,9 +44,9 @@ void add_checkpoint(const pb::ServerJob& job, JobView& view) {
 
 }  // namespace
 
-bool JobView::has_buffer() const {
+std::uint32_t JobView::buffer() const {
   const auto* averaging = policies.find<Averaging>();
-  return averaging != nullptr && averaging->buffer() > 0;
+  return averaging == nullptr ? 0 : averaging->buffer();
 }
 
 bool JobView::shows_kept() const {

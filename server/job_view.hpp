@@ -88,8 +88,9 @@ struct JobView {
   /// workers or a buffer, which updates they hold follows from nothing else: a shard that is taken
   /// over may apply others together.
   [[nodiscard]] bool shows_kept() const;
-  /// Updates of several clocks are applied together.
-  [[nodiscard]] bool has_buffer() const;
+  /// How many updates, of several clocks, are applied together; 0: those of a clock, or each alone.
+  [[nodiscard]] std::uint32_t buffer() const;
+  [[nodiscard]] bool has_buffer() const { return buffer() > 0; }
   /// Whether updates of this clock are initial values and no gradients.
   [[nodiscard]] bool is_seed(Clock clock) const { return is_seeded && clock == Clock(0); }
 

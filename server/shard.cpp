@@ -322,8 +322,9 @@ bool Shard::is_next(WorkerId worker, Clock clock, const JobState& job, const Sli
   return newest && clock == slice.next_after(*newest);
 }
 
-/// Whether more updates of a slice wait than its members' reads let them make, and this one need
-/// not be here for V to rise: a member that pushes and never reads, as a client of ours does not.
+/// Whether more updates of a slice wait than its members' reads let them make, those in a buffer
+/// aside, and this one need not be here for V to rise: a member that pushes and never reads, as a
+/// client of ours does not.
 bool Shard::is_beyond_reads(WorkerId worker, Clock clock, const JobState& job,
                             const SliceState& slice) {
   const JobView& view = *job.view;
@@ -338,7 +339,7 @@ bool Shard::is_beyond_reads(WorkerId worker, Clock clock, const JobState& job,
   const auto clocks =
       static_cast<std::uint64_t>(std::min<std::int64_t>(view.slack.clocks(), 1 << 20));
   const std::size_t waiting = slice.held() + (log == nullptr ? 0 : log->waiting());
-  return waiting >= members * (clocks + kHeldClocks);
+  return waiting >= members * (clocks + kHeldClocks) + view.buffer();
 }
 
 /// Whether a member's updates of a clock have more rows in a table than it said they would.

@@ -71,8 +71,13 @@ class Cluster:
     def job(self):
         return json.loads(self.tautline("status", "--json"))["jobs"][0]
 
+    def clocks(self):
+        """How many clocks each worker has ended, by its name."""
+        return {worker["name"]: int(worker["progress"].get("clock", 0))
+                for worker in self.job()["workers"]}
+
     def clock(self):
-        return min(int(worker["progress"].get("clock", 0)) for worker in self.job()["workers"])
+        return min(self.clocks().values())
 
     def is_protected(self):
         shards = self.job().get("shards", [])

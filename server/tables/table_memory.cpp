@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/ssp/policies/averaging.hpp"
 #include "server/tables/row_allowance.hpp"
 #include "server/tables/row_store.hpp"
 
@@ -35,8 +34,7 @@ TableNeed need_of(const TableSpec& table, std::uint64_t elements, std::uint64_t 
   std::uint64_t copies = 1;
   std::uint64_t compensation = 0;
   // Updates that wait in a buffer.
-  const auto* averaging = job.policies.find<Averaging>();
-  if (averaging != nullptr && table.kind != TableKind::kFrozen) copies += averaging->buffer();
+  if (table.kind != TableKind::kFrozen) copies += job.buffer();
   if (table.kind == TableKind::kTrained) {
     copies += static_cast<std::uint64_t>(job.rule.state_count());
     const Policies::Keeps keeps = job.policies.keeps();

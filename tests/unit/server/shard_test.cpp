@@ -411,6 +411,26 @@ TEST_CASE("what a member pushes ahead of the others without reading is held up t
   CHECK(talk.ask(0, Talk::push(0, clock)).kind == pb::DataItem::ACK);
 }
 
+TEST_CASE("what waits in a buffer is no sign of a member that pushes without reading", "[shard]") {
+  JobMaker maker(2, Slack(1));
+  pb::Consistency& consistency = *maker.state.mutable_definition()->mutable_consistency();
+  consistency.set_mode(pb::Consistency::SSP);
+  pb::PeriodicAveraging& averaging = *consistency.mutable_periodic_averaging();
+  averaging.set_interval(1);
+  averaging.mutable_outer()->set_type("SGD");
+  averaging.mutable_outer()->set_lr(1);
+  averaging.mutable_outer()->set_buffer(100);
+  Talk talk(maker);
+  talk.start();
+  // Each reads before it pushes. The first is a clock ahead, as far as its slack goes.
+  for (std::int64_t clock = 0; clock < 20; ++clock) {
+    CHECK(talk.ask(0, Talk::push(0, clock)).kind == pb::DataItem::ACK);
+    if (clock > 0) CHECK(talk.ask(1, Talk::push(1, clock - 1)).kind == pb::DataItem::ACK);
+    CHECK(talk.ask(0, Talk::item(pb::DataItem::READ, clock + 1)).kind == pb::DataItem::VALUE);
+  }
+  CHECK(talk.shard.queues().held_updates == 39);
+}
+
 TEST_CASE("a member whose next push is at a later clock is not taken for one that is ahead",
           "[shard]") {
   JobMaker maker(2);
