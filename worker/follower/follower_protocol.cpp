@@ -38,8 +38,10 @@ void FollowerProtocol::report(TimePoint now) {
   follow.set_job(identity_.job.value());
   follow.set_follower(identity_.id.value());
   follow.set_name(identity_.name);
-  // It joins with a version that it has: training does not wait for its first one.
-  const bool has_none = state_ == pb::SUBMITTED || (newest_ < first_version_ && !links_.empty());
+  // It joins with a version that it has, unless it has heard that there is none: training does not
+  // wait for its first one.
+  const bool lacks_initial = newest_ >= Clock(0) && newest_ < first_version_;
+  const bool has_none = answered_ && (state_ == pb::SUBMITTED || lacks_initial);
   follow.set_bounded(identity_.bounded && (joined_ || model_ || has_none));
   follow.set_version(version().value());
   follow.set_address(identity_.address);
@@ -86,11 +88,11 @@ void FollowerProtocol::handle(const pb::FollowReply& reply, TimePoint now) {
   joined_ |= reply.joined();
   hash_ = reply.job_hash();
   first_version_ = Clock(reply.first_version());
-  take_shards(reply);
+  take_shards(reply, now);
   take_source(reply, now);
 }
 
-void FollowerProtocol::take_shards(const pb::FollowReply& reply) {
+void FollowerProtocol::take_shards(const pb::FollowReply& reply, TimePoint now) {
   if (shards_.empty()) {
     for (const pb::ShardInfo& shard : reply.shards()) shards_.emplace_back(shard.shard());
   }
@@ -100,6 +102,7 @@ void FollowerProtocol::take_shards(const pb::FollowReply& reply) {
     const bool is_same = known != links_.end() && known->second.address == shard.address() &&
                          known->second.term == shard.term();
     if (is_same || (known != links_.end() && shard.term() < known->second.term)) continue;
+    if (known != links_.end()) look_anew(now);
     Link link;
     link.address = shard.address();
     link.term = shard.term();
@@ -107,6 +110,17 @@ void FollowerProtocol::take_shards(const pb::FollowReply& reply) {
     connections_.push_back({To::kShard, id, shard.address()});
     forget_requests(id);
   }
+}
+
+/// The newest version may be lost with a shard's last host and the workers that had made it. Where
+/// training waits for this follower, it would never be made again.
+void FollowerProtocol::look_anew(TimePoint now) {
+  attempt_.reset();
+  phase_ = Phase::kIdle;
+  newest_ = version();
+  wished_newest_.reset();
+  is_fresh_ = false;
+  fresh_from_ = next_round_ = now;
 }
 
 /// The host of a shard knows of none: they are made again.

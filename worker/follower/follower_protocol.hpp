@@ -134,7 +134,8 @@ class FollowerProtocol {
   [[nodiscard]] DataMessage envelope() const;
   void send(ShardId shard, DataMessage message);
   void report(TimePoint now);
-  void take_shards(const pb::FollowReply& reply);
+  void take_shards(const pb::FollowReply& reply, TimePoint now);
+  void look_anew(TimePoint now);
   void forget_requests(ShardId shard);
   void take_source(const pb::FollowReply& reply, TimePoint now);
   void leave_source(TimePoint now);

@@ -21,8 +21,11 @@ FollowerIdentity identity(std::uint64_t number, bool bounded = false, std::strin
 /// A shard with a table of three slices, one member, and followers.
 class Followed {
  public:
-  Followed() : job(1), shard(ShardId(0), pool, kSlice) {
-    (void)shard.set_job(job.view());
+  Followed() : job(1) { begin(); }
+  /// The shard, with initial values.
+  void begin() {
+    shard.emplace(ShardId(0), pool, kSlice);
+    (void)shard->set_job(job.view());
     greet(PeerId(1));
     pb::OpenTables requested;
     *requested.add_tables() = to_wire(table);
@@ -32,13 +35,14 @@ class Followed {
     pb::DataHello hello;
     hello.set_wire_version(kWireVersion);
     hello.set_job_hash(job.hash());
+    hello.set_term(job.state.shards(0).term());
     say(from, hello);
   }
   template <class Body>
   std::vector<server::Outgoing> say(PeerId from, const Body& body) {
     DataMessage message{JobId(7), WorkerId(0), Incarnation(100), {}};
     message.body = body;
-    return shard.handle(from, message, now);
+    return shard->handle(from, message, now);
   }
   /// The member pushes a clock, all slices or one.
   void push(std::int64_t clock, const std::vector<std::uint32_t>& slices = {0, 1, 2}) {
@@ -69,6 +73,7 @@ class Followed {
     reply.set_joined(true);
     reply.set_job_hash(job.hash());
     reply.add_shards()->set_address("shard");
+    reply.mutable_shards(0)->set_term(job.state.shards(0).term());
     if (source != SIZE_MAX) {
       reply.set_source(source + 1);
       reply.set_source_address("f");
@@ -92,6 +97,7 @@ class Followed {
           if (one.to != greeted_[i]) continue;
           moves = true;
           if (const auto* batch = std::get_if<DataItems>(&one.message.body)) {
+            if (drops_values && batch->items.at(0).kind == pb::DataItem::FOLLOW_VALUE) continue;
             for (const DataItem& item : batch->items) from_shard += item.payload.size();
           }
           followers_[i]->handle(ShardId(0), decoded(one.message), now);
@@ -116,7 +122,7 @@ class Followed {
 
   test::JobMaker job;
   BufferPool pool;
-  server::Shard shard;
+  std::optional<server::Shard> shard;
   TableSpec table = [] {
     TableSpec made = test::make_table(0, {12});
     made.filler = {math::Filler::Kind::kConstant, 0, 0};
@@ -127,6 +133,7 @@ class Followed {
   std::vector<pb::Follow> reports;                  // of all
   std::uint64_t requested = 0;                      // slices, of the shard
   std::uint64_t parts = 0;                          // messages of values between followers
+  bool drops_values = false;                        // of the shard
   std::uint64_t lost_part = 0;                      // the number of the one that is lost, from 1
   std::vector<bool> silent = std::vector<bool>(8);  // followers that say nothing to others
   std::vector<bool> idle = std::vector<bool>(8);    // that pass nothing on, and say that they live
@@ -142,7 +149,7 @@ class Followed {
     if (one.to == To::kShard) {
       const auto* requests = std::get_if<DataItems>(&message.body);
       if (requests != nullptr) requested += requests->items.size();
-      for (auto& answer : shard.handle(greeted_[from], message, now)) {
+      for (auto& answer : shard->handle(greeted_[from], message, now)) {
         answers_.push_back(std::move(answer));
       }
     } else if (one.to == To::kSource) {
@@ -278,11 +285,11 @@ TEST_CASE("a bounded follower joins with what it has, and confirms what its prog
   one.push(0);
   one.settle();
   REQUIRE(!one.reports.empty());
-  CHECK(one.reports.back().bounded());  // the job has not started, as far as it knows
+  CHECK_FALSE(one.reports.back().bounded());  // training would wait for its first version
   one.tell(0);
   pb::BoundedFollower& bound = *one.job.state.add_followers();
   bound.set_follower(1);
-  (void)one.shard.set_job(one.job.view());
+  (void)one.shard->set_job(one.job.view());
   one.settle();
   follower.wish({}, one.now);
   one.wait(std::chrono::seconds(1));
@@ -297,6 +304,43 @@ TEST_CASE("a bounded follower joins with what it has, and confirms what its prog
   REQUIRE(follower.take());
   one.settle();
   CHECK(confirmed() == 1);
+}
+
+TEST_CASE("a bounded follower of a job that has not started joins at once", "[followers]") {
+  Followed one;
+  FollowerProtocol& follower = one.add(identity(1, true));
+  pb::FollowReply reply;
+  reply.set_state(pb::SUBMITTED);
+  follower.handle(reply, one.now);
+  one.wait(std::chrono::seconds(1));
+  CHECK(one.reports.back().bounded());
+}
+
+TEST_CASE("a newest version that is lost when a shard is taken over is not waited for",
+          "[followers]") {
+  Followed one;
+  FollowerProtocol& follower = one.add(identity(1));
+  one.tell(0);
+  for (std::int64_t clock = 0; clock < 3; ++clock) one.push(clock);
+  follower.wish({}, one.now);
+  follower.tick(one.now);  // it greets
+  one.settle();
+  REQUIRE(follower.take()->version == Clock(3));
+  one.push(3);
+  follower.wish({}, one.now);
+  one.drops_values = true;
+  one.wait(std::chrono::seconds(1));
+  REQUIRE(follower.take() == nullptr);
+  // Version 4 is lost with its host and the member that made it.
+  one.drops_values = false;
+  one.job.state.mutable_shards(0)->set_term(1);
+  one.begin();
+  for (std::int64_t clock = 0; clock < 3; ++clock) one.push(clock);
+  one.tell(0);
+  for (int i = 0; i < 3; ++i) one.wait(std::chrono::seconds(1));
+  const auto model = follower.take();
+  REQUIRE(model);
+  CHECK(model->version == Clock(3));
 }
 
 TEST_CASE("a job that is over gives its last version, and then says so", "[followers]") {
