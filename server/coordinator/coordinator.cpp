@@ -346,7 +346,8 @@ void Coordinator::on_server_reply(PeerId from, const Participant& server,
   if (index >= 0) {
     JobRecord& job = found->second;
     job.take_reply(index, reply);
-    if (!reply.error().empty() && job.is_active() && !job.stored().closing()) {
+    const bool is_lost = job.stored().servers(index).lost();
+    if (!reply.error().empty() && !is_lost && job.is_active() && !job.stored().closing()) {
       fail_job(job, fmt::format("{}: {}", server.title(), reply.error()), now_, out_.notes);
     }
     return;

@@ -326,6 +326,21 @@ class ClientDriver::CallerHere {
   bool had_held_back_ = false;
 };
 
+/// Names the shard that a caller has waited for for longer than `limit`, so that its server can be
+/// given up before this worker is.
+void ClientDriver::look_for_silence(const Waiting& waiting, TimePoint now, Duration limit) {
+  if (now - waiting.begin <= limit) return;
+  const auto silence = protocol_.longest_silence();
+  const bool is_long = silence && now - silence->since.value_or(waiting.begin) > limit;
+  note_silence(is_long ? std::optional(SilentShard{silence->shard, silence->term}) : std::nullopt);
+}
+
+void ClientDriver::note_silence(std::optional<SilentShard> shard) {
+  if (load_ == nullptr || (!shard && !has_named_silent_)) return;
+  has_named_silent_ = shard.has_value();
+  load_->note_silent(shard);
+}
+
 template <class Done, class Describe>
 Result<void> ClientDriver::await(Waiting& waiting, Duration wait, const Done& done,
                                  const Describe& what) {
@@ -352,6 +367,7 @@ Result<void> ClientDriver::await(Waiting& waiting, Duration wait, const Done& do
       log::warn("{} has waited for {:.0f} s", what(), seconds(now - waiting.begin));
       waiting.report_at = now + kLongWait;
     }
+    look_for_silence(waiting, now, wait / 2);
     const Duration left = deadline - now;
     if (led_) {
       // The thread has the lead: it hands it over.
@@ -390,6 +406,7 @@ Result<bool> ClientDriver::await_step(std::optional<Waiting>& waiting, Duration 
       *waiting, wait, [&] { return done() || (is_bounded && time_.now() >= until); }, what);
   const std::scoped_lock lock(mutex_);
   if (waited && !done()) return false;
+  if (waited) note_silence(std::nullopt);
   waiting.reset();
   if (!waited) return waited.error();
   return true;
@@ -441,10 +458,12 @@ Result<std::optional<CompletedRead>> ClientDriver::await_snapshot(TableId table,
 }
 
 Result<void> ClientDriver::await_acknowledged(std::size_t slices, Duration wait) {
-  Waiting waiting = waiting_from_now();
-  return await(
-      waiting, wait, [&] { return protocol_.unacknowledged() <= slices; },
+  std::optional<Waiting> waiting;
+  const auto done = await_step(
+      waiting, wait, kForever, [&] { return protocol_.unacknowledged() <= slices; },
       [] { return std::string("the acknowledgement of updates"); });
+  if (!done) return done.error();
+  return ok();
 }
 
 Result<bool> ClientDriver::await_settled(Duration wait, Duration at_most) {

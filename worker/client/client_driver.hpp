@@ -135,6 +135,8 @@ class ClientDriver {
   void hand_over(ShardId shard, DataMessage message);
   void note_read(TableId table);
   void note_load();
+  void look_for_silence(const Waiting& waiting, TimePoint now, Duration limit);
+  void note_silence(std::optional<SilentShard> shard);
 
   TimeSource& time_;
   const bool has_thread_;
@@ -169,7 +171,8 @@ class ClientDriver {
   bool asleep_ = false;
   int callers_ = 0;  // that wait
 
-  mutable std::mutex mutex_;  // guards all below
+  mutable std::mutex mutex_;       // guards all below
+  bool has_named_silent_ = false;  // to load_
   std::condition_variable changed_;
   ClientProtocol protocol_;
   std::vector<CompletedRead> reads_;        // the newest completed of each table

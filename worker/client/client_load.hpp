@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <optional>
 
 #include "common/types.hpp"
 
@@ -23,6 +24,12 @@ struct ClientFigures {
   std::size_t updates_waiting = 0;  // to be sent: the window is full, or a shard requested a pause
 };
 
+/// A shard that has owed an answer for more than half of what its caller waits.
+struct SilentShard {
+  ShardId shard;
+  std::uint64_t term = 0;  // under which it was asked
+};
+
 /// The newest figures, shared by the client that writes and the threads that show them.
 /// Thread    any
 class ClientLoad {
@@ -35,10 +42,20 @@ class ClientLoad {
     std::scoped_lock lock(mutex_);
     return figures_;
   }
+  /// The one that has been silent for longest; nothing: none is.
+  void note_silent(std::optional<SilentShard> shard) {
+    std::scoped_lock lock(mutex_);
+    silent_ = shard;
+  }
+  [[nodiscard]] std::optional<SilentShard> silent() const {
+    std::scoped_lock lock(mutex_);
+    return silent_;
+  }
 
  private:
   mutable std::mutex mutex_;
   ClientFigures figures_;
+  std::optional<SilentShard> silent_;
 };
 
 }  // namespace taut

@@ -126,8 +126,10 @@ std::optional<ClientProtocol::Silence> ClientProtocol::longest_silence() const {
   }
   std::optional<Silence> longest;
   for (const ShardId shard : owing) {
-    const auto& last_heard = links_.at(shard).last_heard;
-    if (!longest || last_heard < longest->since) longest = Silence{shard, last_heard};
+    const Link& link = links_.at(shard);
+    if (!longest || link.last_heard < longest->since) {
+      longest = Silence{shard, link.term, link.last_heard};
+    }
   }
   return longest;
 }

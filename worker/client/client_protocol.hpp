@@ -112,6 +112,7 @@ class ClientProtocol {
   /// A shard that owes answers, and when it last said anything.
   struct Silence {
     ShardId shard;
+    std::uint64_t term = 0;
     std::optional<TimePoint> since;  // nothing: it has never said anything
   };
   /// Of the shards that owe answers, the one that has been silent for longest; nothing: none does.

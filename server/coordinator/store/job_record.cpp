@@ -203,6 +203,7 @@ void JobRecord::take_progress(int index, const pb::Progress& progress, TimePoint
     const TimePoint end = now + -duration_of(progress.since_trained_s());
     worker.trained = TrainedSpan{end + -duration_of(progress.trained_s()), end};
   }
+  placement_due |= progress.has_silent();
   // Saved at each change; it need not be saved at each heartbeat.
   *stored_.mutable_members(index)->mutable_progress() = progress;
   if (progress.finished() && progress.error().empty() && !member.finished()) {

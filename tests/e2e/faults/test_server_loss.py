@@ -4,6 +4,7 @@ and training continues without a worker that starts again."""
 import os
 import re
 import signal
+import unittest.mock
 
 from cluster import *
 
@@ -79,6 +80,27 @@ class ServerLoss(ServersTest):
             self.assertIsNone(process.poll())
         for i in range(2):
             self.assertEqual((self.folder / f"worker{i}.log").read_text().count("joined the"), 1)
+
+    def test_a_shard_whose_thread_hangs_is_taken_over_though_its_server_lives(self):
+        self.start_cluster(servers=2, limit_s=2)
+        reference = self.wait_for_job(self.submit("BSP", 800), "DONE", 120)["parameters_sha256"]
+        when = self.folder / "hangs"
+        armed = {"TAUTLINE_FAILPOINT": "update received", "TAUTLINE_FAILPOINT_WHEN": str(when),
+                 "TAUTLINE_FAILPOINT_HANGS": "1"}
+        with unittest.mock.patch.dict(os.environ, armed):
+            self.servers[2] = self.start_daemon("server", "server2")
+        job = self.submit("BSP", 800, clock_ms=10)
+        wait_until(lambda: self.clock(job) > 10, what="clocks")
+        self.wait_for_backups(job)
+        when.touch()
+        ended = self.wait_for_job(job, "DONE", 120)
+        self.assertEqual(ended["parameters_sha256"], reference)
+        log = (self.folder / "coordinator.log").read_text()
+        self.assertEqual(log.count("answers no worker"), 1, log)
+        self.assertIn('server "server2" answers no worker', log)
+        self.assertNotIn("was declared lost", log)
+        self.assertIsNone(self.servers[2].poll())
+        self.servers[2].kill()  # a thread that hangs does not end
 
     def lose_two_servers(self, durability):
         self.start_cluster(durability=durability, copies=2)

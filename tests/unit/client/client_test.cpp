@@ -531,6 +531,8 @@ TEST_CASE("a client without reachable shards fails at its deadline", "[client]")
   REQUIRE_FALSE(refused.has_value());
   CHECK(refused.error().code == ErrorCode::kTimeout);
   CHECK_THAT(refused.error().message, Contains("shard 0 at 127.0.0.1:1 has not answered for"));
+  REQUIRE(options.load->silent().has_value());
+  CHECK(options.load->silent()->shard == ShardId(0));
   const TimePoint begin = steady_now();
   client.close();
   CHECK(steady_now() - begin < Duration(5'000'000));

@@ -96,6 +96,31 @@ TEST_CASE("an update that a shard holds back is not overwritten by the next", "[
   REQUIRE(fast->wait(TableId(0), Clock(1), kDeadline).value().version == Clock(1));
 }
 
+TEST_CASE(
+    "an update on loan to a shard's last server is not overwritten before the next one answers",
+    "[shared]") {
+  ServedJob served(JobMaker(2));
+  const auto fast = client_of(served, 0, true);
+  const auto slow = client_of(served, 1, true);
+  REQUIRE(fast->open(tables_of_both_sizes(), kDeadline).has_value());
+  REQUIRE(slow->open(tables_of_both_sizes(), kDeadline).has_value());
+  const std::byte* place = nullptr;
+  {
+    const Buffer first = fast->gradient_buffer(TableId(0));
+    place = first.data();
+    fast->push(TableId(0), Clock(0), first);
+  }
+  REQUIRE(fast->flush(kDeadline).has_value());
+  // The last server may live, as a zombie, and read it.
+  fast->move_shards({{ShardId(0), "127.0.0.1:1", 1}});
+  std::vector<float> values(kSmall);
+  fast->read(TableId(0), Clock(1), values);
+  const auto read = fast->wait(TableId(0), Clock(1), Duration(200'000));
+  REQUIRE_FALSE(read.has_value());
+  REQUIRE_THAT(read.error().message, Catch::Matchers::Contains("127.0.0.1:1"));
+  for (int i = 0; i < 4; ++i) CHECK(fast->gradient_buffer(TableId(0)).data() != place);
+}
+
 TEST_CASE("an update that is held back when its client has closed is applied as it was pushed",
           "[shared]") {
   std::vector<std::vector<float>> ends;

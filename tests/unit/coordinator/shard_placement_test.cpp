@@ -4,6 +4,7 @@
 #include <chrono>
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -51,6 +52,32 @@ class Placement {
     REQUIRE(joined != nullptr);
     servers_[name] = joined;
     return *joined;
+  }
+  void add_members(std::uint32_t count) {
+    for (std::uint32_t i = 0; i < count; ++i) {
+      pb::Hello hello;
+      hello.set_role(pb::ROLE_WORKER);
+      hello.set_name("w" + std::to_string(i));
+      hello.set_session(++session_);
+      const Participant* joined = registry.greet(PeerId(session_), hello, TimePoint()).participant;
+      REQUIRE(joined != nullptr);
+      pb::Member member;
+      member.set_worker(i);
+      member.set_name(joined->name);
+      member.set_incarnation(joined->incarnation.value());
+      member.set_leave_clock(Clock::never().value());
+      job.add_member(member, session_, "");
+    }
+  }
+  /// A worker reports that a shard owes it an answer, or that none does.
+  void report_silent(int member, std::optional<std::uint32_t> shard, std::uint64_t term = 1) {
+    pb::Progress progress = job.stored().members(member).progress();
+    progress.clear_silent();
+    if (shard) {
+      progress.mutable_silent()->set_shard(*shard);
+      progress.mutable_silent()->set_term(term);
+    }
+    job.take_progress(member, progress, TimePoint());
   }
   void lose(const std::string& name) { registry.lose(*servers_.at(name), "was killed"); }
   /// Each backup has an image of every slice.
@@ -214,6 +241,45 @@ TEST_CASE("two servers are lost at once, and the third has all shards", "[coordi
   for (int shard = 0; shard < 3; ++shard) {
     CHECK(placement.server_of(shard) == 1);
     CHECK(placement.backups_of(shard).empty());
+  }
+}
+
+TEST_CASE("a server that answers no worker is given up where others have all that it serves",
+          "[coordinator]") {
+  Placement placement(3, 1, 1);
+  placement.add_members(2);
+  placement.settle();
+  const std::string name = "s" + std::to_string(placement.server_of(1));
+  placement.report_silent(0, 1);
+  SECTION("not while another worker gets answers") {
+    placement.report_silent(1, std::nullopt);
+    CHECK(placement.replace().empty());
+    CHECK("s" + std::to_string(placement.server_of(1)) == name);
+  }
+  SECTION("not for what was asked of another server") {
+    placement.report_silent(1, 1, 7);
+    CHECK(placement.replace().empty());
+    CHECK("s" + std::to_string(placement.server_of(1)) == name);
+  }
+  SECTION("not where its backup is not whole") {
+    placement.report_silent(1, 1);
+    for (auto& server : placement.job.servers) server.reply.clear_copies();
+    CHECK(placement.replace().empty());
+    CHECK("s" + std::to_string(placement.server_of(1)) == name);
+  }
+  SECTION("once all report it, and not again for what was reported before") {
+    placement.report_silent(1, 1);
+    CHECK(placement.looks());
+    CHECK("s" + std::to_string(placement.server_of(1)) != name);
+    const auto says_so = [&](const Note& note) {
+      return note.text == "job 7: server \"" + name + "\" answers no worker";
+    };
+    CHECK(std::any_of(placement.notes.begin(), placement.notes.end(), says_so));
+    const int now = placement.server_of(1);
+    placement.report_whole();
+    CHECK(placement.replace().empty());
+    CHECK(placement.server_of(1) == now);
+    CHECK_FALSE(placement.job.stored().servers(now).lost());
   }
 }
 
