@@ -8,12 +8,16 @@
 
 #include "common/math/filler.hpp"
 #include "common/net/buffer_pool.hpp"
+#include "common/net/endpoint.hpp"
 #include "proto/config/job_state.hpp"
 #include "proto/data_message.hpp"
 #include "server/job_view.hpp"
 #include "tests/support/catch.hpp"
 
 namespace taut::test {
+
+/// The sender of messages where a test needs one only.
+inline constexpr PeerId kPeer{1};
 
 /// Builds what a coordinator would send of a job, and changes it as epochs would.
 class JobMaker {

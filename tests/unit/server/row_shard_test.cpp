@@ -12,8 +12,7 @@ namespace taut::server {
 namespace {
 
 using test::JobMaker;
-
-constexpr PeerId kPeer{1};
+using test::kPeer;
 
 /// A shard that has opened one table by rows and a dense one, and a member that speaks to it.
 class Member {

@@ -8,8 +8,7 @@ namespace taut::server {
 namespace {
 
 using test::JobMaker;
-
-constexpr PeerId kPeer{1};
+using test::kPeer;
 
 template <class Body>
 Body only(const std::vector<Outgoing>& out) {
