@@ -133,6 +133,8 @@ class ClientDriver {
   void drain();
   void obey(Request& request);
   void hand_over(ShardId shard, DataMessage message);
+  /// What an encoding has spared; nothing where it is longer, as INT8 is of a single value.
+  [[nodiscard]] static std::uint64_t spared(std::uint64_t bytes, std::uint64_t encoded);
   void note_read(TableId table);
   void note_load();
   void look_for_silence(const Waiting& waiting, TimePoint now, Duration limit);
