@@ -1,10 +1,9 @@
-#include "lab/checker.hpp"
+#include "lab/contract/checker.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "lab/toy_compression.hpp"
 #include "lab/toy_outer.hpp"
@@ -12,8 +11,6 @@
 
 namespace taut::sim {
 namespace {
-
-constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
 
 bool is_of_slice(const Event& event) {
   return event.kind == Event::Kind::kRequest || event.kind == Event::Kind::kReply ||

@@ -1,18 +1,15 @@
-#include "lab/slice_oracle.hpp"
+#include "lab/contract/slice_oracle.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstring>
-#include <limits>
 
 #include "lab/toy_outer.hpp"
 
 namespace taut::sim {
 namespace {
-
-constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
 
 bool is_push(DataItem::Kind kind) {
   return kind == pb::DataItem::PUSH || kind == pb::DataItem::PUSH_READ;

@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "lab/contract.hpp"
-#include "lab/history.hpp"
+#include "lab/contract/contract.hpp"
+#include "lab/contract/history.hpp"
 #include "lab/rows/row_model.hpp"
 #include "lab/toy_compression.hpp"
 #include "lab/toy_job.hpp"

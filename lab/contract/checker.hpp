@@ -10,10 +10,10 @@
 #include <utility>
 #include <vector>
 
-#include "lab/history.hpp"
+#include "lab/contract/history.hpp"
+#include "lab/contract/slice_oracle.hpp"
 #include "lab/losses/promises.hpp"
 #include "lab/rows/row_reads.hpp"
-#include "lab/slice_oracle.hpp"
 #include "lab/toy_job.hpp"
 
 namespace taut::sim {
