@@ -10,11 +10,16 @@ namespace embedded {
 extern const std::string_view index_html;
 extern const std::string_view app_js;
 extern const std::string_view draw_js;
+extern const std::string_view page_js;
 extern const std::string_view app_css;
 extern const std::string_view lab_html;
+extern const std::string_view lab_css;
+extern const std::string_view glance_js;
+extern const std::string_view hosts_js;
 extern const std::string_view lab_js;
 extern const std::string_view played_js;
-extern const std::string_view lab_css;
+extern const std::string_view strip_js;
+extern const std::string_view strips_js;
 extern const std::string_view uPlot_iife_min_js;
 extern const std::string_view uPlot_min_css;
 }  // namespace embedded
