@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "common/net/buffer_pool.hpp"
-#include "lab/history.hpp"
+#include "lab/contract/history.hpp"
 #include "lab/network.hpp"
 #include "lab/node.hpp"
 #include "lab/run_plan.hpp"

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "common/time.hpp"
-#include "lab/checker.hpp"
+#include "lab/contract/checker.hpp"
 #include "lab/run_plan.hpp"
 
 namespace taut::sim {

@@ -14,8 +14,13 @@ namespace embedded {
 extern const std::string_view lab_html;
 extern const std::string_view app_css;
 extern const std::string_view lab_css;
+extern const std::string_view page_js;
 extern const std::string_view draw_js;
 extern const std::string_view played_js;
+extern const std::string_view strip_js;
+extern const std::string_view hosts_js;
+extern const std::string_view strips_js;
+extern const std::string_view glance_js;
 extern const std::string_view lab_js;
 }  // namespace embedded
 
@@ -64,8 +69,13 @@ std::string report_page(const PlayedRun& run, const std::vector<Figure>& figures
   put(page, R"(<link rel="stylesheet" href="/app.css">)", style(embedded::app_css));
   put(page, R"(<link rel="stylesheet" href="/lab.css">)", style(embedded::lab_css));
   put(page, "<!-- figures -->", figures_section(figures));
+  put(page, R"(<script src="/page.js"></script>)", script(embedded::page_js));
   put(page, R"(<script src="/draw.js"></script>)", script(embedded::draw_js));
   put(page, R"(<script src="/played.js"></script>)", script(embedded::played_js));
+  put(page, R"(<script src="/strip.js"></script>)", script(embedded::strip_js));
+  put(page, R"(<script src="/hosts.js"></script>)", script(embedded::hosts_js));
+  put(page, R"(<script src="/strips.js"></script>)", script(embedded::strips_js));
+  put(page, R"(<script src="/glance.js"></script>)", script(embedded::glance_js));
   put(page, R"(<script src="/lab.js"></script>)", script(embedded::lab_js));
   put(page, "<!-- playback -->",
       fmt::format("<script type=\"application/json\" id=\"playback\">{}</script>",

@@ -4,7 +4,7 @@
 #include <functional>
 #include <optional>
 
-#include "lab/contract.hpp"
+#include "lab/contract/contract.hpp"
 #include "proto/coordinator_state.pb.h"
 
 namespace taut::sim {

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "lab/contract.hpp"
-#include "lab/history.hpp"
+#include "lab/contract/contract.hpp"
+#include "lab/contract/history.hpp"
 #include "lab/toy_job.hpp"
 
 namespace taut::sim {

@@ -486,7 +486,10 @@ class Page(Browser, Served):
         wait_until(lambda: int(self.status()["jobs"][0]["workers"][0]["progress"]["clock"]) > 3,
                    what="clocks")
         ManyWorkers.status = json.loads(self.request(self.page, "GET", "/api/status")[2])
-        for path in ("/", "/app.css", "/uplot.css", "/uplot.js", "/draw.js", "/app.js"):
+        _, _, html = self.request(self.page, "GET", "/")
+        paths = re.findall(r'(?:href|src)="(/\w+\.\w+)"', html)
+        self.assertIn("/app.js", paths)
+        for path in ("/", *paths):
             _, headers, text = self.request(self.page, "GET", path)
             ManyWorkers.files[path] = (headers["Content-Type"], text.encode())
         server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), ManyWorkers)

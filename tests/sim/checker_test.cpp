@@ -1,4 +1,4 @@
-#include "lab/checker.hpp"
+#include "lab/contract/checker.hpp"
 
 #include "tests/support/catch.hpp"
 

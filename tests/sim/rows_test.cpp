@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "lab/checker.hpp"
+#include "lab/contract/checker.hpp"
 #include "lab/rows/row_model.hpp"
 #include "lab/simulated_run.hpp"
 #include "tests/support/catch.hpp"

@@ -12,6 +12,8 @@ const Played = (() => {
   /** When a bin ends; the last one with the run. */
   const endOf = (run, bin) => (bin + 1 >= run.bins ? run.virtual_s : (bin + 1) * run.bin_s);
 
+  const binOf = (run, t) => Math.max(0, Math.min(run.bins - 1, Math.floor(t / run.bin_s)));
+
   /** When hosts were away, as shares of the bins like their other states. */
   function addLosses(run) {
     const hosts = new Map(run.hosts.map((host) => [host.name, host]));
@@ -132,6 +134,15 @@ const Played = (() => {
     return [0];
   }
 
+  /** The clocks by bin: of 0, 10, 25, 50, 75, 90 and 100 % of the workers. */
+  function quantiles(run) {
+    const parts = [0, 0.1, 0.25, 0.5, 0.75, 0.9, 1];
+    return Array.from({ length: run.bins }, (_, bin) => {
+      const clocks = clocksAt(run, bin);
+      return parts.map((part) => clocks[Math.round(part * (clocks.length - 1))]);
+    });
+  }
+
   /** The job at a time, as the page's drawing of a live one has it. */
   function jobAt(run, bin) {
     const clock = run.workers.map((one) => one.clock[bin] ?? -1);
@@ -146,6 +157,19 @@ const Played = (() => {
       },
     };
   }
+
+  // ---- figures as text
+
+  const percent = (part) => (100 * part).toFixed(part > 0 && part < 0.1 ? 1 : 0) + " %";
+  const whole = (part) => Math.round(100 * part) + " %";
+  const digits = (run) => (run.virtual_s < 10 ? 3 : run.virtual_s < 1000 ? 2 : 0);
+  const inSeconds = (run, s) => s.toFixed(digits(run)) + " s";
+  const short = (value) => {
+    if (Math.abs(value) >= 1e6) return Number((value / 1e6).toPrecision(3)) + " M";
+    if (Math.abs(value) >= 1e4) return Number((value / 1e3).toPrecision(3)) + " k";
+    return String(Number(value.toPrecision(3)));
+  };
+  const plural = (n, word) => `${Draw.group(n)} ${word}${n === 1 ? "" : "s"}`;
 
   // ---- tables
 
@@ -193,6 +217,6 @@ const Played = (() => {
       .join("\n") + "\n",
   };
 
-  return { kStates, kStacked, parse, share, endOf, stateOf, stackAt, meanAt, boundAt, sharesAt,
-           clocksAt, jobAt, tables };
+  return { kStates, kStacked, parse, share, endOf, binOf, stateOf, stackAt, meanAt, boundAt,
+           sharesAt, quantiles, jobAt, percent, whole, inSeconds, short, plural, tables };
 })();

@@ -1,7 +1,6 @@
-#include "lab/contract.hpp"
+#include "lab/contract/contract.hpp"
 
 #include <algorithm>
-#include <limits>
 #include <vector>
 
 namespace taut::sim {
@@ -20,7 +19,7 @@ Contract Contract::of(const pb::ServerJob& view, std::uint32_t tables) {
     contract.followers[follower.follower()] = follower.from();
   }
   contract.follower_slack = view.follower_slack();
-  contract.last_read = std::numeric_limits<std::int64_t>::max();
+  contract.last_read = kNever;
   contract.slack = view.slack();
   contract.hold_from = view.hold_from();
   contract.replicated = view.replication_interval() > 0;
@@ -38,7 +37,7 @@ Contract Contract::of(const pb::ServerJob& view, std::uint32_t tables) {
   if (consistency.has_dynamic_slack()) contract.max_slack = consistency.dynamic_slack().most();
   contract.interval = interval_of(consistency, contract.is_seeded);
   // A slack of periodic averaging counts meetings.
-  const bool is_bounded = contract.slack != std::numeric_limits<std::int64_t>::max();
+  const bool is_bounded = contract.slack != kNever;
   if (consistency.has_periodic_averaging() && is_bounded) contract.slack *= contract.interval;
   if (consistency.has_elastic_averaging()) contract.mean = false;
   return contract;
@@ -47,13 +46,12 @@ Contract Contract::of(const pb::ServerJob& view, std::uint32_t tables) {
 std::int64_t Contract::next_push(std::int64_t clock, std::uint32_t table) const {
   if (is_seed(clock)) return clock;
   const std::int64_t offset = offset_of(policies, is_seeded, table, tables);
-  const std::int64_t last = is_seeded ? std::numeric_limits<std::int64_t>::max() : end - 1;
+  const std::int64_t last = is_seeded ? kNever : end - 1;
   while ((clock + 1 - offset) % interval != 0 && clock != last) ++clock;
   return clock;
 }
 
 std::optional<std::pair<std::uint32_t, std::uint32_t>> Contract::find_shared_slot() const {
-  constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
   std::map<std::uint32_t, std::vector<std::pair<std::uint32_t, Member>>> of_slot;
   for (const auto& [worker, member] : members) {
     if (member.fenced && member.leave == kNever) continue;

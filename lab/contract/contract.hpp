@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -11,6 +12,10 @@
 #include "proto/control.pb.h"
 
 namespace taut::sim {
+
+/// A clock that no run reaches: a leave that is not known, a slack without a bound, the last read
+/// where no follower limits reads.
+inline constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
 
 /// The first thing that the contract forbids.
 struct Broken {

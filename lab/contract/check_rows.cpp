@@ -3,17 +3,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <limits>
 
 #include "common/ssp/row_buckets.hpp"
-#include "lab/checker.hpp"
+#include "lab/contract/checker.hpp"
 
 namespace taut::sim {
-namespace {
-
-constexpr std::int64_t kNoEnd = std::numeric_limits<std::int64_t>::max();
-
-}  // namespace
 
 /// What workers request of buckets and shards answer, whether or not an oracle follows them.
 void Checker::note_rows(const Event& event, const History& history) {
@@ -76,7 +70,7 @@ const RowModel* Checker::expected_in_bsp(const SliceKey& key, std::int64_t clock
       newest_.aggregates_at(0) &&
       std::ranges::all_of(newest_.aggregated, [](const auto& mode) { return mode.second; }) &&
       std::ranges::all_of(newest_.members, [](const auto& member) {
-        return !member.second.fenced && member.second.leave == kNoEnd;
+        return !member.second.fenced && member.second.leave == kNever;
       });
   if (!is_known || newest_.backup_workers > 0 || job_.balance) return nullptr;
   std::vector<RowModel>& models = in_bsp_[key];
@@ -113,7 +107,7 @@ std::optional<Broken> Checker::check_row(const Event& event, const OpenRead& rea
     };
     const RowReads& pushed = workers_[other].rows;
     const std::int64_t count = counted(value, other);
-    if (const auto most = pushed.pushes(event.table, row, kNoEnd); count > most) {
+    if (const auto most = pushed.pushes(event.table, row, kNever); count > most) {
       return Broken{"once", fmt::format("{}; it has pushed {}", where(), most)};
     }
     // Any of the others may have been dropped with the row.
@@ -122,9 +116,9 @@ std::optional<Broken> Checker::check_row(const Event& event, const OpenRead& rea
     if (member == newest_.members.end()) continue;
     const bool own = other == event.worker.value();
     const bool may_lack = member->second.fenced && moved_to_.contains(key);
-    const std::int64_t leave = own ? kNoEnd : member->second.leave;
+    const std::int64_t leave = own ? kNever : member->second.leave;
     const std::int64_t before = pushed.pushes(event.table, row, std::min(read.clock, leave));
-    const std::int64_t bound = read.slack == kNoEnd ? member->second.join : read.clock - read.slack;
+    const std::int64_t bound = read.slack == kNever ? member->second.join : read.clock - read.slack;
     const std::int64_t least =
         own ? before : pushed.pushes(event.table, row, std::min(bound, leave));
     if (count < least && !may_lack) {
@@ -172,7 +166,7 @@ std::optional<Broken> Checker::check_all_pushed(const SliceKey& key,
     if (!worker.finished || number >= kCountedMembers) continue;
     for (std::size_t i = 0; i < rows.size(); ++i) {
       const std::int64_t count = counted(values[i * table.width], number);
-      const std::int64_t due = worker.rows.pushes(TableId(key.first), rows[i], kNoEnd);
+      const std::int64_t due = worker.rows.pushes(TableId(key.first), rows[i], kNever);
       if (count == due) continue;
       return Broken{"once", fmt::format("at the end table {} row {} holds {} updates of worker {}; "
                                         "it pushed {}",

@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "lab/contract.hpp"
-#include "lab/history.hpp"
+#include "lab/contract/contract.hpp"
+#include "lab/contract/history.hpp"
 #include "lab/rows/row_model.hpp"
 #include "lab/toy_compression.hpp"
 #include "lab/toy_job.hpp"
@@ -90,13 +90,22 @@ class SliceOracle {
     bool paid = false;
   };
 
-  bool push(const Event& item, const Contract& contract);
-  void read(const Event& item, std::span<const std::uint64_t> rows, const Contract& contract);
-  void accept(std::uint32_t worker, const Event& item, const Contract& contract);
   struct Pushed {  // an update that was accepted
     std::int64_t clock = 0;
     std::uint32_t worker = 0;
   };
+
+  bool push(const Event& item, const Contract& contract);
+  void read(const Event& item, std::span<const std::uint64_t> rows, const Contract& contract);
+  void accept(std::uint32_t worker, const Event& item, const Contract& contract);
+  [[nodiscard]] std::optional<Broken> check_pushed(const Event& item,
+                                                   std::span<const std::uint64_t> rows) const;
+  void raise_version(const Contract& contract);
+  [[nodiscard]] bool is_over(std::int64_t clock, const Contract& contract) const;
+  [[nodiscard]] Broken broken(const char* rule, std::string what) const;
+  [[nodiscard]] static bool same_bits(std::span<const float> a, std::span<const float> b);
+
+  // oracle_updates.cpp
   void apply_ready(const Contract& contract);
   /// The next updates that are applied as one; empty: others must arrive before.
   [[nodiscard]] std::vector<Pushed> ready(const Contract& contract) const;
@@ -108,29 +117,17 @@ class SliceOracle {
   void descend(const std::vector<Pushed>& updates, const Contract& contract);
   void descend_rows(const std::vector<Pushed>& updates, const Contract& contract);
   [[nodiscard]] float scale_of(const std::vector<Pushed>& updates, const Contract& contract) const;
-  [[nodiscard]] std::optional<Broken> check_pushed(const Event& item,
-                                                   std::span<const std::uint64_t> rows) const;
-  [[nodiscard]] std::optional<Broken> check_rows(const Waiting& read, std::uint32_t worker,
-                                                 std::span<const float> values) const;
-  [[nodiscard]] std::optional<Broken> captured_rows(const Event& event,
-                                                    std::span<const float> values,
-                                                    std::span<const std::uint64_t> rows) const;
   /// Weighs one of `together` late updates as the job's policies say.
   void weigh(const Pushed& of, const Contract& contract, std::size_t together,
              std::vector<float>& update);
-  void note_follows(const Contract& contract);
-  [[nodiscard]] std::optional<Broken> check_follow(const Event& item, std::span<const float> values,
-                                                   const Contract& contract);
-  void raise_version(const Contract& contract);
-  void take_order(const Contract& contract);
-  [[nodiscard]] bool is_over(std::int64_t clock, const Contract& contract) const;
-  void note_due(const Contract& contract);
   void note_base(std::uint32_t worker, std::int64_t clock, const Contract& contract);
+
+  // oracle_reads.cpp
   [[nodiscard]] bool is_true(std::uint32_t worker, const Waiting& read,
                              const Contract& contract) const;
+  void note_due(const Contract& contract);
   /// Whether a read that waits may have been let through under a larger slack of its range.
   void let_through(const Event& item, const Contract& contract);
-  [[nodiscard]] Broken broken(const char* rule, std::string what) const;
   [[nodiscard]] std::optional<Broken> check_value(const Event& item, std::span<const float> values,
                                                   const Contract& contract);
   [[nodiscard]] Broken not_answerable(const Event& item, const Contract& contract) const;
@@ -140,6 +137,19 @@ class SliceOracle {
   [[nodiscard]] std::optional<Broken> check_bits(std::uint32_t worker, std::int64_t clock,
                                                  std::span<const float> values,
                                                  const Contract& contract) const;
+  [[nodiscard]] std::optional<Broken> check_rows(const Waiting& read, std::uint32_t worker,
+                                                 std::span<const float> values) const;
+
+  // oracle_replies.cpp
+  void note_follows(const Contract& contract);
+  [[nodiscard]] std::optional<Broken> check_follow(const Event& item, std::span<const float> values,
+                                                   const Contract& contract);
+
+  // oracle_checkpoints.cpp
+  void take_order(const Contract& contract);
+  [[nodiscard]] std::optional<Broken> captured_rows(const Event& event,
+                                                    std::span<const float> values,
+                                                    std::span<const std::uint64_t> rows) const;
 
   const TableId table_;
   const SliceId slice_;

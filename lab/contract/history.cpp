@@ -1,4 +1,4 @@
-#include "lab/history.hpp"
+#include "lab/contract/history.hpp"
 
 #include <fmt/format.h>
 

@@ -10,10 +10,10 @@
 #include <utility>
 #include <vector>
 
-#include "lab/history.hpp"
+#include "lab/contract/history.hpp"
+#include "lab/contract/slice_oracle.hpp"
 #include "lab/losses/promises.hpp"
 #include "lab/rows/row_reads.hpp"
-#include "lab/slice_oracle.hpp"
 #include "lab/toy_job.hpp"
 
 namespace taut::sim {
@@ -87,11 +87,28 @@ class Checker {
 
   [[nodiscard]] std::optional<Broken> next(const Event& event, const History& history);
   [[nodiscard]] std::optional<Broken> next_at_shard(const Event& event, const History& history);
+  SliceOracle& oracle(ShardSide& shard, TableId table, SliceId slice);
+  static void give_away(ShardSide& shard, const SliceKey& key);
+  void take_over(const Event& event);
   [[nodiscard]] bool is_of_moved(const ShardSide& shard, const Event& event,
                                  const History& history);
   [[nodiscard]] std::optional<Broken> take_view(ShardSide& shard, const pb::ServerJob& view);
   [[nodiscard]] std::optional<Broken> check_missed(const ShardSide& shard,
                                                    const Event& event) const;
+  [[nodiscard]] std::optional<Broken> check_cut(const Contract& contract);
+
+  // check_followers.cpp
+  static void limit_reads(ShardSide& shard);
+  [[nodiscard]] std::optional<Broken> take_confirmation(ShardSide& shard, const Event& event);
+  [[nodiscard]] std::int64_t kept_for_sure(TableId table, std::uint32_t slice,
+                                           std::uint32_t member) const;
+  void note_answered(const ShardSide& shard, const Event& event);
+  [[nodiscard]] bool was_due(const SliceKey& slice, std::int64_t version,
+                             std::uint32_t member) const;
+  [[nodiscard]] std::optional<Broken> check_model(const Event& event,
+                                                  std::span<const float> values);
+
+  // check_workers.cpp
   [[nodiscard]] std::optional<Broken> next_at_worker(const Event& event, const History& history);
   [[nodiscard]] std::optional<Broken> check_accepted(const Event& event, WorkerSide& worker);
   [[nodiscard]] std::optional<Broken> check_read(const Event& event, const History& history);
@@ -105,28 +122,20 @@ class Checker {
                                                     std::uint32_t slice);
   /// Updates that the aggregates of the clocks up to `version` are made of, at least.
   [[nodiscard]] double required_until(std::int64_t version, const SliceKey& slice) const;
-  [[nodiscard]] std::optional<Broken> check_counted_at_end() const;
-  [[nodiscard]] std::optional<Broken> check_end(const Event& event);
+
+  // check_shares.cpp
   /// An update counts as much as its worker's part of the batch.
   [[nodiscard]] std::optional<Broken> check_weight(const Event& request) const;
   /// The members' parts of each clock's batch do not overlap, and leave nothing out.
   [[nodiscard]] std::optional<Broken> check_parts() const;
-  [[nodiscard]] std::optional<Broken> check_cut(const Contract& contract);
-  void take_over(const Event& event);
-  static void give_away(ShardSide& shard, const SliceKey& key);
+
+  // check_end.cpp
+  [[nodiscard]] std::optional<Broken> check_end(const Event& event);
   [[nodiscard]] double counted_each() const;
   [[nodiscard]] std::optional<Broken> check_moved_at_end() const;
-  [[nodiscard]] std::optional<Broken> take_confirmation(ShardSide& shard, const Event& event);
-  static void limit_reads(ShardSide& shard);
-  [[nodiscard]] std::int64_t kept_for_sure(TableId table, std::uint32_t slice,
-                                           std::uint32_t member) const;
-  void note_answered(const ShardSide& shard, const Event& event);
-  [[nodiscard]] bool was_due(const SliceKey& slice, std::int64_t version,
-                             std::uint32_t member) const;
-  [[nodiscard]] std::optional<Broken> check_model(const Event& event,
-                                                  std::span<const float> values);
-  SliceOracle& oracle(ShardSide& shard, TableId table, SliceId slice);
+  [[nodiscard]] std::optional<Broken> check_counted_at_end() const;
 
+  // check_rows.cpp
   /// Rows arrive as a shard sent them, and those that count their updates hold what clock and slack
   /// require.
   [[nodiscard]] std::optional<Broken> check_rows(const Event& event, const History& history,
