@@ -1,5 +1,5 @@
-"""Workers and servers join a running job and leave it without a loss: the parameters have each update
-of each member once."""
+"""Workers and servers join a running job and leave it without a loss: the parameters have each
+update of each member once."""
 
 import concurrent.futures
 import re
@@ -16,8 +16,11 @@ CLOCKS = 1000000
 
 
 class CountedChanges(CountingTest):
-    def start_cluster(self, servers, workers):
-        """No process is to be lost, however slow the machine is."""
+    def start_cluster(self, servers, workers, more=""):
+        """No process is to be lost, however slow the machine is.
+        more  in the files of its servers and workers
+        """
+        self.more = more
         self.start_server("coordinator", shards=0, settings=(
             "heartbeat_limit_s: 60 replication { interval: 2 }"))
         self.started = {}
@@ -27,11 +30,12 @@ class CountedChanges(CountingTest):
     def start_servers(self, *numbers):
         # Shards are never divided: one for each of four servers.
         for i in numbers:
-            self.started[f"server{i}"] = self.start_daemon("server", f"server{i}", "shards: 2")
+            self.started[f"server{i}"] = self.start_daemon("server", f"server{i}", "shards: 2",
+                                                           more=self.more)
 
     def start_workers(self, *numbers):
         for i in numbers:
-            self.started[f"worker{i}"] = self.start_daemon("worker", f"worker{i}")
+            self.started[f"worker{i}"] = self.start_daemon("worker", f"worker{i}", more=self.more)
 
     def submit_saved(self, mode, workers, clock_ms, more=""):
         self.saved = self.folder / "saved"
@@ -115,6 +119,28 @@ class CountedChanges(CountingTest):
         self.wait_for_members(job, "worker5", "worker6", "worker7")
         self.assert_each_update_counts_once(job, self.stop(job), 8,
                                             [f"worker{i}" for i in range(5)])
+
+    def check_signals_with_notice(self, mode):
+        """A worker and a server get SIGTERM at the same time, and leave before they must."""
+        self.start_cluster(servers=2, workers=2, more="preemption_notice_s: 60")
+        job = self.submit_saved(mode, workers=2, clock_ms=5 * SLOWER)
+        self.wait_for_protected_clocks(job)
+        for name in ("worker0", "server0"):
+            self.started[name].send_signal(signal.SIGTERM)
+        for name in ("worker0", "server0"):
+            self.assertEqual(self.started[name].wait(90 * SLOWER), 0, name)
+            log = (self.folder / f"{name}.log").read_text()
+            self.assertIn("leaving within 60 s", log)
+            self.assertIn("drained: no job needs this", log)
+        self.assertEqual(self.hosts(job), {"server1"})
+        self.wait_for_members(job, "worker1")
+        self.assert_each_update_counts_once(job, self.stop(job), 2, ["worker0"])
+
+    def test_no_update_is_lost_with_processes_that_get_a_signal_with_notice_in_ssp(self):
+        self.check_signals_with_notice("SSP")
+
+    def test_no_update_is_lost_with_processes_that_get_a_signal_with_notice_in_async(self):
+        self.check_signals_with_notice("ASYNC")
 
 
 if __name__ == "__main__":
