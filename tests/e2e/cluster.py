@@ -275,6 +275,21 @@ class ClusterTest(unittest.TestCase):
             return states[job] if states[job]["state"] == state else None
         return wait_until(reached, seconds, f"job {job} {state}")
 
+    def recorded_clocks(self, job, worker, since=0):
+        """How many clocks a worker has ended since a Unix time, as it has written on its own disk.
+        """
+        path = self.folder / f"records/job{job}-{worker}/metrics.csv"
+        text = path.read_text() if path.exists() else ""
+        lines = text.rpartition("\n")[0].splitlines()[1:]  # without one that is being written
+        return sum(float(line.split(",")[1]) > since for line in lines)
+
+    def assert_workers_train(self, job, *workers):
+        """Each of them ends clocks from now on, whether or not a coordinator answers."""
+        begin = time.time()
+        for worker in workers:
+            wait_until(lambda: self.recorded_clocks(job, worker, begin) > 50, 60,
+                       what=f"further clocks of {worker}")
+
     def assert_still_trains(self):
         """The running cluster takes a job and finishes it."""
         answer = self.ask("submit", self.job("after.textproto"))

@@ -374,11 +374,12 @@ class Standby(ClusterTest):
         for member in self.members[1:]:
             os.kill(member.pid, signal.SIGSTOP)
         time.sleep(5)  # longer than the lease
-        for process in self.others:
-            self.assertIsNone(process.poll())
         answer = self.tautline("submit", self.job("more.textproto"), "--coordinator",
                                self.coordinator, "--wait", "3")
         self.assertNotEqual(answer.returncode, 0)
+        self.assert_workers_train(1, "worker0", "worker1")
+        for process in self.others:
+            self.assertIsNone(process.poll())
         for member in self.members[1:]:
             os.kill(member.pid, signal.SIGCONT)
         wait_until(lambda: self.leader() is not None, 60, "a leader")
@@ -452,6 +453,7 @@ class Standby(ClusterTest):
         wait_until(lambda: any(fails in self.log_of(i) for i in range(3)), 20,
                    "an election that fails")
         self.assertIsNone(self.leader())
+        self.assert_workers_train(1, "worker0", "worker1")
         for process in self.others:
             self.assertIsNone(process.poll())
         self.make_room()

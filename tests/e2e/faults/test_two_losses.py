@@ -33,7 +33,10 @@ class TwoLosses(CountingTest):
         self.servers[primary].kill()
         self.workers[1].kill()
         ended = self.wait_for_job(job, "DONE", 90)
-        kept = self.applied(folder, CLOCKS, PARAMETERS) - CLOCKS
+        applied = self.applied(folder, CLOCKS, PARAMETERS)
+        shares = {one.name: one.share for one in self.members(folder / f"tiny_iter_{CLOCKS}")}
+        self.assertEqual(applied[shares["worker0"]], CLOCKS)
+        kept = applied[shares["worker1"]]
         reads = self.read_of_others(job, "worker0", PARAMETERS)
         self.assertEqual(len(reads), CLOCKS)
         lost = next(w for w in ended["workers"] if w["name"] == "worker1")
