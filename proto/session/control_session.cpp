@@ -13,6 +13,8 @@ namespace {
 
 // Where none leads, every coordinator redirects.
 constexpr Duration kRedirectPause = std::chrono::milliseconds(100);
+// One that is not answered may have been lost with its connection: several are no coincidence.
+constexpr int kSilentHeartbeats = 4;
 
 }  // namespace
 
@@ -51,11 +53,17 @@ void ControlSession::greet(TimePoint now) {
   next_send_ = now;
 }
 
+/// Between rare heartbeats there is nothing to hear; a hello is answered at once.
+Duration ControlSession::silence_limit() const {
+  if (state_ == State::kGreeting) return timings_.silence_limit;
+  return std::max(timings_.silence_limit, kSilentHeartbeats * timings_.heartbeat_interval);
+}
+
 ControlOutput ControlSession::tick(TimePoint now) {
   ControlOutput out;
   if (state_ == State::kRefused) return out;
   const bool expects_word = state_ == State::kGreeting || sends_heartbeats();
-  if (expects_word && now - heard_ >= timings_.silence_limit) {
+  if (expects_word && now - heard_ >= silence_limit()) {
     out.reconnect = true;
     heard_ = now;
     greet(now);
@@ -85,7 +93,7 @@ ControlOutput ControlSession::tick(TimePoint now) {
 TimePoint ControlSession::next_tick() const {
   if (state_ == State::kRefused) return TimePoint::never();
   if (state_ == State::kAccepted && !sends_heartbeats()) return TimePoint::never();
-  const TimePoint next = std::min(next_send_, heard_ + timings_.silence_limit);
+  const TimePoint next = std::min(next_send_, heard_ + silence_limit());
   return has_joined() ? next : std::min(next, waiting_since_ + timings_.wait_limit);
 }
 

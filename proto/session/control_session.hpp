@@ -34,7 +34,8 @@ struct ControlIdentity {
 struct ControlTimings {
   Duration heartbeat_interval = std::chrono::milliseconds(500);
   Duration hello_interval = std::chrono::milliseconds(500);
-  // If the coordinator is silent for this long, the connection is replaced.
+  // If the coordinator is silent for this long, and for as long as four heartbeats, the connection
+  // is replaced.
   Duration silence_limit = std::chrono::seconds(5);
   // Without an answer to the first hello for so long, the owner learns that there is no
   // coordinator.
@@ -123,6 +124,7 @@ class ControlSession {
   [[nodiscard]] pb::ControlMessage hello();
   [[nodiscard]] bool has_joined() const { return incarnation_ != Incarnation(); }
   [[nodiscard]] bool sends_heartbeats() const { return identity_.role != pb::ROLE_CLIENT; }
+  [[nodiscard]] Duration silence_limit() const;
   void greet(TimePoint now);
   void on_hello_reply(const pb::ControlMessage& message, TimePoint now, ControlOutput& out);
   void note_trace(pb::TraceState requested, ControlOutput& out);

@@ -62,7 +62,7 @@ class Registry {
  public:
   static constexpr std::size_t kMaxParticipants = 4096;
   /// A process whose connection has closed is lost if it is not heard for so long, or for twice its
-  /// heartbeats' interval or its longest recent silence, whichever is longest.
+  /// heartbeats' interval or twice its longest recent silence, whichever is longest.
   static constexpr Duration kClosedLimit = std::chrono::milliseconds(500);
 
   /// next_incarnation  the first unused number of a life

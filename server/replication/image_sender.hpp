@@ -32,11 +32,11 @@ struct Dial {
 
 /// A primary's side of replication, for one job at one host: when which slice's image goes to the
 /// backups, and what each of them holds of each member's updates. An image is due when V has risen
-/// `replication_interval` times since the last one, or as many updates of each member were applied,
-/// and when a worker waits for it; slices take turns, so that each clock sends its part. In a job
-/// whose readers get what backups have (JobView::shows_kept) it is due whenever they wait. In a job
-/// that logs updates, each one goes to the backups before it counts. All backups of a shard get the
-/// same images, and the next one of a slice follows when all have this one.
+/// `replication_interval` times since the last one, or twice as many updates of each member were
+/// applied, and when a worker waits for it; slices take turns, so that each clock sends its part.
+/// In a job whose readers get what backups have (JobView::shows_kept) it is due whenever they wait.
+/// In a job that logs updates, each one goes to the backups before it counts. All backups of a
+/// shard get the same images, and the next one of a slice follows when all have this one.
 /// Thread    shard thread
 class ImageSender {
  public:

@@ -183,6 +183,31 @@ TEST_CASE("a silent coordinator is reconnected to and greeted again", "[control]
   CHECK_FALSE(session.tick(kStart + 6s).reconnect);
 }
 
+TEST_CASE("a connection is not replaced between two rare heartbeats", "[control]") {
+  ControlTimings timings;
+  timings.heartbeat_interval = 10s;
+  ControlSession session(worker(), timings, kStart);
+  static_cast<void>(session.handle(accepted(sent(session.tick(kStart)), 7), kStart));
+  for (int i = 0; i < 3; ++i) {
+    const TimePoint now = kStart + i * 10s;
+    const ControlOutput output = session.tick(now);
+    CHECK_FALSE(output.reconnect);
+    REQUIRE(output.messages.size() == 1);
+    CHECK(output.messages[0].has_heartbeat());
+    pb::ControlMessage known;
+    known.set_request(sent(output));
+    known.mutable_heartbeat_reply()->set_known(true);
+    static_cast<void>(session.handle(known, now));
+    CHECK(session.next_tick() == now + 10s);
+    CHECK_FALSE(session.tick(now + 6s).reconnect);
+  }
+  // The last answer came after 20 s. A hello is answered at once, so it is repeated soon.
+  CHECK_FALSE(session.tick(kStart + 59s).reconnect);
+  CHECK(session.tick(kStart + 60s).reconnect);
+  CHECK_FALSE(session.tick(kStart + 64s).reconnect);
+  CHECK(session.tick(kStart + 65s).reconnect);
+}
+
 TEST_CASE("a coordinator that stands by redirects, whatever it was sent", "[control]") {
   const auto redirection = [](std::uint64_t request, const std::string& leader) {
     pb::ControlMessage message;
