@@ -49,6 +49,11 @@ const char* state_word(const pb::WorkerStatus& worker) {
   return worker.is_drained() ? "drained" : "leaving";
 }
 
+int unprotected_shards(const pb::JobStatus& job) {
+  const auto whole = std::ranges::count_if(job.shards(), &pb::ShardStatus::is_protected);
+  return job.shards_size() - static_cast<int>(whole) + static_cast<int>(job.no_backups().shards());
+}
+
 int fewest_whole_backups(const pb::JobStatus& job) {
   if (job.shards().empty()) return 0;
   std::ptrdiff_t fewest = std::numeric_limits<int>::max();

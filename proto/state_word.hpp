@@ -15,6 +15,8 @@ namespace taut {
 [[nodiscard]] const char* state_word(const pb::ServerStatus& server);
 [[nodiscard]] const char* state_word(const pb::WorkerStatus& worker);
 
+/// Shards of a job that are lost with their server: they have no whole backup.
+[[nodiscard]] int unprotected_shards(const pb::JobStatus& job);
 /// Whole backups of the shard that has fewest: as many servers may be lost at the same time. 0
 /// where shards have no backups.
 [[nodiscard]] int fewest_whole_backups(const pb::JobStatus& job);

@@ -68,6 +68,13 @@ std::string shares_line(const pb::JobStatus& job) {
   return shares;
 }
 
+/// Of a job on one server, or with replication { interval: 0 }; empty: its shards have backups. A
+/// training does not show it, since one on a laptop is as it should be.
+std::string no_backups_line(const pb::JobStatus& job) {
+  if (!job.has_no_backups()) return {};
+  return "no shard has a backup: " + job.no_backups().reason();
+}
+
 std::vector<std::string> process_table(const pb::StatusReply& status) {
   std::vector<Row> rows{{"PROCESS", "ROLE", "STATE", "HEARD", "HAS"}};
   for (const pb::ServerStatus& server : status.servers()) {
@@ -99,6 +106,7 @@ std::vector<std::string> status_view(const pb::StatusReply& status, int width) {
     if (job.state() != pb::RUNNING) continue;
     lines.emplace_back();
     append(lines, progress_block(job, width));
+    if (std::string line = no_backups_line(job); !line.empty()) lines.push_back(std::move(line));
     if (std::string shares = shares_line(job); !shares.empty()) lines.push_back(std::move(shares));
     if (!job.checkpoint_failure().empty()) lines.push_back("  " + job.checkpoint_failure());
   }

@@ -169,6 +169,7 @@ pb::JobStatus job_status(const JobRecord& job, const Registry& registry, const s
   *status.mutable_former_staleness() = stored.former().staleness();
   if (stored.state() == pb::RUNNING) {
     for (pb::ShardStatus& shard : shard_status(job)) *status.add_shards() = std::move(shard);
+    if (auto bare = no_backups(job)) *status.mutable_no_backups() = *std::move(bare);
   }
   status.set_left_s(left_s(status, slowest));
   add_followers(job, now, status);

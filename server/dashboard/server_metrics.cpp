@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -49,10 +48,9 @@ void add_clocks(Scrape& scrape, const pb::StatusReply& status) {
 /// What would be lost with a server, and what was refused.
 void add_risks(Scrape& scrape, const pb::StatusReply& status) {
   for_jobs(status, [&](const pb::JobStatus& job, const Labels& labels) {
-    const auto whole = std::ranges::count_if(job.shards(), &pb::ShardStatus::is_protected);
     scrape.gauge("job_unprotected_shards",
                  "Shards of a running job that are lost with their server.",
-                 static_cast<double>(job.shards_size() - whole), labels);
+                 static_cast<double>(unprotected_shards(job)), labels);
   });
   for_jobs(status, [&](const pb::JobStatus& job, const Labels& labels) {
     scrape.gauge("job_whole_backups",

@@ -203,6 +203,11 @@ json shards_of(const pb::JobStatus& job) {
   return shards;
 }
 
+json no_backups_of(const pb::JobStatus& job) {
+  if (!job.has_no_backups()) return json();
+  return {{"shards", job.no_backups().shards()}, {"reason", job.no_backups().reason()}};
+}
+
 json followers_of(const pb::JobStatus& job) {
   json followers = json::array();
   for (const pb::FollowerStatus& one : job.followers()) {
@@ -289,6 +294,7 @@ json status_json(const pb::StatusReply& status, double unix_time_s, std::uint64_
     all["job"]["checkpoint_failure"] = full->checkpoint_failure();
     all["job"]["run_folder"] = full->run_folder();
     all["job"]["shards"] = shards_of(*full);
+    all["job"]["no_backups"] = no_backups_of(*full);
     all["job"]["followers"] = followers_of(*full);
     all["job"]["cut_followers"] = full->cut_followers();
   }

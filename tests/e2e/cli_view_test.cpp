@@ -465,6 +465,17 @@ TEST_CASE("the status says how far whole backups are behind, and which shards ha
   CHECK(shown("11 of 12 shards without a whole backup (number 0, 2, 3, 4, 5, 6, 7, 8, ...): a"));
 }
 
+TEST_CASE("the status says that no shard has a backup and why, and a training does not", "[cli]") {
+  pb::StatusReply status;
+  pb::JobStatus& job = *status.add_jobs() = two_workers();
+  const std::string line = "no shard has a backup: the job started on one server";
+  CHECK_FALSE(holds(status_view(status, 80), "backup"));
+  job.mutable_no_backups()->set_shards(2);
+  job.mutable_no_backups()->set_reason("the job started on one server");
+  CHECK(holds(status_view(status, 80), line));
+  CHECK_FALSE(holds(progress_block(job, 80), "backup"));
+}
+
 TEST_CASE("the status says why the newest checkpoint was not written", "[cli]") {
   pb::StatusReply status;
   pb::JobStatus& job = *status.add_jobs() = two_workers();

@@ -207,6 +207,7 @@ class ManyWorkers(http.server.BaseHTTPRequestHandler):
         job.update(by_worker=many, workers=cls.workers, clock=min(clocks), fastest=max(clocks),
                    slack=8, running_s=number * 0.5, loss=2 / (1 + number))
         backup = {"server": "server1", "is_whole": True, "behind_s": 0.44, "behind_clocks": 3}
+        job["no_backups"] = None
         job["shards"] = [{"server": f"server{i}", "term": 1, "wanted_backups": 1, "problem": None,
                           "is_protected": i not in cls.unprotected, "backups": [backup]}
                          for i in range(cls.servers)]
@@ -277,6 +278,16 @@ class Page(Browser, Served):
         self.do("await", js="document.querySelector('#job-state').textContent === 'stopped'")
         self.assertEqual(self.do("faults"), [])
         self.assertEqual(self.do("outside"), [])
+
+    def test_the_page_says_that_no_shard_of_a_job_on_one_server_has_a_backup(self):
+        self.begin(workers=1)
+        self.open()
+        self.do("await", js="document.querySelector('#shard-note').textContent.endsWith("
+                            "'; no shard has a backup: the job started on one server')")
+        self.assertEqual(self.ask("stop", "1").returncode, 0)
+        self.do("await", js="document.querySelector('#job-state').textContent === 'stopped'")
+        self.assertNotIn("backup", self.text("#shard-note"))
+        self.assertEqual(self.do("faults"), [])
 
     CUT = """(() => {
       const cut = [];

@@ -22,6 +22,26 @@ def queries(dashboard):
             yield panel["title"], target["expr"]
 
 
+def alerts():
+    """The expression of each alert, by its name."""
+    rules = (MONITORING / "alerts.yml").read_text()
+    return dict(re.findall(r"- alert: (\w+)\n(?: *#.*\n)* *expr: (.*)", rules))
+
+
+def holds(expression, values):
+    """Whether comparisons that "and" joins hold for one job, of metrics with these values, by their
+    names without "tautline_job_"."""
+    def value(term):
+        metric = term.removeprefix("tautline_job_")
+        return values[metric] if metric != term else float(term)
+
+    for comparison in expression.split(" and "):
+        left, sign, right = comparison.split()
+        if not {"<": value(left) < value(right), ">": value(left) > value(right)}[sign]:
+            return False
+    return True
+
+
 class Monitoring(ClusterTest):
     def scrape(self, name):
         """What a process answers to Prometheus."""
@@ -109,6 +129,27 @@ class Monitoring(ClusterTest):
             if name in series:
                 labels = set(re.findall(r"`(\w+)`", cells[1]))
                 self.assertEqual(labels, series[name] - {"le"}, name)
+
+    def test_a_job_on_one_server_is_counted_and_named_as_unprotected_without_an_alert(self):
+        self.start_cluster()
+        self.assertEqual(self.ask("submit", self.job(iterations=1000000, workers=2)).returncode, 0)
+        name = "tautline_job_unprotected_shards"
+        wait_until(lambda: name in self.exported(), what="a job")
+        found = {metric: self.sum_of("server0", f"tautline_job_{metric}")
+                 for metric in ("unprotected_shards", "whole_backups", "wanted_backups")}
+        self.assertEqual(found, {"unprotected_shards": 2, "whole_backups": 0, "wanted_backups": 0})
+        line = "no shard has a backup: the job started on one server"
+        self.assertIn(line, self.ask("status", "1").stdout)
+        self.assertEqual(self.status()["jobs"][0]["no_backups"]["shards"], 2)
+        for alert in ("TautlineShardUnprotected", "TautlineTooFewBackups"):
+            self.assertFalse(holds(alerts()[alert], found), alert)
+
+    def test_the_alert_of_unprotected_shards_is_of_jobs_that_should_have_backups(self):
+        expression = alerts()["TautlineShardUnprotected"]
+        cases = ((0, 1, False), (1, 1, True), (2, 2, True), (2, 0, False))
+        for unprotected, wanted, fires in cases:
+            values = {"unprotected_shards": unprotected, "wanted_backups": wanted}
+            self.assertEqual(holds(expression, values), fires, values)
 
     def test_shares_of_a_job_that_balances_are_exported_and_shown(self):
         self.start_cluster(settings="slowdown_ms: 10")

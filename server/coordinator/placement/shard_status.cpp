@@ -46,6 +46,17 @@ std::vector<pb::ShardStatus> shard_status(const JobRecord& job) {
   return shards;
 }
 
+std::optional<pb::NoBackups> no_backups(const JobRecord& job) {
+  if (!job.stored().shards().empty()) return std::nullopt;
+  pb::NoBackups status;
+  status.set_shards(host_count(job.stored()));
+  // One server alone has no place for backups, whatever the interval.
+  status.set_reason(job.stored().servers_size() < 2
+                        ? "the job started on one server"
+                        : "the job started with replication { interval: 0 }");
+  return status;
+}
+
 void add_backup_lags(const JobRecord& job,
                      const std::map<std::string, std::vector<pb::ShardLoad>>& loads,
                      pb::JobStatus& status) {

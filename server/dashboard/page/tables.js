@@ -66,9 +66,11 @@ const Tables = (() => {
     text("follower-note", job && job.cut_followers > 0 ? `${job.cut_followers} were cut` : "");
   }
 
-  /** What is lost with a server; nothing where shards have no backups, as on one server. */
+  /** What is lost with a server, or why no shard has a backup, as on one server. */
   function protection(now) {
     const shards = (now.job && now.job.shards) || [];
+    const none = now.job && now.job.no_backups;
+    if (none) return `; no shard has a backup: ${none.reason}`;
     if (shards.length === 0) return "";
     const bare = shards.filter((shard) => !shard.is_protected);
     const problem = shards.map((shard) => shard.problem).find(Boolean);

@@ -251,6 +251,8 @@ class ServerLoss(ServersTest):
         job = self.submit("SSP", 1000000)
         wait_until(lambda: self.clock(job) > 10, what="clocks")
         self.assertEqual(self.running(job).get("shards", []), [])
+        self.assertIn("no shard has a backup: the job started with replication { interval: 0 }",
+                      self.ask("status", job).stdout)
         self.kill_server(1)
         message = self.wait_for_job(job, "FAILED")["message"]
         self.assertIn("its part of the parameters is lost", message)

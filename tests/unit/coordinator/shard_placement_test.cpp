@@ -557,6 +557,33 @@ TEST_CASE("a server that could not keep images is tried again later, though it r
   CHECK(cluster.run_until([&] { return first_shard().backups_size() == 1; }, 15s));
 }
 
+TEST_CASE("a running job whose shards have no backups says how many it has, and why",
+          "[coordinator]") {
+  const auto run = [](std::uint32_t interval, int servers) {
+    FakeCluster cluster;
+    cluster.options.replication_interval = interval;
+    cluster.restart_coordinator(1ms);
+    for (int i = 0; i < servers; ++i) cluster.add_server("s" + std::to_string(i), 2);
+    cluster.add_worker("w0");
+    cluster.run_for(1s);
+    const std::uint64_t job = cluster.submit(make_job(1)).job();
+    REQUIRE(cluster.run_until_state(job, pb::RUNNING));
+    pb::JobStatus status = cluster.status(job);
+    CHECK(status.has_no_backups() == status.shards().empty());
+    CHECK(cluster.stop(job).error().empty());
+    REQUIRE(cluster.run_until_state(job, pb::STOPPED));
+    CHECK_FALSE(cluster.status(job).has_no_backups());
+    return status;
+  };
+  const pb::JobStatus on_one = run(4, 1);
+  CHECK(on_one.no_backups().shards() == 2);
+  CHECK(on_one.no_backups().reason() == "the job started on one server");
+  const pb::JobStatus without = run(0, 2);
+  CHECK(without.no_backups().shards() == 4);
+  CHECK(without.no_backups().reason() == "the job started with replication { interval: 0 }");
+  CHECK_FALSE(run(4, 2).has_no_backups());
+}
+
 TEST_CASE("a status says how far a backup lags, as the shard's primary reports it",
           "[coordinator]") {
   Placement placement(3, 1, 1);

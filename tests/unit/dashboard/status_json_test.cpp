@@ -192,6 +192,31 @@ TEST_CASE("the page has how far each backup lags, and the metrics the whole one 
   CHECK(shards[1]["backups"][2]["behind_clocks"].is_null());
 }
 
+TEST_CASE("each shard of a running job without backups counts as unprotected", "[dashboard]") {
+  pb::StatusReply status = make_status(1);
+  pb::JobStatus& job = *status.mutable_jobs(0);
+  const auto has_line = [&](const std::string& line) {
+    metrics::Scrape scrape;
+    add_cluster(scrape, status);
+    return scrape.text().find(line + "\n") != std::string::npos;
+  };
+  job.mutable_no_backups()->set_shards(3);
+  job.mutable_no_backups()->set_reason("the job started on one server");
+  CHECK(has_line("tautline_job_unprotected_shards{job=\"7\",name=\"lenet\"} 3"));
+  CHECK(has_line("tautline_job_wanted_backups{job=\"7\",name=\"lenet\"} 0"));
+  const auto shown = status_json(status, 1000)["job"];
+  CHECK(shown["shards"].empty());
+  CHECK(shown["no_backups"]["shards"] == 3);
+  CHECK(shown["no_backups"]["reason"] == "the job started on one server");
+  // One whose shards have backups counts those whose backups are not whole.
+  job.clear_no_backups();
+  job.add_shards()->set_is_protected(true);
+  job.add_shards();
+  CHECK(has_line("tautline_job_unprotected_shards{job=\"7\",name=\"lenet\"} 1"));
+  CHECK(has_line("tautline_job_wanted_backups{job=\"7\",name=\"lenet\"} 1"));
+  CHECK(status_json(status, 1000)["job"]["no_backups"].is_null());
+}
+
 TEST_CASE("the running job is shown, or else the newest, or the requested one", "[dashboard]") {
   pb::StatusReply status = make_status(1);
   for (const std::uint64_t id : {8U, 9U}) {
