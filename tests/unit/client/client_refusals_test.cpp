@@ -63,7 +63,7 @@ TEST_CASE("a client without reachable shards fails at its deadline", "[client]")
   ClientOptions options = served.options(WorkerId(0));
   options.shards[0].address = "127.0.0.1:1";
   Client client(served.context.make_endpoint(), options);
-  const auto refused = client.open(two_tables(), kSoon);
+  const auto refused = client.open(two_tables(), 4 * kSoon);
   REQUIRE_FALSE(refused.has_value());
   CHECK(refused.error().code == ErrorCode::kTimeout);
   CHECK_THAT(refused.error().message, Contains("shard 0 at 127.0.0.1:1 has not answered for"));
