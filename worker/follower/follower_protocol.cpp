@@ -85,7 +85,7 @@ void FollowerProtocol::handle(const pb::FollowReply& reply, TimePoint now) {
   }
   if (reply.lingers() && !lingers_) next_round_ = now;
   lingers_ = reply.lingers();
-  joined_ |= reply.joined();
+  if (identity_.bounded && reply.joined() && !std::exchange(joined_, true)) look_afresh(now);
   hash_ = reply.job_hash();
   first_version_ = Clock(reply.first_version());
   take_shards(reply, now);
@@ -112,15 +112,21 @@ void FollowerProtocol::take_shards(const pb::FollowReply& reply, TimePoint now) 
   }
 }
 
+/// What is wished is to be found in rounds from now on. After a bounded follower has joined: training
+/// may have passed by more than its slack what it joined with, and is held only from now on.
+void FollowerProtocol::look_afresh(TimePoint now) {
+  wished_newest_.reset();
+  is_fresh_ = false;
+  fresh_from_ = next_round_ = now;
+}
+
 /// The newest version may be lost with a shard's last host and the workers that had made it. Where
 /// training waits for this follower, it would never be made again.
 void FollowerProtocol::look_anew(TimePoint now) {
   attempt_.reset();
   phase_ = Phase::kIdle;
   newest_ = version();
-  wished_newest_.reset();
-  is_fresh_ = false;
-  fresh_from_ = next_round_ = now;
+  look_afresh(now);
 }
 
 /// The host of a shard knows of none: they are made again.

@@ -136,6 +136,7 @@ class FollowerProtocol {
   void report(TimePoint now);
   void take_shards(const pb::FollowReply& reply, TimePoint now);
   void look_anew(TimePoint now);
+  void look_afresh(TimePoint now);
   void forget_requests(ShardId shard);
   void take_source(const pb::FollowReply& reply, TimePoint now);
   void leave_source(TimePoint now);

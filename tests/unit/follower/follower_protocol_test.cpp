@@ -70,7 +70,7 @@ class Followed {
     pb::FollowReply reply;
     reply.set_state(lingers ? pb::DONE : pb::RUNNING);
     reply.set_lingers(lingers);
-    reply.set_joined(true);
+    reply.set_joined(servers_know_it);
     reply.set_job_hash(job.hash());
     reply.add_shards()->set_address("shard");
     reply.mutable_shards(0)->set_term(job.state.shards(0).term());
@@ -133,6 +133,7 @@ class Followed {
   std::vector<pb::Follow> reports;                  // of all
   std::uint64_t requested = 0;                      // slices, of the shard
   std::uint64_t parts = 0;                          // messages of values between followers
+  bool servers_know_it = true;                      // each follower
   bool drops_values = false;                        // of the shard
   std::uint64_t lost_part = 0;                      // the number of the one that is lost, from 1
   std::vector<bool> silent = std::vector<bool>(8);  // followers that say nothing to others
@@ -304,6 +305,27 @@ TEST_CASE("a bounded follower joins with what it has, and confirms what its prog
   REQUIRE(follower.take());
   one.settle();
   CHECK(confirmed() == 1);
+}
+
+TEST_CASE("a bounded follower's first model is of a time when training waits for it",
+          "[followers]") {
+  Followed one;
+  FollowerProtocol& follower = one.add(identity(1, true));
+  one.push(0);
+  one.servers_know_it = false;
+  one.tell(0);
+  follower.wish({}, one.now);
+  for (int i = 0; i < 2; ++i) one.wait(std::chrono::seconds(1));
+  CHECK(one.reports.back().bounded());
+  CHECK(one.reports.back().version() == 1);
+  for (std::int64_t clock = 1; clock < 6; ++clock) one.push(clock);
+  CHECK(follower.take() == nullptr);
+  one.servers_know_it = true;
+  one.tell(0);
+  for (int i = 0; i < 2; ++i) one.wait(std::chrono::seconds(1));
+  const auto model = follower.take();
+  REQUIRE(model);
+  CHECK(model->version == Clock(6));
 }
 
 TEST_CASE("a bounded follower of a job that has not started joins at once", "[followers]") {
