@@ -256,12 +256,33 @@ void ImageSender::hang_up(const Dial& dial) {
   released_.clear();
 }
 
+/// Whether a slice has yet to apply an update of a lost member that comes before its leave.
+/// done  its first update that is not in the values
+bool ImageSender::owes_before(const SliceState& slice, Clock leave, Clock done) {
+  return slice.next_after(done - 1) < leave;
+}
+
+/// Once all that a lost member had pushed before its leave is applied, an image has to say what of
+/// it was dropped, before anything that follows counts.
+void ImageSender::name_drops(std::size_t index, Track& track, const SliceState& slice) {
+  for (const auto& [worker, done] : slice.settled_members()) {
+    const auto left = leaves_.find(worker);
+    if (left == leaves_.end() || slice.leaves_here(worker)) continue;
+    if (owes_before(slice, left->second, done)) return;
+  }
+  track.names_drops_later = false;
+  track.needs_image = track.is_due = true;
+  track.needed = 0;
+  pending_.insert(index);
+}
+
 void ImageSender::note_push(std::size_t index, const SliceState& slice) {
   const auto found = tracks_.find(index);
   if (found == tracks_.end() || found->second.copy == 0) return;
   Track& track = found->second;
   // Where V does not rise, because of a worker that is far behind, the others' updates count.
   const auto applied = static_cast<std::uint64_t>(slice.applications() - track.applications);
+  if (track.names_drops_later) name_drops(index, track, slice);
   // The turns of slices differ, so that a clock's images are a part of them.
   const std::int64_t turn = (slice.version().value() + static_cast<std::int64_t>(index)) %
                             static_cast<std::int64_t>(interval_);
@@ -342,7 +363,10 @@ std::vector<ImageItem> ImageSender::make_image(SliceState& slice, Track& track) 
     const auto done = item.done.find(worker);
     if (done == item.done.end() || slice.leaves_here(worker)) continue;
     // Backups keep what is in their log and not in the values: also what counts, before its leave.
-    if (slice.next_after(done->second - 1) < leave) continue;
+    if (owes_before(slice, leave, done->second)) {
+      track.names_drops_later = true;
+      continue;
+    }
     const Clock logged = track.log.newest(worker).value_or(Clock(-1)).next();
     if (logged > leave) done->second = std::max(done->second, logged);
   }

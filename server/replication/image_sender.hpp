@@ -141,6 +141,9 @@ class ImageSender {
     // or since the log has become too long.
     bool needs_image = false;
     std::uint64_t needed = 0;  // the image that it is; 0: it is still to be made
+    // Of a member that was lost, what was pushed before its leave is still to be applied, and an
+    // image after that names what was dropped.
+    bool names_drops_later = false;
   };
   struct Target {
     std::uint64_t choice = 0;
@@ -169,6 +172,8 @@ class ImageSender {
   [[nodiscard]] bool is_log_long(const Track& track, const SliceState& slice) const;
   void begin_log(Track& track, const SliceState& slice, const Targets* targets, bool is_first);
   void follow_leaves(const Membership& membership);
+  [[nodiscard]] static bool owes_before(const SliceState& slice, Clock leave, Clock done);
+  void name_drops(std::size_t index, Track& track, const SliceState& slice);
   void note_changes(const JobSlices& slices, TimePoint now);
   void release(std::vector<UpdateLog::Push> pushes);
   void take_kept(std::size_t index, Track& track, Targets& targets, std::size_t backup,

@@ -419,11 +419,19 @@ TEST_CASE("an image drops nothing that a lost worker has pushed before its leave
   trio.replicate(0, kSecond);
   (void)trio.push(0, kAnn, 0);
   trio.replicate_logs(0);
+  SECTION("and its backups drop what it has pushed later once that is applied") {
+    (void)trio.push(0, kAnn, 1);
+    const auto before = trio.values(0);
+    trio.replicate_logs(0);
+    CHECK(trio.values(0) == before);  // it does not count before they have an image
+    for (int second = 2; second < 4; ++second) trio.replicate(0, second * kSecond);
+    CHECK(trio.values(0) != before);
+  }
   const auto seen = trio.values(0);
   trio.ended = {0};
   trio.take_over(1);
   trio.open(1, kAnn, 2, 1);
-  for (int second = 1; second < 4; ++second) trio.replicate(1, second * kSecond);
+  for (int second = 4; second < 7; ++second) trio.replicate(1, second * kSecond);
   REQUIRE_FALSE(trio.hosts[1].report(JobId(7)).settling);
   CHECK(trio.values(1) == seen);
 }
