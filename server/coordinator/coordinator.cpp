@@ -85,6 +85,7 @@ void Coordinator::recover(const pb::StoredJob& stored) {
     job.followers.recover(follower.follower(), now_);
   }
   if (!job.is_active()) return;
+  avoid_given_up(stored);
   for (const pb::StoredServer& server : stored.servers()) {
     if (server.lost()) continue;
     Participant known;
@@ -400,6 +401,7 @@ void Coordinator::settle() {
     if (!job.is_active()) continue;
     note_bad_updates(job, now_, out_.notes);
     note_losses(job, registry_, now_, out_.tasks, out_.notes);
+    avoid_given_up(job.stored());
     // A checkpoint that was withdrawn with a server is ordered again before the job may end.
     advance_checkpoint(job, options_.checkpoint_limit, now_, out_.tasks, out_.notes);
     note_end(job, {options_.stop_limit, options_.worker_wait}, now_, out_.notes);
@@ -420,6 +422,12 @@ void Coordinator::settle() {
   if (std::exchange(schedules_, false)) schedule();
   for (auto& [id, job] : jobs_) deliver(job);
   forget_old_jobs();
+}
+
+void Coordinator::avoid_given_up(const pb::StoredJob& job) {
+  for (const pb::StoredServer& server : job.servers()) {
+    if (server.given_up()) registry_.avoid(server.session());
+  }
 }
 
 void Coordinator::stop_saved(JobRecord& job) {

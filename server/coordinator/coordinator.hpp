@@ -128,6 +128,7 @@ class Coordinator {
   void settle();
   /// Stops a job whose checkpoint is written, or has taken too long.
   void stop_saved(JobRecord& job);
+  void avoid_given_up(const pb::StoredJob& job);
   /// Starts a job that has failed anew from its newest checkpoint, if its definition says so.
   void restart(const pb::StoredJob& failed);
   /// Starts jobs that wait, and has others make room for them, as the scheduling policy says. At

@@ -265,7 +265,9 @@ std::vector<const Participant*> Registry::live(pb::Role role) const {
 
 std::vector<const Participant*> Registry::available(pb::Role role) const {
   std::vector<const Participant*> chosen = live(role);
-  std::erase_if(chosen, [](const Participant* one) { return one->leaves; });
+  std::erase_if(chosen, [this](const Participant* one) {
+    return one->leaves || avoided_.contains(one->session);
+  });
   return chosen;
 }
 
@@ -280,6 +282,10 @@ void Registry::drain(pb::Role role, const std::string& name) {
   if (known == participants_.end()) return;
   known->second.leaves = true;
   ++changes_;
+}
+
+void Registry::avoid(std::uint64_t session) {
+  if (avoided_.insert(session).second) ++changes_;
 }
 
 std::string Registry::loss_of(pb::Role role, const std::string& name,

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -108,6 +109,8 @@ class Registry {
   [[nodiscard]] std::vector<const Participant*> available_for(JobId job) const;
   /// A process that is to end takes no further work.
   void drain(pb::Role role, const std::string& name);
+  /// Nor does the process of this session, in any of its lives, which a job has given up.
+  void avoid(std::uint64_t session);
   /// All processes ever seen, in name order.
   [[nodiscard]] std::vector<const Participant*> all(pb::Role role) const;
   /// The process of this name, lost or not, or nullptr.
@@ -143,6 +146,7 @@ class Registry {
   const Duration heartbeat_limit_;
   const std::size_t max_participants_;
   std::uint64_t next_incarnation_;
+  std::set<std::uint64_t> avoided_;  // sessions
   std::uint64_t changes_ = 0;
   std::uint64_t connections_ = 0;
   TimePoint none_silent_until_ = TimePoint::never();  // beyond its limit

@@ -84,18 +84,18 @@ bool is_saving(const JobRecord& job) {
          (job.finishes_checkpoint || job.stored().checkpoint().clock() <= first_free_clock(job));
 }
 
-/// Whether no worker gets an answer from a shard's present server, as all of them report.
-bool is_silent(const JobRecord& job, int number) {
-  const std::uint64_t term = job.stored().shards(number).term();
+/// Whether no worker gets an answer of a server, as all report of some shard that it serves now.
+/// Those that do not know of the job yet report nothing.
+bool answers_no_worker(const JobRecord& job, int server) {
   bool any = false;
   for (int i = 0; i < job.stored().members_size(); ++i) {
     const pb::StoredMember& member = job.stored().members(i);
-    if (!job.works(member)) continue;
-    const pb::Progress& progress = member.progress();
-    if (!progress.has_silent() || progress.silent().term() != term ||
-        progress.silent().shard() != static_cast<std::uint32_t>(number)) {
-      return false;
-    }
+    if (!job.works(member) || !job.workers[static_cast<std::size_t>(i)].notified) continue;
+    const pb::SilentShard& silent = member.progress().silent();
+    const auto shards = static_cast<std::uint32_t>(job.stored().shards_size());
+    if (!member.progress().has_silent() || silent.shard() >= shards) return false;
+    const pb::StoredShard& shard = job.stored().shards(static_cast<int>(silent.shard()));
+    if (shard.term() != silent.term() || job.server_of(shard.host()) != server) return false;
     any = true;
   }
   return any;
@@ -104,38 +104,37 @@ bool is_silent(const JobRecord& job, int number) {
 /// Whether a server lives and answers the coordinator, but not its workers, and others can take all
 /// that it serves: a thread of it hangs, or a network between them. The job continues without it.
 bool is_to_give_up(const JobRecord& job, const Registry& registry, int server) {
-  std::vector<int> served;
+  if (job.stored().servers(server).lost() || !answers_no_worker(job, server)) return false;
   for (int number = 0; number < job.stored().shards_size(); ++number) {
-    if (job.server_of(job.stored().shards(number).host()) == server) served.push_back(number);
-  }
-  const auto has_successor = [&](int number) {
+    if (job.server_of(job.stored().shards(number).host()) != server) continue;
     const auto successor = find_successor(job, registry, number);
-    return successor && job.server_of(*successor) != server;
-  };
-  return std::ranges::any_of(served, [&](int number) { return is_silent(job, number); }) &&
-         std::ranges::all_of(served, has_successor);
+    if (!successor || job.server_of(*successor) == server) return false;
+  }
+  return true;
 }
 
 /// Marks servers that are lost. Returns what has happened to them; empty: none was.
 std::string note_lost_servers(JobRecord& job, const Registry& registry) {
   std::string names;
-  for (int i = 0; i < job.stored().servers_size(); ++i) {
-    const pb::StoredServer& server = job.stored().servers(i);
-    const Incarnation incarnation(server.incarnation());
-    if (server.lost()) continue;
-    std::string what;
-    if (!registry.find_live(pb::ROLE_SERVER, server.name(), incarnation)) {
-      what = registry.loss_of(pb::ROLE_SERVER, server.name(), incarnation);
-    } else if (is_to_give_up(job, registry, i)) {
-      what = fmt::format("server \"{}\" answers no worker", server.name());
-    } else {
-      continue;
-    }
+  const auto lose = [&](int i, const std::string& what) {
     names += (names.empty() ? "" : "; ") + what;
     pb::StoredServer& lost = *job.change().mutable_servers(i);
     lost.set_lost(true);
     lost.set_last_order(job.stored().checkpoints_ordered());
     job.servers[static_cast<std::size_t>(i)].lost = true;
+  };
+  for (int i = 0; i < job.stored().servers_size(); ++i) {
+    const pb::StoredServer& server = job.stored().servers(i);
+    const Incarnation incarnation(server.incarnation());
+    if (server.lost() || registry.find_live(pb::ROLE_SERVER, server.name(), incarnation)) continue;
+    lose(i, registry.loss_of(pb::ROLE_SERVER, server.name(), incarnation));
+  }
+  // What is left takes its shards.
+  for (int i = 0; i < job.stored().servers_size(); ++i) {
+    if (!is_to_give_up(job, registry, i)) continue;
+    lose(i, fmt::format("server \"{}\" answers no worker, and takes no work until it is restarted",
+                        job.stored().servers(i).name()));
+    job.change().mutable_servers(i)->set_given_up(true);
   }
   return names;
 }

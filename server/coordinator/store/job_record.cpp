@@ -68,6 +68,10 @@ JobRecord JobRecord::recover(pb::StoredJob stored, TimePoint now) {
   job.servers.resize(static_cast<std::size_t>(job.stored_.servers_size()));
   job.workers.resize(static_cast<std::size_t>(job.stored_.members_size()));
   for (Worker& worker : job.workers) worker.notified = true;
+  // They may have been answered since.
+  for (pb::StoredMember& member : *job.stored_.mutable_members()) {
+    if (member.progress().has_silent()) member.mutable_progress()->clear_silent();
+  }
   for (std::size_t i = 0; i < job.servers.size(); ++i) {
     job.servers[i].lost = job.stored_.servers(static_cast<int>(i)).lost();
   }

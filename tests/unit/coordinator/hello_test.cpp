@@ -273,6 +273,27 @@ TEST_CASE("processes that lose their connections together have the whole limit",
   CHECK(cluster.notes.size() > 0);
 }
 
+TEST_CASE("a server that a job has given up takes no work in any life, until it is restarted",
+          "[coordinator]") {
+  Registry registry(15s, 1);
+  const auto count = [&] { return registry.available(pb::ROLE_SERVER).size(); };
+  (void)registry.greet(PeerId(1), hello(pb::ROLE_SERVER, "s0", 1).hello(), kStart);
+  Participant* first =
+      registry.greet(PeerId(2), hello(pb::ROLE_SERVER, "s1", 2).hello(), kStart).participant;
+  REQUIRE(first != nullptr);
+  CHECK(count() == 2);
+  registry.avoid(2);
+  CHECK(count() == 1);
+  CHECK(registry.live(pb::ROLE_SERVER).size() == 2);
+  registry.lose(*first, "was silent");
+  (void)registry.greet(PeerId(3), hello(pb::ROLE_SERVER, "s1", 2).hello(), kStart);
+  CHECK(registry.live(pb::ROLE_SERVER).size() == 2);
+  CHECK(count() == 1);
+  registry.lose(*first, "was killed");
+  (void)registry.greet(PeerId(4), hello(pb::ROLE_SERVER, "s1", 3).hello(), kStart);
+  CHECK(count() == 2);
+}
+
 TEST_CASE("a worker that is rarely heard has more time after its connection has closed",
           "[coordinator]") {
   Registry registry(15s, 1);

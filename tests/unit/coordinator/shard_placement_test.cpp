@@ -67,6 +67,7 @@ class Placement {
       member.set_incarnation(joined->incarnation.value());
       member.set_leave_clock(Clock::never().value());
       job.add_member(member, session_, "");
+      job.workers.back().notified = true;
     }
   }
   /// A worker reports that a shard owes it an answer, or that none does.
@@ -267,12 +268,26 @@ TEST_CASE("a server that answers no worker is given up where others have all tha
     CHECK(placement.replace().empty());
     CHECK("s" + std::to_string(placement.server_of(1)) == name);
   }
+  SECTION("not before a server that is dead") {
+    placement.report_silent(1, 1);
+    const auto backups = placement.backups_of(1);
+    placement.lose("s" + std::to_string(backups.begin()->first));
+    CHECK(placement.replace().empty());
+    CHECK("s" + std::to_string(placement.server_of(1)) == name);
+  }
+  SECTION("nor for a worker that does not know of the job yet") {
+    placement.report_silent(1, std::nullopt);
+    placement.job.workers[1].notified = false;
+    CHECK(placement.replace().empty());
+    CHECK("s" + std::to_string(placement.server_of(1)) != name);
+  }
   SECTION("once all report it, and not again for what was reported before") {
     placement.report_silent(1, 1);
     CHECK(placement.looks());
     CHECK("s" + std::to_string(placement.server_of(1)) != name);
     const auto says_so = [&](const Note& note) {
-      return note.text == "job 7: server \"" + name + "\" answers no worker";
+      return note.text == "job 7: server \"" + name +
+                              "\" answers no worker, and takes no work until it is restarted";
     };
     CHECK(std::any_of(placement.notes.begin(), placement.notes.end(), says_so));
     const int now = placement.server_of(1);
@@ -281,6 +296,35 @@ TEST_CASE("a server that answers no worker is given up where others have all tha
     CHECK(placement.server_of(1) == now);
     CHECK_FALSE(placement.job.stored().servers(now).lost());
   }
+}
+
+TEST_CASE("a server is given up where workers wait for different shards of it", "[coordinator]") {
+  Placement placement(3, 2, 1);
+  placement.add_members(2);
+  placement.settle();
+  const int server = placement.server_of(1);
+  std::vector<int> served;
+  for (int shard = 0; shard < 6; ++shard) {
+    if (placement.server_of(shard) == server) served.push_back(shard);
+  }
+  REQUIRE(served.size() == 2);
+  placement.report_silent(0, static_cast<std::uint32_t>(served[0]));
+  placement.report_silent(1, static_cast<std::uint32_t>(served[1]));
+  CHECK(placement.replace().empty());
+  for (const int shard : served) CHECK(placement.server_of(shard) != server);
+  const pb::StoredServer& lost = placement.job.stored().servers(server);
+  CHECK(lost.lost());
+  CHECK(lost.given_up());
+}
+
+TEST_CASE("what workers had reported of silent shards is forgotten when a coordinator restarts",
+          "[coordinator]") {
+  Placement placement(3, 1, 1);
+  placement.add_members(1);
+  placement.report_silent(0, 1);
+  REQUIRE(placement.job.stored().members(0).progress().has_silent());
+  const JobRecord recovered = JobRecord::recover(placement.job.stored(), TimePoint());
+  CHECK_FALSE(recovered.stored().members(0).progress().has_silent());
 }
 
 TEST_CASE("a take-over withdraws the join or the mode that is being prepared, and not a leave",
