@@ -112,8 +112,8 @@ void FollowerProtocol::take_shards(const pb::FollowReply& reply, TimePoint now) 
   }
 }
 
-/// What is wished is to be found in rounds from now on. When a bounded follower has joined, training
-/// may be further than its slack ahead of what it joined with, and is held only from then on.
+/// What is wished is to be found in rounds from now on. When a bounded follower has joined,
+/// training may be further than its slack ahead of what it joined with, and is held from then on.
 void FollowerProtocol::look_afresh(TimePoint now) {
   wished_newest_.reset();
   is_fresh_ = false;
