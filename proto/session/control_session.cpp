@@ -13,8 +13,9 @@ namespace {
 
 // Where none leads, every coordinator redirects.
 constexpr Duration kRedirectPause = std::chrono::milliseconds(100);
-// One that is not answered may have been lost with its connection: several are no coincidence.
-constexpr int kSilentHeartbeats = 4;
+// The answer to one is expected before the next one is sent. More would be too late: where an
+// interval is half of the coordinator's limit, as it may be, this process is lost after two.
+constexpr int kSilentHeartbeats = 2;
 
 }  // namespace
 

@@ -34,7 +34,7 @@ struct ControlIdentity {
 struct ControlTimings {
   Duration heartbeat_interval = std::chrono::milliseconds(500);
   Duration hello_interval = std::chrono::milliseconds(500);
-  // If the coordinator is silent for this long, and for as long as four heartbeats, the connection
+  // If the coordinator is silent for this long, and for as long as two heartbeats, the connection
   // is replaced.
   Duration silence_limit = std::chrono::seconds(5);
   // Without an answer to the first hello for so long, the owner learns that there is no

@@ -24,11 +24,13 @@ namespace taut {
 
 /// How often a follower says what, and after which silence it says it again.
 struct FollowerTimings {
-  Duration report{1'000'000};          // between two reports to the coordinator
-  Duration change{100'000};            // between two reports while it waits for the coordinator
-  Duration probe{50'000};              // between two questions for the newest version
-  Duration resend{1'000'000};          // silence after which a side is asked again
-  Duration source_silence{2'000'000};  // silence after which a relaying follower is given up
+  Duration report{1'000'000};  // between two reports to the coordinator
+  Duration change{100'000};    // between two reports while it waits for the coordinator
+  Duration probe{50'000};      // between two questions for the newest version
+  Duration resend{1'000'000};  // silence after which a side is asked again
+  // Silence after which a relaying follower is given up, and the limit for one that is at a version
+  // that the servers do not have.
+  Duration source_silence{2'000'000};
   // The limit for a relaying follower that is alive but sends nothing of what the servers have.
   // Longer than the first part of a slice takes through a chain of slow links.
   Duration source_stall{30'000'000};
@@ -156,6 +158,7 @@ class FollowerProtocol {
   void probe(TimePoint now);
   void judge_round(TimePoint now);
   [[nodiscard]] bool is_stalled(Clock lowest, TimePoint now);
+  [[nodiscard]] bool is_misled(bool is_above, TimePoint now);
   void choose(TimePoint now);
   void begin(Clock target, TimePoint now);
   void request(TimePoint now);
@@ -207,10 +210,13 @@ class FollowerProtocol {
   std::int64_t lead_ = 0;
   std::int64_t in_time_ = 0;  // models in a row that were gathered at the first attempt
   std::optional<ModelAttempt> attempt_;
-  TimePoint begun_;  // the attempt
+  TimePoint begun_;  // the attempt, for its present version
   int resends_ = 0;  // in it, after silence
   // Since when the servers have the version and the source has sent nothing of it.
   std::optional<TimePoint> owed_since_;
+  bool is_drawn_ = false;  // by the source, to a later version than was requested
+  // Since when it is drawn to one that the servers do not have.
+  std::optional<TimePoint> misled_since_;
   TimePoint round_begun_;
   std::shared_ptr<const Model> model_;
   Clock given_{-1};  // the version that was taken last

@@ -169,10 +169,15 @@ void FollowerProtocol::judge_round(TimePoint now) {
     leave_source(now);
     return;
   }
-  // A lead over versions that do not move, as training waits for something.
+  // A lead over versions that do not move, as training waits for something; or the source is at a
+  // version that was lost.
   const auto wish = wanted();
-  const bool may_be = source_ == FollowerId() && is_one && attempt_->target() > highest;
-  if (may_be && wish && highest >= least(*wish)) begin(highest, now);
+  const bool is_above = is_one && attempt_->target() > highest && wish && highest >= least(*wish);
+  if (is_above && !is_drawn_) {
+    begin(highest, now);
+  } else if (is_misled(is_above, now)) {
+    leave_source(now);
+  }
 }
 
 /// Whether the source keeps back what the servers have.
@@ -181,6 +186,20 @@ bool FollowerProtocol::is_stalled(Clock lowest, TimePoint now) {
   if (source_ == FollowerId() || lowest < attempt_->target()) return false;
   if (!owed_since_) owed_since_ = now;
   return now - *owed_since_ > timings_.source_stall;
+}
+
+/// Whether the source has drawn this one to a version that was lost when a shard was taken over, of
+/// which the source may not have heard.
+/// is_above  all slices are of one version that would do, and the attempt is for a later one
+bool FollowerProtocol::is_misled(bool is_above, TimePoint now) {
+  // What the source has sent the servers had before: they name it in every later round.
+  if (!is_above || round_begun_ <= begun_) {
+    misled_since_.reset();
+    return false;
+  }
+  // Its makers may push it again, as soon as the shard's new host serves them.
+  if (!misled_since_) misled_since_ = now;
+  return now - *misled_since_ > timings_.source_silence;
 }
 
 void FollowerProtocol::choose(TimePoint now) {
@@ -205,6 +224,8 @@ void FollowerProtocol::begin(Clock target, TimePoint now) {
   begun_ = now;
   resends_ = 0;
   owed_since_.reset();
+  misled_since_.reset();
+  is_drawn_ = false;
   attempt_.emplace(target, tables_, layout_, pool_);
   request(now);
 }
@@ -321,6 +342,8 @@ void FollowerProtocol::follow_source(Clock target, TimePoint now) {
     later.slice(index).parked = before.parked;
   }
   attempt_.emplace(std::move(later));
+  begun_ = now;
+  is_drawn_ = true;
   request(now);
 }
 

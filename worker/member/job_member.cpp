@@ -73,6 +73,7 @@ Result<void> JobMember::connect(const pb::WorkerJob& job) {
   }
   options.replicated = job.replicated();
   options.max_kept = Bytes(job.kept_bytes());
+  options.load = control_->load();
   if (options_.shared_memory) {
     if (auto arena = SharedArena::create(Bytes(0))) {
       options.shared_memory = std::move(arena.value());

@@ -243,6 +243,10 @@ pb::Progress MemberControl::progress() {
   progress.set_read_bytes(figures_.traffic.read);
   progress.set_saved_bytes(figures_.traffic.saved);
   progress.set_read_saved_bytes(figures_.traffic.read_saved);
+  if (const auto silent = load_->silent()) {
+    progress.mutable_silent()->set_shard(silent->shard.value());
+    progress.mutable_silent()->set_term(silent->term);
+  }
   progress.set_finished(has_finished_ || orders_.stop);
   progress.set_left(has_left_);
   progress.set_error(error_);

@@ -16,6 +16,7 @@
 #include "proto/control.pb.h"
 #include "proto/session/control_link.hpp"
 #include "worker/client/client.hpp"
+#include "worker/client/client_load.hpp"
 
 namespace taut {
 
@@ -50,6 +51,8 @@ class MemberControl {
   /// From now on shards that move are moved at this client, and an order to stop cancels it;
   /// nullptr: none.
   void use(Client* client);
+  /// Where that client writes its figures: a shard that does not answer it is reported.
+  [[nodiscard]] const std::shared_ptr<ClientLoad>& load() const { return load_; }
 
   struct Figures {
     Clock clock;  // clocks that were ended
@@ -91,6 +94,7 @@ class MemberControl {
 
   const std::unique_ptr<ControlLink> link_;  // the thread's
   const JobId job_;
+  const std::shared_ptr<ClientLoad> load_ = std::make_shared<ClientLoad>();
   mutable std::mutex mutex_;  // guards the rest
   std::condition_variable changed_;
   std::optional<pb::WorkerJob> place_;

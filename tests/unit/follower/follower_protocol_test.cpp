@@ -549,6 +549,42 @@ TEST_CASE("a follower whose source lives and keeps models back reads from the se
   CHECK(model->version == Clock(1));
 }
 
+TEST_CASE("a follower that its source draws to a version that was lost reads from the servers",
+          "[followers]") {
+  Followed one;
+  FollowerProtocol& first = one.add(identity(1, false, "here"));
+  FollowerProtocol& second = one.add(identity(2, false, "here"));
+  one.tell(0);
+  for (std::int64_t clock = 0; clock < 3; ++clock) one.push(clock);
+  one.push(3, {0});
+  first.wish({}, one.now);
+  one.settle();
+  REQUIRE(first.traffic().received == 16);  // the one slice of version 4
+  // The shard is taken over, and version 4 is lost; the first follower is the last to hear of it.
+  one.job.state.mutable_shards(0)->set_term(1);
+  one.begin();
+  for (std::int64_t clock = 0; clock < 3; ++clock) one.push(clock);
+  one.tell(1, 0);
+  second.wish({}, one.now);
+  one.settle();
+  REQUIRE(second.traffic().received == 16);  // that slice, in place of version 3
+  one.tell(0);
+  one.wait(std::chrono::seconds(1));
+  const auto of_first = first.take();
+  REQUIRE(of_first);
+  CHECK(of_first->version == Clock(3));
+  one.wait(std::chrono::seconds(1));
+  // The version may be made again.
+  CHECK(second.take() == nullptr);
+  CHECK(one.reports.back().avoid() == 0);
+  for (int i = 0; i < 4; ++i) one.wait(std::chrono::seconds(1));
+  CHECK(one.reports.back().avoid() == 1);
+  const auto model = second.take();
+  REQUIRE(model);
+  CHECK(model->version == Clock(3));
+  CHECK(Followed::value_of(*model) == 3);
+}
+
 TEST_CASE("a job with a table by rows is not followed, and the follower says why",
           "[follower][rows]") {
   Followed followed;

@@ -1,5 +1,7 @@
 #include "proto/session/control_session.hpp"
 
+#include <algorithm>
+
 #include "proto/session/coordinator_addresses.hpp"
 #include "proto/wire_version.hpp"
 #include "tests/support/catch.hpp"
@@ -202,10 +204,26 @@ TEST_CASE("a connection is not replaced between two rare heartbeats", "[control]
     CHECK_FALSE(session.tick(now + 6s).reconnect);
   }
   // The last answer came after 20 s. A hello is answered at once, so it is repeated soon.
-  CHECK_FALSE(session.tick(kStart + 59s).reconnect);
-  CHECK(session.tick(kStart + 60s).reconnect);
-  CHECK_FALSE(session.tick(kStart + 64s).reconnect);
-  CHECK(session.tick(kStart + 65s).reconnect);
+  CHECK_FALSE(session.tick(kStart + 39s).reconnect);
+  CHECK(session.tick(kStart + 40s).reconnect);
+  CHECK_FALSE(session.tick(kStart + 44s).reconnect);
+  CHECK(session.tick(kStart + 45s).reconnect);
+}
+
+TEST_CASE("a half-open connection is replaced before its process is declared lost", "[control]") {
+  constexpr Duration kHeartbeatLimit = 15s;  // the coordinator's, where a config names none
+  for (const Duration interval : {500ms, 3000ms, 5000ms, 7000ms, 7400ms}) {
+    CAPTURE(seconds(interval));
+    ControlTimings timings;
+    timings.heartbeat_interval = interval;
+    ControlSession session(worker(), timings, kStart);
+    static_cast<void>(session.handle(accepted(sent(session.tick(kStart)), 7), kStart));
+    // From now on nothing arrives, and neither side learns it.
+    TimePoint now = kStart;
+    while (!session.tick(now).reconnect && now < kStart + kHeartbeatLimit) now = now + 100ms;
+    CHECK(now >= kStart + std::max<Duration>(5s, 2 * interval));
+    CHECK(now < kStart + kHeartbeatLimit);
+  }
 }
 
 TEST_CASE("a coordinator that stands by redirects, whatever it was sent", "[control]") {
