@@ -230,8 +230,8 @@ void ClientProtocol::handle(ShardId from, const DataMessage& message, TimePoint 
     if (greeting->greet_again()) {
       restart(from);
     } else if (!greeting->accepted() && greeting->later()) {
-      // It takes the shard over, or has lost it: the hello is sent again when its time has passed,
-      // or elsewhere.
+      // It takes the shard over, or has lost it: the hello is sent again soon, or elsewhere.
+      link.is_early = true;
     } else if (!greeting->accepted()) {
       fail(ErrorCode::kMismatch,
            fmt::format("shard {} refuses this worker: {}", from.value(), greeting->reason()));
@@ -509,7 +509,13 @@ void ClientProtocol::tick(TimePoint now) {
   };
   if (!ready()) {
     for (auto& [shard, link] : links_) {
-      if (again_if_overdue(resend_.at(shard), link)) unsent_.insert(shard);
+      const ResendTimer& timer = resend_.at(shard);
+      const Duration wait =
+          link.is_early ? timer.pause(link.attempts) : timer.timeout(link.attempts);
+      if (!link.sent || now - *link.sent < wait) continue;
+      link.sent.reset();
+      link.is_early = false;
+      unsent_.insert(shard);
     }
   }
   for (SliceLink& slice : slices_) {

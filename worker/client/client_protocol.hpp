@@ -128,6 +128,7 @@ class ClientProtocol {
     LinkState state = LinkState::kGreeting;
     std::optional<TimePoint> sent;  // the greeting or opening under way
     int attempts = 0;
+    bool is_early = false;                // as its host says, which does not serve the shard yet
     std::optional<TimePoint> last_heard;  // when it last said anything
     ClientFigures::UnderWay under_way;
     bool shares_memory = false;

@@ -56,6 +56,12 @@ class ResendTimer {
     return std::min(std::max(base, policy_.min) * (1L << doublings), policy_.max);
   }
 
+  /// How long to wait after the nth attempt, from 1, where the answer was that it came too early:
+  /// nothing was lost, and the round trips measured so far may be those of long messages.
+  [[nodiscard]] Duration pause(int attempts) const {
+    return std::min(policy_.min * (1L << std::clamp(attempts - 1, 0, 20)), timeout(attempts));
+  }
+
  private:
   const ResendPolicy policy_;
   std::optional<Duration> mean_;

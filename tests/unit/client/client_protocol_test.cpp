@@ -116,6 +116,27 @@ TEST_CASE("greetings and openings that are not answered are sent again", "[clien
   CHECK(std::holds_alternative<pb::OpenTables>(played.take().at(0).body));
 }
 
+TEST_CASE("a host that does not serve the shard yet is greeted again soon", "[client]") {
+  ClientProtocol client({JobId(7), WorkerId(0), Incarnation(100), "hash", false, Bytes(0)},
+                        {kShard}, {Duration(1'000'000), Duration(200'000), Duration(10'000'000)});
+  client.open(one_table(), {});
+  TimePoint now(Duration(1'000'000));
+  const auto greetings = [&](Duration later) {
+    now = now + later;
+    client.tick(now);
+    return client.take_outgoing(now).size();
+  };
+  CHECK(greetings(Duration()) == 1);
+  pb::DataHelloReply reply;
+  reply.set_later(true);
+  client.handle(kShard, {JobId(7), {}, {}, reply}, now);
+  CHECK(greetings(Duration(199'999)) == 0);
+  CHECK(greetings(Duration(1)) == 1);
+  // Where that one is lost, it is as any other.
+  CHECK(greetings(Duration(999'999)) == 0);
+  CHECK(greetings(Duration(1'000'001)) == 1);
+}
+
 TEST_CASE("a client lists its tables to a shard that has not opened them", "[client]") {
   Played played;
   (void)played.take();
