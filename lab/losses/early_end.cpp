@@ -55,7 +55,13 @@ std::optional<Broken> check_early_end(const pb::StoredJob& job, const Survivors&
   if (job.message().starts_with("every worker was lost")) {
     // Workers may be there for a job of higher priority that has taken them.
     const bool is_shrunk = job.worker_limit() > 0 && job.worker_limit() < job.slots();
-    if (!is_shrunk && survivors.is_any_worker_here()) return broken("a worker is there");
+    // A worker joins once each server knows of it.
+    const bool can_join = std::ranges::all_of(job.servers(), [&](const pb::StoredServer& server) {
+      return server.lost() || survivors.is_here(server);
+    });
+    if (!is_shrunk && can_join && survivors.is_any_worker_here()) {
+      return broken("a worker is there");
+    }
     return std::nullopt;
   }
   if (job.message().find("of the parameters is lost") == std::string::npos) {

@@ -125,6 +125,8 @@ TEST_CASE("no job is given up that could continue", "[sim]") {
   CHECK(early_end(every_worker, false, true).empty());
   // Found by seed 3065 of --faults drawn --daemon-limits.
   CHECK(early_end(every_worker, true, true, 1).empty());
+  // Found by seed 12610 of it: a server cannot be told of a worker that is to join.
+  CHECK(early_end(every_worker, true, false).empty());
   const std::string shard = "a part of the parameters is lost; shard 0";
   CHECK(early_end(shard, true, false) == "given up");
   CHECK(early_end(shard, false, true) == "given up");
