@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/net/buffer_pool.hpp"
@@ -161,6 +162,10 @@ class WorkerNode final : public ControlNode {
   TimePoint waits_from_;     // since when it waits for shards
   TimePoint next_look_;      // for shards that are silent
   bool has_given_up_ = false;
+  // Of a job that is only there to take workers away: the life that this process has in one, and
+  // those that it has ended.
+  std::optional<std::pair<std::uint64_t, std::uint64_t>> rival_;
+  std::set<std::pair<std::uint64_t, std::uint64_t>> ended_rivals_;
 };
 
 /// A reader that follows the job, bounded or not: reads, rests, and reads again.

@@ -61,6 +61,8 @@ void UserNode::set_slack(Slack slack) {
 }
 
 void UserNode::start_rival(std::uint32_t workers) {
+  // One at a time: another one would be forgotten, and keep what it has.
+  if (rival_workers_ != 0) return;
   ++rivals_;
   rival_workers_ = workers;
   rival_ = 0;

@@ -50,6 +50,10 @@ void WorkerNode::on_event(const ControlEvent& event, TimePoint now) {
   const auto* job = std::get_if<pb::WorkerJob>(&event);
   if (job == nullptr) return;
   if (JobId(job->job()) != kToyJobId) {
+    // As a daemon: what is said again of a job that it has ended changes nothing.
+    const std::pair life(job->job(), job->incarnation());
+    if (ended_rivals_.contains(life) || (job->stop() && rival_ != life)) return;
+    rival_ = life;
     serve_rival(*job);
     return;
   }
@@ -96,6 +100,7 @@ void WorkerNode::serve_rival(const pb::WorkerJob& job) {
 
 void WorkerNode::begin(const pb::WorkerJob& job, TimePoint now) {
   stop();
+  if (rival_) ended_rivals_.insert(*std::exchange(rival_, std::nullopt));
   leaves_job_ = job.leaves();
   incarnation_ = Incarnation(job.incarnation());
   job_ = job.job();
