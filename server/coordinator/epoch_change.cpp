@@ -233,6 +233,17 @@ void make_mode(JobRecord& job, Notes& notes) {
   job.revise();
 }
 
+/// Lost members leave no later than where their updates end, at this clock: a server that was lost
+/// too may have had more of them, so that it was known to be later. Else one that takes a slot over
+/// would have it at the same clocks.
+void end_lost_members_at(JobRecord& job, std::int64_t clock) {
+  for (pb::StoredMember& member : *job.change().mutable_members()) {
+    pb::Member& its = *member.mutable_member();
+    if (!its.fenced() || its.leave_clock() == kNever || its.leave_clock() <= clock) continue;
+    its.set_leave_clock(std::max(clock, its.join_clock()));
+  }
+}
+
 void make_join(JobRecord& job, const IdleWorkers& idle, Notes& notes) {
   // No update from where they were held on has been taken: any later clock will do.
   const std::int64_t clock =
@@ -242,6 +253,7 @@ void make_join(JobRecord& job, const IdleWorkers& idle, Notes& notes) {
   // Workers that it was prepared for may be gone, and others may have joined.
   const std::size_t count = std::min(waiting.size(), room(job));
   const bool joins = count > 0 && !beyond_the_end(job, clock);
+  if (joins) end_lost_members_at(job, job.stored().hold_from());
   end_preparation(job, joins);
   job.revise();
   for (std::size_t i = 0; joins && i < count; ++i) {

@@ -355,6 +355,42 @@ TEST_CASE("a slot that has had a later owner is not given from an earlier clock"
   CHECK(job.stored().members_size() == 2);
 }
 
+TEST_CASE("a member whose last updates were lost with a server leaves where another one takes over",
+          "[coordinator][epoch]") {
+  // Seed 391605 of the simulator. Worker 0 has left at clock 7, and the only server that had its
+  // update of clock 6 was lost: from 6 on nothing is left of it.
+  pb::StoredJob stored;
+  stored.set_job(7);
+  stored.set_state(pb::RUNNING);
+  stored.set_slots(1);
+  stored.set_revision(1);
+  stored.mutable_definition()->mutable_solver_param()->set_max_iter(1000);
+  stored.mutable_preparing()->set_kind(pb::EpochChange::JOIN);
+  stored.set_hold_from(6);
+  pb::StoredMember& lost = *stored.add_members();
+  lost.set_lost(true);
+  lost.mutable_member()->set_incarnation(1);
+  lost.mutable_member()->set_fenced(true);
+  lost.mutable_member()->set_leave_clock(7);
+  lost.mutable_progress()->set_clock(5);
+  stored.add_servers()->set_name("s0");
+  JobRecord job(stored, TimePoint());
+  job.servers.resize(1);
+  job.servers[0].reply.set_max_done(6);
+  job.servers[0].delivery.acknowledge(job.stored().revision());
+  Participant waiting;
+  waiting.name = "w1";
+  waiting.incarnation = Incarnation(3);
+  waiting.peer = PeerId(3);
+  Notes notes;
+  advance_epoch(
+      job, [&] { return std::vector<const Participant*>{&waiting}; }, notes);
+  REQUIRE(job.stored().members_size() == 2);
+  CHECK(job.stored().members(1).member().slot() == 0);
+  CHECK(job.stored().members(1).member().join_clock() == 6);
+  CHECK(job.stored().members(0).member().leave_clock() == 6);
+}
+
 TEST_CASE("more min_workers than workers are refused", "[coordinator][epoch]") {
   FakeCluster cluster;
   pb::Job definition = make_job(2);
