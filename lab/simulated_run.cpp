@@ -175,7 +175,7 @@ class Cluster {
   void step(Place& place) {
     place.node->step(network_.now());
     place.wake = place.node->wake();
-    if (&place == &places_[Plan::kCoordinatorNode]) note_early_end();
+    if (&place == &places_[Plan::kCoordinatorNode]) note_job();
     if (place.node->is_over()) end(static_cast<NodeId>(&place - places_.data()));
   }
 
@@ -317,9 +317,11 @@ class Cluster {
                 }};
   }
   /// A job that the coordinator gives up must not have been able to continue.
-  void note_early_end() {
+  void note_job() {
     const auto job = disk_->jobs.find(kToyJobId);
-    if (job == disk_->jobs.end() || was_given_up_ || job->second.state() != pb::FAILED) return;
+    if (job == disk_->jobs.end()) return;
+    take_overs_.look(job->second);
+    if (was_given_up_ || job->second.state() != pb::FAILED) return;
     was_given_up_ = true;
     given_up_early_ = check_early_end(job->second, survivors(plan_.heartbeat_limit * 2));
   }
@@ -445,6 +447,7 @@ class Cluster {
     outcome.members = members_;
     outcome.widest = widest_;
     outcome.is_saved = saved_at(status).has_value();
+    outcome.take_overs = take_overs_.counts();
     outcome.broken = given_up_early_ ? given_up_early_ : checker_.broken();
     if (!outcome.broken) outcome.broken = check_saved(status);
     if (outcome.broken && outcome.broken->rule == "end") {
@@ -463,6 +466,7 @@ class Cluster {
   std::shared_ptr<DiskFaults> disk_faults_;
   bool was_given_up_ = false;  // the job failed, and that was checked
   std::optional<Broken> given_up_early_;
+  TakeOvers take_overs_;
   std::size_t next_outage_ = 0;
   std::optional<TimePoint> outage_began_;
   TimePoint outage_again_;  // when it is looked again whether it may begin

@@ -7,6 +7,7 @@
 
 #include "common/time.hpp"
 #include "lab/contract/checker.hpp"
+#include "lab/losses/take_overs.hpp"
 #include "lab/run_plan.hpp"
 
 namespace taut::sim {
@@ -29,6 +30,7 @@ struct Outcome {
   std::uint64_t values_hash = 0;     // of what every read held and of the final values, by place
   std::uint32_t members = 0;         // all that ever took part
   std::int64_t widest = 0;           // how far a read was ahead of the slowest member, at most
+  TakeOvers::Counts take_overs;
   std::optional<Broken> broken;
 };
 

@@ -1,7 +1,6 @@
 #include "proto/state_word.hpp"
 
 #include <algorithm>
-#include <cstddef>
 #include <limits>
 
 namespace taut {
@@ -54,13 +53,17 @@ int unprotected_shards(const pb::JobStatus& job) {
   return job.shards_size() - static_cast<int>(whole) + static_cast<int>(job.no_backups().shards());
 }
 
+int whole_backups(const pb::ShardStatus& shard) {
+  return static_cast<int>(std::ranges::count_if(shard.backups(), &pb::BackupStatus::is_whole));
+}
+
 int fewest_whole_backups(const pb::JobStatus& job) {
   if (job.shards().empty()) return 0;
-  std::ptrdiff_t fewest = std::numeric_limits<int>::max();
+  int fewest = std::numeric_limits<int>::max();
   for (const pb::ShardStatus& shard : job.shards()) {
-    fewest = std::min(fewest, std::ranges::count_if(shard.backups(), &pb::BackupStatus::is_whole));
+    fewest = std::min(fewest, whole_backups(shard));
   }
-  return static_cast<int>(fewest);
+  return fewest;
 }
 
 int wanted_backups(const pb::JobStatus& job) {
@@ -68,15 +71,25 @@ int wanted_backups(const pb::JobStatus& job) {
   return static_cast<int>(std::max(job.shards(0).wanted_backups(), 1U));
 }
 
+std::optional<FurthestBehind> furthest_behind(const pb::ShardStatus& shard) {
+  std::optional<FurthestBehind> furthest;
+  for (const pb::BackupStatus& backup : shard.backups()) {
+    if (!backup.is_whole() || !backup.has_behind_s()) continue;
+    if (!furthest) furthest.emplace();
+    furthest->seconds = std::max(furthest->seconds, backup.behind_s());
+    furthest->clocks = std::max(furthest->clocks, backup.behind_clocks());
+  }
+  return furthest;
+}
+
 std::optional<FurthestBehind> furthest_behind(const pb::JobStatus& job) {
   std::optional<FurthestBehind> furthest;
   for (const pb::ShardStatus& shard : job.shards()) {
-    for (const pb::BackupStatus& backup : shard.backups()) {
-      if (!backup.is_whole() || !backup.has_behind_s()) continue;
-      if (!furthest) furthest.emplace();
-      furthest->seconds = std::max(furthest->seconds, backup.behind_s());
-      furthest->clocks = std::max(furthest->clocks, backup.behind_clocks());
-    }
+    const std::optional<FurthestBehind> one = furthest_behind(shard);
+    if (!one) continue;
+    if (!furthest) furthest.emplace();
+    furthest->seconds = std::max(furthest->seconds, one->seconds);
+    furthest->clocks = std::max(furthest->clocks, one->clocks);
   }
   return furthest;
 }

@@ -91,6 +91,32 @@ void add_risks(Scrape& scrape, const pb::StatusReply& status) {
   });
 }
 
+/// What would be lost with the server of each shard. One without backups has none that is whole.
+void add_shards(Scrape& scrape, const pb::StatusReply& status) {
+  const auto each = [&](const auto& add) {
+    for_jobs(status, [&](const pb::JobStatus& job, const Labels& labels) {
+      const int alone = static_cast<int>(job.no_backups().shards());
+      for (int shard = 0; shard < job.shards_size() + alone; ++shard) {
+        Labels one = labels;
+        one.emplace_back("shard", fmt::format("{}", shard));
+        add(shard < job.shards_size() ? job.shards(shard) : pb::ShardStatus::default_instance(),
+            one);
+      }
+    });
+  };
+  each([&](const pb::ShardStatus& shard, const Labels& labels) {
+    scrape.gauge("job_shard_whole_backups",
+                 "Whole backups of a shard of a running job; 0: it is lost with its server.",
+                 static_cast<double>(whole_backups(shard)), labels);
+  });
+  each([&](const pb::ShardStatus& shard, const Labels& labels) {
+    scrape.gauge("job_shard_backup_lag_seconds",
+                 "For how long a shard of a running job has held an update that a whole backup of "
+                 "it lacks; of its backup that is furthest behind.",
+                 furthest_behind(shard).value_or(FurthestBehind{}).seconds, labels);
+  });
+}
+
 /// The workers of running jobs that divide the batch by speed.
 void add_shares(Scrape& scrape, const pb::StatusReply& status) {
   for_jobs(status, [&](const pb::JobStatus& job, const Labels& labels) {
@@ -230,6 +256,7 @@ void add_cluster(Scrape& scrape, const pb::StatusReply& status) {
   count("worker", status.workers());
   add_clocks(scrape, status);
   add_risks(scrape, status);
+  add_shards(scrape, status);
   add_shares(scrape, status);
   add_followers(scrape, status);
   add_training(scrape, status);

@@ -3,6 +3,7 @@
 
 #include "lab/losses/early_end.hpp"
 #include "lab/losses/promises.hpp"
+#include "lab/losses/take_overs.hpp"
 #include "tests/support/catch.hpp"
 
 using namespace taut;
@@ -133,4 +134,42 @@ TEST_CASE("no job is given up that could continue", "[sim]") {
   CHECK(early_end(shard, false, false).empty());
   CHECK(early_end("a part of the parameters is lost; shard 1", false, false) == "given up");
   CHECK(early_end("it is late", false, false) == "given up");
+}
+
+TEST_CASE("a take-over counts with what was under way when the server was lost", "[sim]") {
+  pb::StoredJob job;
+  for (int i = 0; i < 3; ++i) {
+    job.add_servers();
+    job.add_shards()->set_term(1);
+  }
+  TakeOvers take_overs;
+  take_overs.look(job);
+  CHECK(take_overs.counts().all == 0);
+  // A planned move, at which a checkpoint is ordered.
+  job.mutable_checkpoint();
+  take_overs.look(job);
+  job.mutable_shards(0)->set_term(2);
+  take_overs.look(job);
+  CHECK(take_overs.counts().all == 0);
+  // What is being prepared is withdrawn in the step in which another server takes over.
+  job.mutable_preparing()->set_kind(pb::EpochChange::JOIN);
+  take_overs.look(job);
+  job.mutable_servers(1)->set_lost(true);
+  job.mutable_shards(1)->set_term(2);
+  job.clear_preparing();
+  job.clear_checkpoint();
+  take_overs.look(job);
+  CHECK(take_overs.counts().all == 1);
+  CHECK(take_overs.counts().joins == 1);
+  CHECK(take_overs.counts().mode_changes == 0);
+  CHECK(take_overs.counts().checkpoints == 1);
+  job.mutable_preparing()->set_kind(pb::EpochChange::MODE);
+  take_overs.look(job);
+  job.mutable_servers(2)->set_lost(true);
+  job.mutable_shards(2)->set_term(2);
+  take_overs.look(job);
+  CHECK(take_overs.counts().all == 2);
+  CHECK(take_overs.counts().joins == 1);
+  CHECK(take_overs.counts().mode_changes == 1);
+  CHECK(take_overs.counts().checkpoints == 1);
 }

@@ -89,12 +89,28 @@ std::string arguments_of(const Options& options) {
   return all;
 }
 
+/// The seeds in which something was under way at a take-over.
+struct UnderWay {
+  std::uint64_t all = 0;  // with any take-over
+  std::uint64_t joins = 0;
+  std::uint64_t mode_changes = 0;
+  std::uint64_t checkpoints = 0;
+
+  void add(const TakeOvers::Counts& counts) {
+    all += counts.all > 0 ? 1 : 0;
+    joins += counts.joins > 0 ? 1 : 0;
+    mode_changes += counts.mode_changes > 0 ? 1 : 0;
+    checkpoints += counts.checkpoints > 0 ? 1 : 0;
+  }
+};
+
 int simulate(const Options& options, const PlanLimits& limits) {
   std::uint64_t hash = 0;
   std::uint64_t messages = 0;
   std::uint64_t reads = 0;
   std::uint64_t captured = 0;
   std::uint64_t failed = 0;
+  UnderWay under_way;
   const std::clock_t begin = std::clock();
   for (std::uint64_t i = 0; i < options.seeds; ++i) {
     const std::uint64_t seed = options.seed + i;
@@ -106,10 +122,12 @@ int simulate(const Options& options, const PlanLimits& limits) {
     reads += outcome.reads;
     captured += outcome.captured;
     failed += outcome.done ? 0 : 1;
+    under_way.add(outcome.take_overs);
     if (options.verbose) {
-      fmt::print("seed {}: {} after {:.3f} s, {} messages, {} reads, {} members {}\n", seed,
-                 outcome.state, seconds(outcome.took.since_origin()), outcome.messages,
-                 outcome.reads, outcome.members, outcome.message);
+      fmt::print(
+          "seed {}: {} after {:.3f} s, {} messages, {} reads, {} take-overs, {} members {}\n", seed,
+          outcome.state, seconds(outcome.took.since_origin()), outcome.messages, outcome.reads,
+          outcome.take_overs.all, outcome.members, outcome.message);
     }
     if (outcome.broken) {
       fmt::print("seed {} breaks the contract: {}: {}\n", seed, outcome.broken->rule,
@@ -120,6 +138,12 @@ int simulate(const Options& options, const PlanLimits& limits) {
     }
   }
   const double spent = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
+  if (options.verbose) {
+    fmt::print(
+        "a server was taken over in {} seeds: in {} while a worker's join was being prepared, in "
+        "{} while a change of mode or slack was, in {} while a checkpoint was ordered\n",
+        under_way.all, under_way.joins, under_way.mode_changes, under_way.checkpoints);
+  }
   // The time goes to another stream: what is printed here is the same for the same seed.
   fmt::print(stderr, "{:.2f} s of processor time: {:.0f} messages a second\n", spent,
              static_cast<double>(messages) / spent);
@@ -176,7 +200,9 @@ int main(int argc, char** argv) {
   app.add_flag("--daemon-limits", options.daemon_limits,
                "workers give up, jobs wait for workers, and so on, in the daemons' proportion to "
                "the limit of heartbeats; otherwise most limits are longer");
-  app.add_flag("--verbose", options.verbose, "one line for each run");
+  app.add_flag("--verbose", options.verbose,
+               "one line for each run, and in how many seeds a join, a change of mode or a "
+               "checkpoint was under way when a server was lost and taken over");
   app.add_flag("--trace", options.trace, "every event, up to the first that breaks the contract");
   CLI11_PARSE(app, argc, argv);
   const auto limits = limits_of(options);

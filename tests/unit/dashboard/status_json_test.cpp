@@ -192,6 +192,49 @@ TEST_CASE("the page has how far each backup lags, and the metrics the whole one 
   CHECK(shards[1]["backups"][2]["behind_clocks"].is_null());
 }
 
+TEST_CASE("the metrics have each shard's whole backups and how far they lag", "[dashboard]") {
+  pb::StatusReply status = make_status(1);
+  pb::JobStatus& job = *status.mutable_jobs(0);
+  const auto figure = [&](const std::string& metric, int shard) -> std::string {
+    metrics::Scrape scrape;
+    add_cluster(scrape, status);
+    const std::string series = "tautline_job_shard_" + metric +
+                               "{job=\"7\",name=\"lenet\",shard=\"" + std::to_string(shard) +
+                               "\"} ";
+    std::istringstream text(scrape.text());
+    for (std::string line; std::getline(text, line);) {
+      if (line.starts_with(series)) return line.substr(series.size());
+    }
+    return "none";
+  };
+  CHECK(figure("whole_backups", 0) == "none");
+  job.mutable_no_backups()->set_shards(2);
+  CHECK(figure("whole_backups", 0) == "0");
+  CHECK(figure("whole_backups", 1) == "0");
+  CHECK(figure("backup_lag_seconds", 1) == "0");
+  CHECK(figure("whole_backups", 2) == "none");
+
+  job.clear_no_backups();
+  pb::ShardStatus& first = *job.add_shards();
+  const auto add_backup = [&](bool is_whole, double behind_s) {
+    pb::BackupStatus& backup = *first.add_backups();
+    backup.set_is_whole(is_whole);
+    backup.set_behind_s(behind_s);
+  };
+  add_backup(true, 0.25);
+  add_backup(true, 1.5);
+  add_backup(false, 30);
+  pb::BackupStatus& other = *job.add_shards()->add_backups();
+  other.set_behind_s(4);
+  CHECK(figure("whole_backups", 0) == "2");
+  CHECK(figure("whole_backups", 1) == "0");
+  CHECK(figure("backup_lag_seconds", 0) == "1.5");
+  CHECK(figure("backup_lag_seconds", 1) == "0");
+  other.set_is_whole(true);
+  CHECK(figure("whole_backups", 1) == "1");
+  CHECK(figure("backup_lag_seconds", 1) == "4");
+}
+
 TEST_CASE("each shard of a running job without backups counts as unprotected", "[dashboard]") {
   pb::StatusReply status = make_status(1);
   pb::JobStatus& job = *status.mutable_jobs(0);
