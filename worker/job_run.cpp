@@ -28,10 +28,12 @@
 #include "worker/device/math_options.hpp"
 #include "worker/device/pinned_memory.hpp"
 #include "worker/device/pinned_peers.hpp"
+#include "worker/evaluation/test_phases.hpp"
 #include "worker/job_cache.hpp"
 #include "worker/model/row_parameters.hpp"
+#include "worker/records/recorder.hpp"
 #include "worker/run_state.hpp"
-#include "worker/straggle.hpp"
+#include "worker/training/straggle.hpp"
 
 namespace taut::worker {
 namespace {

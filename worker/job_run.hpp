@@ -23,7 +23,7 @@
 #include "worker/progress.hpp"
 #include "worker/replica.hpp"
 #include "worker/state_saver.hpp"
-#include "worker/trainer.hpp"
+#include "worker/training/trainer.hpp"
 
 namespace taut::worker {
 

@@ -1,4 +1,4 @@
-#include "worker/trainer.hpp"
+#include "worker/training/trainer.hpp"
 
 #include <fmt/format.h>
 
