@@ -13,8 +13,8 @@
 #include "common/net/buffer_pool.hpp"
 #include "common/net/zmq/zmq_endpoint.hpp"
 #include "common/result.hpp"
-#include "server/image_links.hpp"
 #include "server/job_view.hpp"
+#include "server/replication/image_links.hpp"
 #include "server/shard.hpp"
 #include "server/shared_peers.hpp"
 

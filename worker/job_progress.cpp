@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "worker/divergence.hpp"
+#include "worker/training/divergence.hpp"
 
 namespace taut::worker {
 namespace {

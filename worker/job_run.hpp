@@ -23,7 +23,7 @@
 #include "worker/progress.hpp"
 #include "worker/replica.hpp"
 #include "worker/state_saver.hpp"
-#include "worker/trainer.hpp"
+#include "worker/training/trainer.hpp"
 
 namespace taut::worker {
 
@@ -50,17 +50,6 @@ struct RunOrders {
 
 /// The trainer's options that follow from a job.
 [[nodiscard]] Trainer::Options trainer_options(const pb::Job& job);
-
-/// The parameters' digest: SHA-256 over every table's values in table order, little-endian float32.
-/// Of a large table by rows, those of some rows.
-/// until       waits until every table holds all updates before this clock
-/// divergence  checks the values
-[[nodiscard]] Result<std::string> digest_parameters(ParameterCache& cache,
-                                                    const model::Graph& graph, Clock until,
-                                                    Duration wait, const std::atomic<bool>& stop,
-                                                    const DivergenceRule& divergence,
-                                                    ProgressBoard& board,
-                                                    Pace& pace = machine_pace());
 
 /// What surrounds a run: a process with sockets, threads and a clock, or the lab.
 class RunPlace {

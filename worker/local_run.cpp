@@ -20,6 +20,7 @@
 #include "worker/device/device_budget.hpp"
 #include "worker/device/math_options.hpp"
 #include "worker/job_run.hpp"
+#include "worker/parameter_digest.hpp"
 
 namespace taut::worker {
 namespace {

@@ -11,7 +11,7 @@
 #include "worker/client/client.hpp"
 #include "worker/replica.hpp"
 #include "worker/state_saver.hpp"
-#include "worker/trainer.hpp"
+#include "worker/training/trainer.hpp"
 
 namespace taut::worker {
 

@@ -56,6 +56,16 @@ struct Part {
 
 }  // namespace
 
+std::uint64_t image_bytes(const ImageItem& image) {
+  return image.keys.size() + image.values.size() * (1 + image.states.size());
+}
+
+std::uint64_t image_bytes(const std::vector<ImageItem>& parts) {
+  std::uint64_t bytes = 0;
+  for (const ImageItem& part : parts) bytes += image_bytes(part);
+  return bytes;
+}
+
 std::vector<ImageItem> in_parts(ImageItem head, const RowChanges& changes, std::size_t width,
                                 std::size_t states) {
   head.rows = changes.rows.size();

@@ -14,6 +14,10 @@ namespace taut::server {
 /// The most bytes of a bucket's image: it is made at once, and a backup's connection is to hold it.
 inline constexpr std::uint64_t kMaxBucketBytes = 48ULL << 20U;
 
+/// What an image, or a part of one, takes on its way: its keys, values and states.
+[[nodiscard]] std::uint64_t image_bytes(const ImageItem& image);
+[[nodiscard]] std::uint64_t image_bytes(const std::vector<ImageItem>& parts);
+
 /// An image of what has changed of a bucket's rows, in parts that each fit into a message.
 /// head    of the image, without its rows
 /// width   of a row

@@ -3,9 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
+#include <cstdint>
+#include <optional>
 #include <set>
+#include <string>
 #include <utility>
+#include <variant>
+#include <vector>
 
 #include "common/check.hpp"
 #include "proto/config/job_state.hpp"
@@ -13,21 +17,11 @@
 namespace taut {
 namespace {
 
-// How long a shard in the middle of an epoch change is left alone.
-constexpr Duration kPatience{20'000};
 constexpr int kManyAttempts = 1000;
 // A read may wait at its shard for others, and then lose its answer: where the pause before it is
 // requested again grew with the wait, one worker's delay would become that of all. It is a small
 // message, so the pause stops growing soon.
 constexpr int kReadAttempts = 3;
-
-/// [count] float32
-Frame decoded(const math::Encoding& encoding, const Frame& payload, std::size_t count) {
-  std::string bytes(count * sizeof(float), '\0');
-  math::decode(encoding, payload.bytes().data(), count, 0,
-               {reinterpret_cast<float*>(bytes.data()), count});
-  return Frame::copy_of(bytes);
-}
 
 }  // namespace
 
@@ -81,30 +75,6 @@ void ClientProtocol::touch(SliceLink& slice) {
   dirty_.push_back(static_cast<std::size_t>(&slice - slices_.data()));
 }
 
-void ClientProtocol::mark_sent(SliceLink& slice, PendingPush& push, TimePoint now) {
-  push.sent = now;
-  slice.sent_to = std::max(slice.sent_to, push.update.clock.next());
-  ++push.attempts;
-  ClientFigures::UnderWay& under_way = links_[slice.place.shard].under_way;
-  ++under_way.updates;
-  under_way.bytes += push.update.gradient.size();
-}
-
-void ClientProtocol::mark_unsent(const SliceLink& slice, PendingPush& push) {
-  if (!push.sent) return;
-  push.sent.reset();
-  ClientFigures::UnderWay& under_way = links_[slice.place.shard].under_way;
-  --under_way.updates;
-  under_way.bytes -= push.update.gradient.size();
-}
-
-bool ClientProtocol::may_send(const SliceLink& slice, const PendingPush& push) {
-  const Link& link = links_[slice.place.shard];
-  const Bytes window = link.shares_memory ? send_.shared_window : send_.window;
-  const std::uint64_t sent = link.under_way.bytes;
-  return sent == 0 || sent + push.update.gradient.size() <= window.value();
-}
-
 void ClientProtocol::describe(ClientFigures& figures) const {
   figures.updates_waiting = unacknowledged_;
   for (const auto& [shard, link] : links_) {
@@ -132,90 +102,6 @@ std::optional<ClientProtocol::Silence> ClientProtocol::longest_silence() const {
     }
   }
   return longest;
-}
-
-std::optional<WorkerId> ClientProtocol::read_waits_for(TableId table) const {
-  for (const Slice& place : layout_.slices_of(table)) {
-    const SliceLink& slice = slices_[layout_.index_of(table, place.slice)];
-    if (slice.read && slice.read->waits_for) return slice.read->waits_for;
-  }
-  return std::nullopt;
-}
-
-void ClientProtocol::push(TableId table, const Update& update) {
-  std::vector<Update> slices;
-  for (const Slice& place : layout_.slices_of(table)) {
-    const Frame part =
-        update.gradient.part(place.offset * sizeof(float), place.count * sizeof(float));
-    slices.push_back({update.clock, part, update.norm, {}, update.weight});
-  }
-  push(table, std::move(slices));
-}
-
-void ClientProtocol::push(TableId table, std::vector<Update> slices) {
-  const auto places = layout_.slices_of(table);
-  TAUT_CHECK(slices.size() == places.size(), "an update has a part for each slice");
-  for (std::size_t i = 0; i < places.size(); ++i) {
-    SliceLink& slice = slices_[layout_.index_of(table, places[i].slice)];
-    const Clock clock = slices[i].clock;
-    // A first push whose read was requested before it: nothing is before either.
-    const Clock from = std::min(std::exchange(slice.next, clock.next()).value_or(clock), clock);
-    slice.pushes.push_back({from, std::move(slices[i]), {}, 0, {}});
-    ++unacknowledged_;
-    touch(slice);
-  }
-}
-
-void ClientProtocol::read(TableId table, Clock clock, std::span<float> into) {
-  begin(table, clock, into, false);
-}
-
-void ClientProtocol::snapshot(TableId table, std::span<float> into) {
-  begin(table, Clock(0), into, true);
-}
-
-void ClientProtocol::begin(TableId table, Clock clock, std::span<float> into, bool snapshot) {
-  const auto places = layout_.slices_of(table);
-  auto& pending = (snapshot ? snapshots_ : reads_)[table.value()];
-  pending = {clock, places.size(), Clock::never(), Clock(-1)};
-  for (const Slice& place : places) {
-    SliceLink& slice = slices_[layout_.index_of(table, place.slice)];
-    auto& read = snapshot ? slice.snapshot : slice.read;
-    read = PendingRead{clock, into.subspan(place.offset, place.count), {}, 0, {}};
-    // A worker whose first request is a read starts there: its first push may be later, and skip
-    // clocks.
-    if (!snapshot && !slice.next) slice.next = clock;
-    touch(slice);
-  }
-}
-
-void ClientProtocol::read_rows(TableId table, Clock clock, std::vector<RowRead> rows,
-                               std::span<float> into) {
-  begin_rows(table, clock, std::move(rows), into, false);
-}
-
-/// An answer to an earlier snapshot may still come, of other rows: its number tells.
-void ClientProtocol::snapshot_rows(TableId table, std::vector<RowRead> rows,
-                                   std::span<float> into) {
-  begin_rows(table, Clock(row_snapshots_++), std::move(rows), into, true);
-}
-
-void ClientProtocol::begin_rows(TableId table, Clock clock, std::vector<RowRead> rows,
-                                std::span<float> into, bool snapshot) {
-  TAUT_CHECK(is_by_rows(table) && !rows.empty(), "rows of a table that is kept by rows");
-  for (const Slice& place : layout_.slices_of(table)) {
-    SliceLink& slice = slices_[layout_.index_of(table, place.slice)];
-    (snapshot ? slice.snapshot : slice.read).reset();
-    if (!snapshot && !slice.next) slice.next = clock;
-  }
-  auto& pending = (snapshot ? snapshots_ : reads_)[table.value()];
-  pending = {clock, rows.size(), Clock::never(), Clock(-1)};
-  for (RowRead& part : rows) {
-    SliceLink& slice = slices_[layout_.index_of(table, part.bucket)];
-    auto& read = snapshot ? slice.snapshot : slice.read;
-    read = PendingRead{clock, into, {}, 0, {}, std::move(part)};
-    touch(slice);
-  }
 }
 
 void ClientProtocol::handle(ShardId from, const DataMessage& message, TimePoint now) {
@@ -305,15 +191,6 @@ bool ClientProtocol::move(ShardId shard, std::uint64_t term, TimePoint now) {
   return true;
 }
 
-void ClientProtocol::settle() {
-  for (SliceLink& slice : slices_) {
-    const bool is_asked = slice.settle && slice.settle->of_all;
-    if (is_asked || (slice.kept.empty() && slice.pushes.empty())) continue;
-    slice.settle = PendingSettle();
-    touch(slice);
-  }
-}
-
 void ClientProtocol::handle_item(const DataItem& item, TimePoint now) {
   if (layout_.find(item.table, item.slice) == nullptr || item.payload_lost) return;
   SliceLink& slice = slices_[layout_.index_of(item.table, item.slice)];
@@ -339,155 +216,6 @@ void ClientProtocol::handle_item(const DataItem& item, TimePoint now) {
       break;
     default:
       break;
-  }
-}
-
-void ClientProtocol::acknowledge(SliceLink& slice, Clock done, TimePoint now) {
-  slice.acknowledged = std::max(slice.acknowledged, done);
-  while (!slice.pushes.empty() && slice.pushes.front().update.clock < done) {
-    PendingPush& push = slice.pushes.front();
-    if (push.sent && push.attempts == 1) {
-      resend_.at(slice.place.shard).measured(now - *push.sent);
-    }
-    mark_unsent(slice, push);
-    if (identity_.replicated) {
-      kept_bytes_ += push.update.gradient.size();
-      slice.kept.push_back(std::move(push));
-      ++kept_;
-      note_relievable(slice);
-    }
-    slice.pushes.pop_front();
-    --unacknowledged_;
-  }
-  // The read of a push that was refused, and of which another copy was taken, goes alone.
-  if (slice.read && !slice.read->sent) touch(slice);
-  if (slice.settle && !slice.settle->sent) touch(slice);
-}
-
-void ClientProtocol::let_go(SliceLink& slice, Clock stable) {
-  while (!slice.kept.empty() && slice.kept.front().update.clock < stable) {
-    kept_bytes_ -= slice.kept.front().update.gradient.size();
-    slice.kept.pop_front();
-    --kept_;
-  }
-  const bool is_safe = slice.kept.empty() && slice.pushes.empty();
-  const bool is_relieved =
-      slice.settle && !slice.settle->of_all && slice.settle->sent && stable >= slice.settle->clock;
-  if (is_safe || is_relieved) slice.settle.reset();
-  if (!slice.kept.empty() && !slice.settle) note_relievable(slice);
-}
-
-void ClientProtocol::note_relievable(SliceLink& slice) {
-  if (identity_.max_kept.value() == 0 || std::exchange(slice.may_be_relieved, true)) return;
-  relievable_.push_back(static_cast<std::size_t>(&slice - slices_.data()));
-}
-
-/// If too much is kept, requests images before they are due: of every slice, as the slices of a
-/// table share the memory of its update, which is free once the last of them is stable.
-void ClientProtocol::relieve() {
-  const std::uint64_t limit = identity_.max_kept.value();
-  if (limit == 0 || kept_bytes_ <= limit / 2) return;
-  for (const std::size_t index : std::exchange(relievable_, {})) {
-    SliceLink& slice = slices_[index];
-    slice.may_be_relieved = false;
-    if (slice.kept.empty() || slice.settle) continue;
-    slice.settle = PendingSettle{false, {}, {}, 0};
-    touch(slice);
-  }
-}
-
-void ClientProtocol::receive_value(SliceLink& slice, const DataItem& item) {
-  const bool snapshot = item.kind == pb::DataItem::SNAPSHOT_VALUE;
-  auto& read = snapshot ? slice.snapshot : slice.read;
-  // A late or repeated answer to a read that is over.
-  if (!read || (!snapshot && read->clock != item.clock)) return;
-  if (item.by_rows || is_by_rows(item.table)) {
-    if (snapshot && read->clock != item.clock) return;
-    if (!item.by_rows || item.count != slice.place.count || item.rows != read->rows.places.size()) {
-      fail(ErrorCode::kMismatch,
-           fmt::format("table {} bucket {}: {} rows of {} values arrived, {} of {} were expected",
-                       item.table.value(), item.slice.value(), item.rows, item.count,
-                       read->rows.places.size(), slice.place.count));
-      return;
-    }
-    scatter(item, *read);
-    complete_part(slice, item, snapshot);
-    return;
-  }
-  const math::Encoding expected = snapshot ? math::Encoding() : pulls_[item.table.value()];
-  const std::uint64_t bytes = math::encoded_bytes(expected, read->into.size());
-  if (item.encoding != expected || item.payload.size() != bytes) {
-    fail(ErrorCode::kMismatch,
-         fmt::format("table {} slice {}: {} bytes of {} arrived, {} of {} were expected",
-                     item.table.value(), item.slice.value(), item.payload.size(),
-                     math::to_string(item.encoding.codec), bytes, math::to_string(expected.codec)));
-    return;
-  }
-  const bool is_encoded = expected != math::Encoding();
-  if (take_values_ && !snapshot) {
-    take_values_(read->into,
-                 is_encoded ? decoded(expected, item.payload, read->into.size()) : item.payload);
-  } else if (is_encoded) {
-    math::decode(expected, item.payload.bytes().data(), read->into.size(), 0, read->into);
-  } else {
-    std::memcpy(read->into.data(), item.payload.bytes().data(), item.payload.size());
-  }
-  complete_part(slice, item, snapshot);
-}
-
-/// Writes a bucket's rows to their places.
-void ClientProtocol::scatter(const DataItem& item, const PendingRead& read) {
-  const std::size_t row_bytes = item.count * sizeof(float);
-  const std::byte* from = item.payload.bytes().data();
-  for (const std::uint32_t place : read.rows.places) {
-    std::memcpy(read.into.data() + place * item.count, from, row_bytes);
-    from += row_bytes;
-  }
-}
-
-/// The values of one of a read's slices are where they belong.
-void ClientProtocol::complete_part(SliceLink& slice, const DataItem& item, bool snapshot) {
-  (snapshot ? slice.snapshot : slice.read).reset();
-  PendingTable& table = (snapshot ? snapshots_ : reads_)[item.table.value()];
-  table.lowest = std::min(table.lowest, item.version);
-  table.highest = std::max(table.highest, item.version);
-  if (--table.slices_left == 0) {
-    completed_.push_back(
-        {item.table, table.clock, table.lowest, snapshot, table.lowest == table.highest});
-  }
-}
-
-void ClientProtocol::handle_refusal(SliceLink& slice, const DataItem& item, TimePoint now) {
-  switch (item.refusal) {
-    case pb::DataItem::HELD:
-      for (PendingPush& push : slice.pushes) {
-        if (push.update.clock != item.clock) continue;
-        mark_unsent(slice, push);
-        push.not_before = now + kPatience;
-        // The read that was sent with it was refused too.
-        if (slice.read && slice.read->clock == push.update.clock.next()) slice.read->sent.reset();
-      }
-      return;
-    case pb::DataItem::OUT_OF_ORDER:
-      // A late answer: the shard has accepted more since.
-      if (item.done < slice.acknowledged) return;
-      acknowledge(slice, item.done, now);
-      if (slice.pushes.empty() || slice.pushes.front().from > item.done) {
-        fail(ErrorCode::kMismatch,
-             fmt::format("table {} slice {}: the shard expects clock {}, which was acknowledged",
-                         item.table.value(), item.slice.value(), item.done.value()));
-        return;
-      }
-      for (PendingPush& push : slice.pushes) mark_unsent(slice, push);
-      if (slice.read && slice.read->clock == item.clock.next()) slice.read->sent.reset();
-      touch(slice);
-      return;
-    case pb::DataItem::STALE_INCARNATION:
-      fail(ErrorCode::kStale, item.reason);
-      return;
-    default:
-      fail(ErrorCode::kMismatch, fmt::format("table {} slice {}: refused: {}", item.table.value(),
-                                             item.slice.value(), item.reason));
   }
 }
 
@@ -534,10 +262,6 @@ void ClientProtocol::tick(TimePoint now) {
     if (slice.settle) again |= again_if_overdue(timer, *slice.settle, kReadAttempts);
     if (again) touch(slice);
   }
-}
-
-std::vector<CompletedRead> ClientProtocol::take_completed() {
-  return std::exchange(completed_, {});
 }
 
 }  // namespace taut

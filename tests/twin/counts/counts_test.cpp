@@ -21,7 +21,7 @@
 #include "worker/cache/local_cache.hpp"
 #include "worker/cache/served_cache.hpp"
 #include "worker/device/pinned_parts.hpp"
-#include "worker/trainer.hpp"
+#include "worker/training/trainer.hpp"
 
 using namespace taut;
 using namespace taut::test;

@@ -19,7 +19,7 @@
 #include "worker/device/pinned_parts.hpp"
 #include "worker/engine/cpu/cpu_backend.hpp"
 #include "worker/engine/plan/planned_backend.hpp"
-#include "worker/trainer.hpp"
+#include "worker/training/trainer.hpp"
 
 namespace taut::twin::test {
 

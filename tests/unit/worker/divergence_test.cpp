@@ -1,4 +1,4 @@
-#include "worker/divergence.hpp"
+#include "worker/training/divergence.hpp"
 
 #include <limits>
 

@@ -10,7 +10,7 @@
 #include "tests/unit/cache/late_backend.hpp"
 #include "tests/unit/worker/small_training.hpp"
 #include "worker/cache/local_cache.hpp"
-#include "worker/trainer.hpp"
+#include "worker/training/trainer.hpp"
 
 namespace taut::worker {
 namespace {

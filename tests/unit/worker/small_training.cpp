@@ -12,7 +12,7 @@
 #include "worker/cache/local_cache.hpp"
 #include "worker/cache/served_cache.hpp"
 #include "worker/engine/cpu/cpu_backend.hpp"
-#include "worker/trainer.hpp"
+#include "worker/training/trainer.hpp"
 
 namespace taut::test {
 

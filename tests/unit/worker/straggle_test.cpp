@@ -1,4 +1,4 @@
-#include "worker/straggle.hpp"
+#include "worker/training/straggle.hpp"
 
 #include <cmath>
 #include <map>

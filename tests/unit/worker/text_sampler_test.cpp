@@ -10,7 +10,7 @@
 #include "worker/cache/local_cache.hpp"
 #include "worker/data/text_source.hpp"
 #include "worker/engine/cpu/cpu_backend.hpp"
-#include "worker/trainer.hpp"
+#include "worker/training/trainer.hpp"
 
 using namespace taut;
 using worker::SampleOptions;

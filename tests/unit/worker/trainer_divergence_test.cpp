@@ -9,6 +9,7 @@
 
 #include "common/log.hpp"
 #include "tests/unit/worker/tiny_job.hpp"
+#include "worker/parameter_digest.hpp"
 
 namespace taut::worker {
 namespace {

@@ -14,15 +14,15 @@
 #include "common/result.hpp"
 #include "common/types.hpp"
 #include "proto/solver.pb.h"
-#include "worker/batch_feed.hpp"
 #include "worker/cache/parameter_cache.hpp"
-#include "worker/divergence.hpp"
 #include "worker/engine/backend.hpp"
 #include "worker/evaluation/test_phases.hpp"
 #include "worker/pace.hpp"
 #include "worker/progress.hpp"
 #include "worker/records/recorder.hpp"
 #include "worker/replica.hpp"
+#include "worker/training/batch_feed.hpp"
+#include "worker/training/divergence.hpp"
 
 namespace taut::worker {
 

@@ -1,4 +1,4 @@
-#include "worker/batch_feed.hpp"
+#include "worker/training/batch_feed.hpp"
 
 #include <utility>
 

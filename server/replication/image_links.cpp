@@ -1,4 +1,4 @@
-#include "server/image_links.hpp"
+#include "server/replication/image_links.hpp"
 
 #include <fmt/format.h>
 

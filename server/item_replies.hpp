@@ -1,0 +1,34 @@
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include "proto/data_message.hpp"
+
+namespace taut::server {
+
+/// An answer to an item that names what it answers, and nothing else yet.
+[[nodiscard]] inline DataItem reply_to(const DataItem& item, DataItem::Kind kind) {
+  DataItem reply;
+  reply.kind = kind;
+  reply.table = item.table;
+  reply.slice = item.slice;
+  reply.clock = item.clock;
+  return reply;
+}
+
+/// The refusal of an item.
+/// reason  in one line
+[[nodiscard]] inline DataItem refuse(const DataItem& item, DataItem::Refusal why,
+                                     std::string reason) {
+  DataItem reply = reply_to(item, pb::DataItem::REFUSED);
+  reply.refusal = why;
+  reply.reason = std::move(reason);
+  return reply;
+}
+
+[[nodiscard]] inline bool is_push(const DataItem& item) {
+  return item.kind == pb::DataItem::PUSH || item.kind == pb::DataItem::PUSH_READ;
+}
+
+}  // namespace taut::server

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "common/result.hpp"
+#include "proto/cluster.pb.h"
+#include "proto/control.pb.h"
+#include "worker/engine/backend.hpp"
+#include "worker/job_run.hpp"
+#include "worker/replica.hpp"
+#include "worker/run_state.hpp"
+#include "worker/training/trainer.hpp"
+
+namespace taut::worker {
+
+/// Errors    invalid: the batch of a balanced job cannot change here
+[[nodiscard]] Result<void> check_balanced(const pb::WorkerJob& job,
+                                          const pb::WorkerConfig& settings);
+
+/// A replica of the training net on each device.
+[[nodiscard]] Result<std::vector<Replica>> make_replicas(const pb::WorkerJob& job,
+                                                         const JobAssets& assets,
+                                                         std::span<Backend* const> devices,
+                                                         RunPlace& place);
+
+/// Changes the batches of a balanced job's run where its shares change. All arguments outlive the
+/// run.
+[[nodiscard]] Result<void> balance(Trainer::Options& options, const pb::WorkerJob& job,
+                                   const JobAssets& assets, std::vector<Replica>& replicas,
+                                   RunState& state, RunOrders& orders, RunPlace& place);
+
+}  // namespace taut::worker
