@@ -208,6 +208,7 @@ class Coordinator {
   std::uint64_t next_job_;
   std::uint64_t first_new_job_;  // jobs below it were recovered
   std::uint64_t saved_incarnation_;
+  std::set<std::uint64_t> saved_leaving_;                    // sessions
   std::map<std::string, std::vector<pb::ShardLoad>> loads_;  // of each server, the newest
   struct FittingWorkers {
     std::vector<std::uint64_t> state;  // idle_state() when they were looked for

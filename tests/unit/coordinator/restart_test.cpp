@@ -291,6 +291,75 @@ TEST_CASE("a queued job for every worker waits until all had time to return",
   CHECK(cluster.status(second).workers_size() == 2);
 }
 
+TEST_CASE("a process that was to be drained is, though the coordinator restarts before it knows",
+          "[coordinator][store]") {
+  const auto saved = std::make_shared<CoordinatorRecords>();
+  FakeCluster cluster(1, {}, make_memory_store(saved));
+  fill(cluster);
+  // Of the workers one is idle.
+  const bool is_server = GENERATE(true, false);
+  if (!is_server) REQUIRE(cluster.run_until_state(cluster.submit(make_job(1)).job(), pb::RUNNING));
+  const std::vector<std::string> names =
+      is_server ? std::vector<std::string>{"s1"} : std::vector<std::string>{"w0", "w1"};
+  const auto leaving = [&cluster] {
+    pb::ControlMessage request;
+    request.mutable_status_request();
+    const pb::StatusReply reply = cluster.ask(request).status_reply();
+    std::vector<std::string> found;
+    for (const auto& server : reply.servers()) {
+      if (server.leaves()) found.push_back(server.name());
+    }
+    for (const auto& worker : reply.workers()) {
+      if (worker.leaves()) found.push_back(worker.name());
+    }
+    return found;
+  };
+  const auto was_notified = [&cluster](const std::string& name) {
+    return std::ranges::any_of(cluster.at(name).events, [](const ControlEvent& event) {
+      return std::holds_alternative<control_event::Leave>(event);
+    });
+  };
+  for (const std::string& name : names) {
+    pb::ControlMessage request;
+    request.mutable_drain()->set_name(name);
+    REQUIRE(cluster.ask(request).command_reply().error().empty());
+  }
+  cluster.restart_coordinator(1s);
+  for (const std::string& name : names) REQUIRE_FALSE(was_notified(name));
+  cluster.run_for(3s);
+  CHECK(leaving() == names);
+  for (const std::string& name : names) CHECK(was_notified(name));
+  CHECK(saved->counters.leaving_size() == static_cast<int>(names.size()));
+  // Another process of the same name stays.
+  const std::string last = names.back();
+  cluster.kill(last);
+  cluster.run_for(20s);
+  if (is_server) {
+    cluster.add_server(last);
+  } else {
+    cluster.add_worker(last);
+  }
+  cluster.run_for(1s);
+  CHECK(std::ranges::count(leaving(), last) == 0);
+  CHECK(saved->counters.leaving_size() == static_cast<int>(names.size()) - 1);
+}
+
+TEST_CASE("a process that was to be drained and has ended while no coordinator ran is forgotten",
+          "[coordinator][store]") {
+  const auto saved = std::make_shared<CoordinatorRecords>();
+  FakeCluster cluster(1, {}, make_memory_store(saved));
+  fill(cluster);
+  pb::ControlMessage request;
+  request.mutable_drain()->set_name("w1");
+  REQUIRE(cluster.ask(request).command_reply().error().empty());
+  cluster.kill("w1");
+  cluster.restart_coordinator(1s);
+  cluster.run_for(10s);
+  CHECK(saved->counters.leaving_size() == 1);
+  cluster.run_for(10s);
+  CHECK(saved->counters.leaving_size() == 0);
+}
+
 TEST_CASE("a store returns the last saved state", "[store]") {
   const Folder folder;
   const auto records = std::make_shared<CoordinatorRecords>();
