@@ -74,7 +74,8 @@ Coordinator::Coordinator(CoordinatorOptions options, const CoordinatorRecords& r
       saved_incarnation_(registry_.next_incarnation()),
       now_(now),
       last_tick_(now),
-      recovered_at_(now) {
+      recovered_at_(now),
+      had_processes_(recovered.counters.next_incarnation() > 0) {
   for (const std::uint64_t session : recovered.counters.leaving()) {
     registry_.recover_leaving(session);
   }

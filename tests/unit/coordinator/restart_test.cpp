@@ -291,6 +291,43 @@ TEST_CASE("a queued job for every worker waits until all had time to return",
   CHECK(cluster.status(second).workers_size() == 2);
 }
 
+TEST_CASE(
+    "a job that is submitted before the processes have returned from a restart waits for them",
+    "[coordinator][store]") {
+  FakeCluster cluster;
+  fill(cluster);
+  SECTION("they return") {
+    cluster.restart_coordinator(1s);
+    const pb::SubmitReply two = cluster.submit(make_job(2, 10));
+    CHECK(two.error().empty());
+    CHECK(two.message() == "waits for a server to join");
+    const pb::SubmitReply all = cluster.submit(make_job(0, 10));
+    CHECK(all.error().empty());
+    CHECK(all.message() == "waits for the workers to reconnect after the coordinator's restart");
+    REQUIRE(cluster.run_until_state(two.job(), pb::DONE));
+    REQUIRE(cluster.run_until_state(all.job(), pb::DONE));
+    CHECK(cluster.status(all.job()).workers_size() == 2);
+  }
+  SECTION("only servers return") {
+    for (const char* name : {"w0", "w1"}) cluster.kill(name);
+    cluster.restart_coordinator(1s);
+    cluster.run_for(3s);
+    CHECK(cluster.submit(make_job(1)).error().empty());
+    cluster.run_for(14s);
+    CHECK_THAT(cluster.submit(make_job(1)).error(), StartsWith("no worker has joined"));
+  }
+  SECTION("none returns") {
+    for (const char* name : {"s0", "s1", "w0", "w1"}) cluster.kill(name);
+    cluster.restart_coordinator(1s);
+    const std::uint64_t job = cluster.submit(make_job(1)).job();
+    REQUIRE(job != 0);
+    cluster.run_for(17s);
+    CHECK(cluster.status(job).message() == "waits for a server to join");
+    CHECK_THAT(cluster.submit(make_job(1)).error(), StartsWith("no server with shards has joined"));
+  }
+  CHECK(cluster.broken().empty());
+}
+
 TEST_CASE("a process that was to be drained is, though the coordinator restarts before it knows",
           "[coordinator][store]") {
   const auto saved = std::make_shared<CoordinatorRecords>();
