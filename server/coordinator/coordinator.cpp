@@ -180,7 +180,10 @@ CoordinatorOutput Coordinator::tick(TimePoint now) {
     for (auto& [id, job] : jobs_) job.followers.excuse_silence(pause, now);
   }
   // What only time changes, progress and connections among it, is looked at now.
-  for (auto& [id, job] : jobs_) job.placement_due = true;
+  for (auto& [id, job] : jobs_) {
+    job.placement_due = true;
+    job.revise_finished();
+  }
   last_tick_ = now;
   fitting_.clear();
   schedules_ = true;
