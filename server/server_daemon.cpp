@@ -62,6 +62,7 @@ Result<std::unique_ptr<ServerDaemon>> ServerDaemon::start(const pb::ClusterConfi
 }
 
 ServerDaemon::~ServerDaemon() {
+  initial_values_.stop();
   // It answers through the shards, which end before it does.
   if (part_thread_) part_thread_->stop();
 }
@@ -405,6 +406,8 @@ void ServerDaemon::take_job(const pb::ServerJob& job) {
       entry->second = view;
       return;
     }
+  } else if (job.epoch() == 0) {
+    initial_values_.read_ahead(view->weights);
   }
   for (std::size_t i = 0; i < shards_.size(); ++i) {
     shards_[i]->set_job(ShardId(job.first_shard() + static_cast<std::uint32_t>(i)), view);

@@ -222,24 +222,30 @@ Result<void> TensorFile::read_floats(ElementType type, std::uint64_t offset,
   return ok();
 }
 
-Result<std::string> TensorFile::pin() {
+Result<std::string> TensorFile::pin(const std::atomic<bool>* stops) {
   pinned_.clear();
   std::vector<BlockTag> blocks;
-  TAUT_TRY(std::string digest, digest_of(&blocks));
+  TAUT_TRY(std::string digest, digest_of(&blocks, stops));
   pinned_ = std::move(blocks);
   return digest;
 }
 
 Result<std::string> TensorFile::sha256() const {
-  return digest_of(nullptr);
+  return digest_of(nullptr, nullptr);
 }
 
-Result<std::string> TensorFile::digest_of(std::vector<BlockTag>* blocks) const {
+Result<std::string> TensorFile::digest_of(std::vector<BlockTag>* blocks,
+                                          const std::atomic<bool>* stops) const {
   Sha256 digest;
   std::vector<std::byte> block(kBlockBytes);
   for (std::uint64_t offset = 0; offset < bytes_; offset += block.size()) {
     const auto count =
         static_cast<std::size_t>(std::min<std::uint64_t>(kBlockBytes, bytes_ - offset));
+    if (stops != nullptr && *stops) {
+      return make_error(
+          ErrorCode::kClosed,
+          fmt::format("{}: was not read to its end, as this process is stopping", path_.string()));
+    }
     TAUT_TRY(read_bytes(offset, std::span(block).first(count)));
     const auto bytes = std::span<const std::byte>(block).first(count);
     digest.update(bytes);

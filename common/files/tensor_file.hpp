@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -58,11 +59,14 @@ class TensorFile {
   /// As sha256(); later reads fail if the data differ from what was read here, so that a file that
   /// was compared with a digest is used unchanged, whatever process writes to it. Keeps 16 bytes
   /// for every 64 KiB. REQUIRES: no other thread reads meanwhile.
-  [[nodiscard]] Result<std::string> pin();
+  /// stops   set by another thread: it ends with an error; nullptr: it reads the whole file
+  /// Errors  also closed: it was stopped
+  [[nodiscard]] Result<std::string> pin(const std::atomic<bool>* stops = nullptr);
 
  private:
   TensorFile(std::filesystem::path path, int file);
-  [[nodiscard]] Result<std::string> digest_of(std::vector<BlockTag>* blocks) const;
+  [[nodiscard]] Result<std::string> digest_of(std::vector<BlockTag>* blocks,
+                                              const std::atomic<bool>* stops) const;
   [[nodiscard]] Result<void> read_unpinned(std::uint64_t offset, std::span<std::byte> out) const;
   [[nodiscard]] Result<void> read_pinned(std::uint64_t offset, std::span<std::byte> out) const;
 

@@ -170,6 +170,21 @@ Result<void> check_coordinator(const std::string& file, const pb::CoordinatorCon
                      604800);
 }
 
+/// One report may be lost: the next one must arrive within the limit.
+Result<void> check_heartbeats(const PlacedText& placed, const pb::ClusterConfig& config) {
+  const double interval_s = config.heartbeat_interval_s();
+  const double limit_s = config.server().coordinator().heartbeat_limit_s();
+  if (interval_s * 2 < limit_s) return ok();
+  using Steps = std::vector<PlacedText::Step>;
+  return placed.error(
+      config.has_heartbeat_interval_s() ? Steps{{"heartbeat_interval_s"}}
+                                        : Steps{{"server"}, {"coordinator"}, {"heartbeat_limit_s"}},
+      fmt::format("heartbeat_interval_s is {}; it must be less than half of heartbeat_limit_s, "
+                  "which is {}, or a live daemon of which one report gets lost is declared lost: "
+                  "set heartbeat_interval_s below {} or heartbeat_limit_s above {}",
+                  interval_s, limit_s, limit_s / 2, interval_s * 2));
+}
+
 }  // namespace
 
 bool is_address(const std::string& address) {
@@ -203,12 +218,7 @@ Result<pb::ClusterConfig> load_cluster_config(const std::filesystem::path& path)
   TAUT_TRY(check_range(file, "records.every", config.records().every(), 1, 1e6));
   TAUT_TRY(check_range(file, "records.timeline_limit_mib", config.records().timeline_limit_mib(), 1,
                        65536));
-  if (config.heartbeat_interval_s() * 2 > config.server().coordinator().heartbeat_limit_s()) {
-    return invalid(fmt::format(
-        "{}: heartbeat_interval_s {} is more than half of "
-        "heartbeat_limit_s {}: live daemons would be declared lost",
-        file, config.heartbeat_interval_s(), config.server().coordinator().heartbeat_limit_s()));
-  }
+  TAUT_TRY(check_heartbeats(placed, config));
   return config;
 }
 

@@ -14,7 +14,7 @@ namespace {
 // Where none leads, every coordinator redirects.
 constexpr Duration kRedirectPause = std::chrono::milliseconds(100);
 // The answer to one is expected before the next one is sent. More would be too late: where an
-// interval is half of the coordinator's limit, as it may be, this process is lost after two.
+// interval is nearly half of the coordinator's limit, as it may be, this process is lost after two.
 constexpr int kSilentHeartbeats = 2;
 
 }  // namespace

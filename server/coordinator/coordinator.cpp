@@ -74,7 +74,12 @@ Coordinator::Coordinator(CoordinatorOptions options, const CoordinatorRecords& r
       saved_incarnation_(registry_.next_incarnation()),
       now_(now),
       last_tick_(now),
-      recovered_at_(now) {
+      recovered_at_(now),
+      had_processes_(recovered.counters.next_incarnation() > 0) {
+  for (const std::uint64_t session : recovered.counters.leaving()) {
+    registry_.recover_leaving(session);
+  }
+  saved_leaving_ = registry_.leaving();
   for (const auto& [id, stored] : recovered.jobs) recover(stored);
 }
 
@@ -175,13 +180,18 @@ CoordinatorOutput Coordinator::tick(TimePoint now) {
     for (auto& [id, job] : jobs_) job.followers.excuse_silence(pause, now);
   }
   // What only time changes, progress and connections among it, is looked at now.
-  for (auto& [id, job] : jobs_) job.placement_due = true;
+  for (auto& [id, job] : jobs_) {
+    job.placement_due = true;
+    job.revise_finished();
+  }
   last_tick_ = now;
   fitting_.clear();
   schedules_ = true;
   for (const Participant* lost : registry_.lose_silent(now)) {
     out_.notes.add(lost->lost_reason + " and was declared lost");
   }
+  // A process that was to end and has not returned since a restart has ended.
+  if (now_ - recovered_at_ > options_.heartbeat_limit) registry_.forget_absent_leaving();
   std::erase_if(loads_, [this](const auto& entry) {
     return registry_.find(pb::ROLE_SERVER, entry.first) == nullptr;
   });
@@ -558,9 +568,13 @@ CoordinatorOutput Coordinator::take_output() {
     job.count_running(now_);
     if (options_.is_saved) out_.changes.jobs[id] = job.stored();
   }
-  if (!out_.changes.empty() || registry_.next_incarnation() != saved_incarnation_) {
+  const bool counters_changed =
+      registry_.next_incarnation() != saved_incarnation_ || registry_.leaving() != saved_leaving_;
+  if (!out_.changes.empty() || counters_changed) {
     saved_incarnation_ = registry_.next_incarnation();
+    saved_leaving_ = registry_.leaving();
     out_.changes.counters.emplace();
+    out_.changes.counters->mutable_leaving()->Add(saved_leaving_.begin(), saved_leaving_.end());
     out_.changes.counters->set_next_job(next_job_);
     out_.changes.counters->set_next_incarnation(saved_incarnation_);
   }

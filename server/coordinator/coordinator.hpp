@@ -162,6 +162,7 @@ class Coordinator {
     SchedulingDecision decision;
     std::vector<const Participant*> workers;  // those of the state
     std::map<JobId, std::uint32_t> places;    // of jobs that wait and are not held, from 1
+    bool awaits_known = false;                // nothing is decided meanwhile
   };
   /// A worker that works for a job.
   struct WorkerUse {
@@ -173,6 +174,12 @@ class Coordinator {
   /// competes  jobs wait, so that it matters when it ends
   [[nodiscard]] ScheduledJob scheduled(const JobRecord& job, bool competes) const;
   [[nodiscard]] bool may_know_workers(const JobRecord& job) const;
+  /// Whether processes of an earlier coordinator may yet reconnect to this one: for the limit of
+  /// heartbeats after a restart, since the state does not name those that are idle.
+  [[nodiscard]] bool awaits_any() const;
+  /// Whether a process that a running job needs, and that the state therefore names, has yet to
+  /// reconnect: until then no place is known to be free, and none to be lacking.
+  [[nodiscard]] bool awaits_known() const;
   /// Why a submitted job does not start now; empty if it does.
   [[nodiscard]] std::string waiting_message(const JobRecord& job, const Queue& queue) const;
   [[nodiscard]] std::string waits_for_workers(const JobRecord& job, std::uint32_t fitting) const;
@@ -206,8 +213,9 @@ class Coordinator {
   Registry registry_;
   std::map<JobId, JobRecord> jobs_;
   std::uint64_t next_job_;
-  std::uint64_t first_new_job_;  // jobs below it were recovered
+  std::uint64_t first_new_job_;  // jobs below it are from before the processes had reconnected
   std::uint64_t saved_incarnation_;
+  std::set<std::uint64_t> saved_leaving_;                    // sessions
   std::map<std::string, std::vector<pb::ShardLoad>> loads_;  // of each server, the newest
   struct FittingWorkers {
     std::vector<std::uint64_t> state;  // idle_state() when they were looked for
@@ -219,6 +227,7 @@ class Coordinator {
   TimePoint now_;
   TimePoint last_tick_;
   TimePoint recovered_at_;
+  bool had_processes_;                // before it restarted
   TimePoint next_refusal_note_;       // no hello's refusal is noted before
   std::uint64_t quiet_refusals_ = 0;  // since the last note of one
   bool schedules_ = true;             // when what has arrived is settled

@@ -230,8 +230,33 @@ UserQuota Coordinator::quota_of(const JobRecord& job) const {
 bool Coordinator::may_know_workers(const JobRecord& job) const {
   // "Every worker that has joined" is unknown until all had the time to reconnect.
   const bool is_recovered = job.stored().job() < first_new_job_;
-  return !is_recovered || job.stored().definition().workers() > 0 ||
-         now_ - recovered_at_ > options_.heartbeat_limit;
+  return !is_recovered || job.stored().definition().workers() > 0 || !awaits_any();
+}
+
+bool Coordinator::awaits_any() const {
+  return had_processes_ && now_ - recovered_at_ <= options_.heartbeat_limit;
+}
+
+bool Coordinator::awaits_known() const {
+  if (!awaits_any()) return false;
+  const auto is_absent = [this](pb::Role role, const std::string& name, std::uint64_t life) {
+    const Participant* process = registry_.find_live(role, name, Incarnation(life));
+    return process != nullptr && !process->peer;
+  };
+  return std::ranges::any_of(jobs_, [&](const auto& entry) {
+    const JobRecord& job = entry.second;
+    const pb::StoredJob& stored = job.stored();
+    if (!job.is_active()) return false;
+    return std::ranges::any_of(stored.servers(),
+                               [&](const pb::StoredServer& server) {
+                                 return !server.lost() && is_absent(pb::ROLE_SERVER, server.name(),
+                                                                    server.incarnation());
+                               }) ||
+           std::ranges::any_of(stored.members(), [&](const pb::StoredMember& member) {
+             return job.works(member) && is_absent(pb::ROLE_WORKER, member.member().name(),
+                                                   member.member().incarnation());
+           });
+  });
 }
 
 ScheduledJob Coordinator::scheduled(const JobRecord& job, bool competes) const {
@@ -262,6 +287,11 @@ ScheduledJob Coordinator::scheduled(const JobRecord& job, bool competes) const {
 
 Coordinator::Queue Coordinator::queue() const {
   Queue queue;
+  queue.awaits_known = awaits_known();
+  if (queue.awaits_known) {
+    number(queue);
+    return queue;
+  }
   SchedulingState& state = queue.state;
   bool grows = false;
   for (const auto& [id, job] : jobs_) {
@@ -297,8 +327,11 @@ Coordinator::Queue Coordinator::queue() const {
   const bool needs_memory = std::ranges::any_of(
       state.waiting, [](const ScheduledJob& job) { return job.server_memory > 0; });
   if (needs_memory) state.server_memory = server_memory(false);
-  queue.decision = policy_->decide(state, {.shrinks = options_.scheduling.shrinking(),
-                                           .preempts = options_.scheduling.preemption()});
+  // No running job makes room while idle workers may yet reconnect.
+  const bool may_make_room = !awaits_any();
+  queue.decision =
+      policy_->decide(state, {.shrinks = may_make_room && options_.scheduling.shrinking(),
+                              .preempts = may_make_room && options_.scheduling.preemption()});
   number(queue);
   return queue;
 }
@@ -383,6 +416,9 @@ std::string Coordinator::waits_for_memory(const JobRecord& job) const {
 std::string Coordinator::waiting_message(const JobRecord& job, const Queue& queue) const {
   const pb::StoredJob& stored = job.stored();
   if (stored.held()) return fmt::format("is held; tautline release {} lets it start", stored.job());
+  if (queue.awaits_known) {
+    return "waits for processes of running jobs to reconnect after the coordinator's restart";
+  }
   if (!may_know_workers(job)) {
     return "waits for the workers to reconnect after the coordinator's restart";
   }

@@ -83,13 +83,17 @@ void Coordinator::on_submit(const pb::Submit& submit, pb::SubmitReply& reply) {
     ++queued;
     queued_bytes += job.stored().definition().ByteSizeLong();
   }
+  const bool lacks_server = registry_.live(pb::ROLE_SERVER).empty();
+  const bool lacks_worker = !submit.definition().external_members() &&
+                            std::ranges::none_of(registry_.live(pb::ROLE_WORKER), trains_nets);
+  // After a restart the job waits for them.
+  const bool may_return = awaits_any();
   if (!slack) {
     reply.set_error(slack.error().message);
-  } else if (registry_.live(pb::ROLE_SERVER).empty()) {
+  } else if (lacks_server && !may_return) {
     reply.set_error(
         "no server with shards has joined; start one with \"tautline-server --config FILE\"");
-  } else if (!submit.definition().external_members() &&
-             std::ranges::none_of(registry_.live(pb::ROLE_WORKER), trains_nets)) {
+  } else if (lacks_worker && !may_return) {
     reply.set_error("no worker has joined; start one with \"tautline-worker --config FILE\"");
   } else if (queued >= kMaxQueued) {
     reply.set_error(
@@ -106,6 +110,7 @@ void Coordinator::on_submit(const pb::Submit& submit, pb::SubmitReply& reply) {
   if (!reply.error().empty()) return;
 
   const JobId id(next_job_++);
+  if (lacks_server || lacks_worker) first_new_job_ = next_job_;
   JobRecord& job =
       jobs_
           .emplace(id, JobRecord(

@@ -100,7 +100,9 @@ Participant& Registry::enter(PeerId from, const pb::Hello& hello, TimePoint now)
   ++changes_;
   Participant& slot = participants_[{hello.role(), hello.name()}];
   // Only the same process can use the reason why its earlier life ended.
-  const std::string reason = slot.session == hello.session() ? slot.lost_reason : "";
+  const bool is_same = slot.session == hello.session();
+  const std::string reason = is_same ? slot.lost_reason : "";
+  if (!is_same) leaving_.erase(slot.session);
   detach(slot);
   slot = Participant();
   slot.role = hello.role();
@@ -110,6 +112,7 @@ Participant& Registry::enter(PeerId from, const pb::Hello& hello, TimePoint now)
   slot.shard_addresses.assign(hello.shard_addresses().begin(), hello.shard_addresses().end());
   slot.device = hello.device();
   slot.job = JobId(hello.job());
+  slot.leaves = leaving_.contains(slot.session);
   take_facts(hello, slot);
   slot.joined = now;
   slot.lost_reason = reason;
@@ -178,6 +181,7 @@ void Registry::recover(Participant participant, TimePoint now) {
   if (known != participants_.end() && known->second.incarnation > participant.incarnation) return;
   ++changes_;
   participant.peer.reset();
+  participant.leaves = leaving_.contains(participant.session);
   participant.joined = now;
   participant.last_heard = now;
   none_silent_until_ = std::min(none_silent_until_, now + heartbeat_limit_);
@@ -197,6 +201,8 @@ void Registry::lose(Participant& participant, const std::string& reason) {
   participant.lost = true;
   participant.lost_reason = reason;
   participant.rivals.clear();
+  // If it lives, it says by itself that it leaves.
+  leaving_.erase(participant.session);
   detach(participant);
 }
 
@@ -281,7 +287,17 @@ void Registry::drain(pb::Role role, const std::string& name) {
   const auto known = participants_.find({role, name});
   if (known == participants_.end()) return;
   known->second.leaves = true;
+  if (!known->second.lost) leaving_.insert(known->second.session);
   ++changes_;
+}
+
+void Registry::forget_absent_leaving() {
+  if (leaving_.empty()) return;
+  std::set<std::uint64_t> present;
+  for (const auto& [key, participant] : participants_) {
+    if (!participant.lost) present.insert(participant.session);
+  }
+  std::erase_if(leaving_, [&present](std::uint64_t one) { return !present.contains(one); });
 }
 
 void Registry::avoid(std::uint64_t session) {

@@ -109,6 +109,13 @@ class Registry {
   [[nodiscard]] std::vector<const Participant*> available_for(JobId job) const;
   /// A process that is to end takes no further work.
   void drain(pb::Role role, const std::string& name);
+  /// The sessions of processes that are to end and have neither ended nor been lost: for the state.
+  [[nodiscard]] const std::set<std::uint64_t>& leaving() const { return leaving_; }
+  /// As it was before the coordinator restarted, when its process may not have been notified yet.
+  /// REQUIRES: no process has been recovered or greeted
+  void recover_leaving(std::uint64_t session) { leaving_.insert(session); }
+  /// Those of processes that are not here: they have ended.
+  void forget_absent_leaving();
   /// Nor does the process of this session, in any of its lives, which a job has given up.
   void avoid(std::uint64_t session);
   /// All processes ever seen, in name order.
@@ -147,6 +154,7 @@ class Registry {
   const std::size_t max_participants_;
   std::uint64_t next_incarnation_;
   std::set<std::uint64_t> avoided_;  // sessions
+  std::set<std::uint64_t> leaving_;  // likewise
   std::uint64_t changes_ = 0;
   std::uint64_t connections_ = 0;
   TimePoint none_silent_until_ = TimePoint::never();  // beyond its limit

@@ -1,13 +1,18 @@
 #pragma once
 
+#include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <span>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
+#include "common/bounded_queue.hpp"
 #include "common/files/tensor_file.hpp"
 #include "common/result.hpp"
 
@@ -33,17 +38,44 @@ class WeightsSource {
 /// tables and shards read it; a file that is written to afterwards is compared again.
 class FileWeights final : public WeightsSource {
  public:
+  FileWeights() = default;
+  ~FileWeights() override;
+
+  /// Reads files through, on a dedicated thread, that tables are about to start from: else the
+  /// shard that opens the first of those tables does, and answers no other job for as long as a
+  /// large file takes. Workers do the same before they open their tables.
+  /// Thread    the owner's
+  void read_ahead(const std::vector<std::string>& files);
+  /// Whether a file was read through and has not been written to since.
+  [[nodiscard]] bool has_read(const std::string& file);
+  /// Ends the reading of files, so that no thread is waited for. A second call does nothing.
+  void stop();
+
+  /// Errors    also closed: after stop()
   Result<void> read(const TensorPlace& place, std::uint64_t first, std::span<float> out) override;
 
  private:
+  static constexpr std::size_t kMaxOpenFiles = 16;
+
   struct Known {
     std::string sha256;
     std::shared_ptr<const TensorFile> file;
   };
   [[nodiscard]] Result<std::shared_ptr<const TensorFile>> open(const TensorPlace& place);
+  /// The known file of this path and digest, or nullptr; forgets one that was written to.
+  /// REQUIRES: mutex_ is held
+  [[nodiscard]] std::shared_ptr<const TensorFile> find_unchanged(const TensorPlace& place);
+  /// REQUIRES: the file is in reading_, which it leaves
+  [[nodiscard]] Result<Known> read_through(const std::string& file);
+  void run();
 
   std::mutex mutex_;
-  std::vector<Known> known_;  // the newest last
+  std::vector<Known> known_;         // the newest last
+  std::set<std::string> reading_;    // some thread reads them through
+  std::condition_variable is_read_;  // one of them has left that set
+  BoundedQueue<std::string> ahead_{kMaxOpenFiles};
+  std::atomic<bool> stops_{false};
+  std::thread thread_;  // from the first file that is to be read ahead
 };
 
 }  // namespace taut::server

@@ -68,6 +68,10 @@ JobRecord JobRecord::recover(pb::StoredJob stored, TimePoint now) {
   job.servers.resize(static_cast<std::size_t>(job.stored_.servers_size()));
   job.workers.resize(static_cast<std::size_t>(job.stored_.members_size()));
   for (Worker& worker : job.workers) worker.notified = true;
+  // It may have restarted before they knew.
+  job.servers_lack_finished_ =
+      job.is_active() && job.stored_.replication_interval() > 0 &&
+      std::ranges::any_of(job.stored_.members(), &pb::StoredMember::finished);
   // They may have been answered since.
   for (pb::StoredMember& member : *job.stored_.mutable_members()) {
     if (member.progress().has_silent()) member.mutable_progress()->clear_silent();
@@ -220,8 +224,7 @@ void JobRecord::take_progress(int index, const pb::Progress& progress, TimePoint
       roster_->note_finished(member.leaves());
       changed_ = true;
     }
-    // A shard that is taken over does not wait for it.
-    if (stored_.replication_interval() > 0) revise();
+    if (stored_.replication_interval() > 0) servers_lack_finished_ = true;
   }
   if (!progress.parameters_sha256().empty() &&
       progress.parameters_sha256() != stored_.parameters_sha256()) {

@@ -193,7 +193,14 @@ class JobRecord {
   /// A new desired state for every server.
   void revise() {
     changed_ = true;
+    servers_lack_finished_ = false;
     stored_.set_revision(stored_.revision() + 1);
+  }
+  /// Has servers know which members have finished, where shards have backups. A shard that is taken
+  /// over waits for no such member, and a take-over is a revision itself, so that this need not be
+  /// at once: those of a thousand members that finish together are one.
+  void revise_finished() {
+    if (servers_lack_finished_) revise();
   }
   /// A new desired state for one worker.
   void revise_worker(int index);
@@ -248,7 +255,8 @@ class JobRecord {
   mutable std::optional<Roster> roster_;  // nothing: it is to be made anew
   std::uint64_t version_ = 0;
   bool changed_ = true;
-  TimePoint counted_to_;  // the record has the running time until then
+  bool servers_lack_finished_ = false;  // a member has finished since the last revision
+  TimePoint counted_to_;                // the record has the running time until then
   TimePoint closing_since_;
 };
 

@@ -8,6 +8,8 @@ import signal
 import subprocess
 import sys
 import threading
+import time
+import types
 import unittest
 
 from cluster import *
@@ -233,8 +235,8 @@ while [ -e coordinator.lives ]; do sleep 0.05; done
         self.wait_for_clocks(job, 5)
 
 
-class Present(unittest.TestCase):
-    def test_a_rolling_restart_leaves_external_members_alone(self):
+class RollingRestart(unittest.TestCase):
+    def script(self):
         loader = importlib.machinery.SourceFileLoader("rolling_restart",
                                                       str(SOURCE / "scripts/rolling_restart"))
         script = importlib.util.module_from_spec(importlib.util.spec_from_loader(
@@ -244,6 +246,10 @@ class Present(unittest.TestCase):
             loader.exec_module(script)
         finally:
             sys.dont_write_bytecode = before
+        return script
+
+    def test_a_rolling_restart_leaves_external_members_alone(self):
+        script = self.script()
         status = {"servers": [{"name": "coordinator", "state": "idle", "shards": 0},
                               {"name": "server0", "state": "idle", "shards": 1}],
                   "workers": [{"name": "worker0", "state": "idle", "device": "CPU, 2 threads"},
@@ -252,6 +258,28 @@ class Present(unittest.TestCase):
                                "device": "an external program"}]}
         self.assertEqual(set(script.present(status, "server")), {"server0"})
         self.assertEqual(set(script.present(status, "worker")), {"worker0"})
+
+    def test_a_rolling_restart_waits_for_processes_that_a_coordinator_knows_from_its_state(self):
+        script = self.script()
+        script.BETWEEN_LOOKS_S = 0.01
+        cluster = script.Cluster(types.SimpleNamespace(
+            tautline="tautline", coordinator=None, config=None, keys=None, insecure=False,
+            patience=30, restart_coordinator=["true"]))
+        begin = time.monotonic()
+        looks = []
+
+        def status():
+            # The first look is before the restart, after which server0 reports late.
+            looks.append(time.monotonic())
+            silent_s = looks[-1] - begin if 1 < len(looks) < 5 else 0.0
+            return {"servers": [{"name": "server0", "state": "live", "shards": 1,
+                                 "silent_s": silent_s}],
+                    "workers": [{"name": "worker0", "state": "running", "device": "CPU",
+                                 "silent_s": 0.0}]}
+
+        cluster.status = cluster.require_status = status
+        script.restart_coordinator(cluster)
+        self.assertEqual(len(looks), 5)
 
 
 if __name__ == "__main__":

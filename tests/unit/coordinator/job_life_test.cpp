@@ -484,6 +484,27 @@ TEST_CASE("a worker that has finished is not lost when it leaves", "[coordinator
   CHECK(cluster.status(job).parameters_sha256() == "digest");
 }
 
+TEST_CASE("servers with backups learn that a member has finished while others train",
+          "[coordinator]") {
+  FakeCluster cluster;
+  cluster.options.replication_interval = 4;
+  cluster.restart_coordinator(1ms);
+  fill(cluster, 2, 2);
+  cluster.run_for(1s);
+  const std::uint64_t job = cluster.submit(make_job(2, 300, 200)).job();
+  REQUIRE(cluster.run_until([&] { return cluster.at("w1").worker.clock() > 150; }));
+  cluster.at("w1").worker.stuck = true;
+  REQUIRE(cluster.run_until(
+      [&] { return cluster.status(job).workers(0).state() == pb::PROCESS_FINISHED; }));
+  cluster.run_for(1s);
+  for (const char* name : {"s0", "s1"}) {
+    const pb::ServerJob* state = cluster.at(name).server.state_of(job);
+    REQUIRE(state != nullptr);
+    CHECK(state->members(0).finished());
+    CHECK_FALSE(state->members(1).finished());
+  }
+}
+
 TEST_CASE("a job's rate is the live workers' while it runs, and its own when it has ended",
           "[coordinator]") {
   FakeCluster cluster;

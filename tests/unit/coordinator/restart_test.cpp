@@ -291,6 +291,112 @@ TEST_CASE("a queued job for every worker waits until all had time to return",
   CHECK(cluster.status(second).workers_size() == 2);
 }
 
+TEST_CASE(
+    "a job that is submitted before the processes have returned from a restart waits for them",
+    "[coordinator][store]") {
+  FakeCluster cluster;
+  fill(cluster);
+  SECTION("they return") {
+    cluster.restart_coordinator(1s);
+    const pb::SubmitReply two = cluster.submit(make_job(2, 10));
+    CHECK(two.error().empty());
+    CHECK(two.message() == "waits for a server to join");
+    const pb::SubmitReply all = cluster.submit(make_job(0, 10));
+    CHECK(all.error().empty());
+    CHECK(all.message() == "waits for the workers to reconnect after the coordinator's restart");
+    REQUIRE(cluster.run_until_state(two.job(), pb::DONE));
+    REQUIRE(cluster.run_until_state(all.job(), pb::DONE));
+    CHECK(cluster.status(all.job()).workers_size() == 2);
+  }
+  SECTION("only servers return") {
+    for (const char* name : {"w0", "w1"}) cluster.kill(name);
+    cluster.restart_coordinator(1s);
+    cluster.run_for(3s);
+    CHECK(cluster.submit(make_job(1)).error().empty());
+    cluster.run_for(14s);
+    CHECK_THAT(cluster.submit(make_job(1)).error(), StartsWith("no worker has joined"));
+  }
+  SECTION("none returns") {
+    for (const char* name : {"s0", "s1", "w0", "w1"}) cluster.kill(name);
+    cluster.restart_coordinator(1s);
+    const std::uint64_t job = cluster.submit(make_job(1)).job();
+    REQUIRE(job != 0);
+    cluster.run_for(17s);
+    CHECK(cluster.status(job).message() == "waits for a server to join");
+    CHECK_THAT(cluster.submit(make_job(1)).error(), StartsWith("no server with shards has joined"));
+  }
+  CHECK(cluster.broken().empty());
+}
+
+TEST_CASE("a process that was to be drained is, though the coordinator restarts before it knows",
+          "[coordinator][store]") {
+  const auto saved = std::make_shared<CoordinatorRecords>();
+  FakeCluster cluster(1, {}, make_memory_store(saved));
+  fill(cluster);
+  // Of the workers one is idle.
+  const bool is_server = GENERATE(true, false);
+  if (!is_server) REQUIRE(cluster.run_until_state(cluster.submit(make_job(1)).job(), pb::RUNNING));
+  const std::vector<std::string> names =
+      is_server ? std::vector<std::string>{"s1"} : std::vector<std::string>{"w0", "w1"};
+  const auto leaving = [&cluster] {
+    pb::ControlMessage request;
+    request.mutable_status_request();
+    const pb::StatusReply reply = cluster.ask(request).status_reply();
+    std::vector<std::string> found;
+    for (const auto& server : reply.servers()) {
+      if (server.leaves()) found.push_back(server.name());
+    }
+    for (const auto& worker : reply.workers()) {
+      if (worker.leaves()) found.push_back(worker.name());
+    }
+    return found;
+  };
+  const auto was_notified = [&cluster](const std::string& name) {
+    return std::ranges::any_of(cluster.at(name).events, [](const ControlEvent& event) {
+      return std::holds_alternative<control_event::Leave>(event);
+    });
+  };
+  for (const std::string& name : names) {
+    pb::ControlMessage request;
+    request.mutable_drain()->set_name(name);
+    REQUIRE(cluster.ask(request).command_reply().error().empty());
+  }
+  cluster.restart_coordinator(1s);
+  for (const std::string& name : names) REQUIRE_FALSE(was_notified(name));
+  cluster.run_for(3s);
+  CHECK(leaving() == names);
+  for (const std::string& name : names) CHECK(was_notified(name));
+  CHECK(saved->counters.leaving_size() == static_cast<int>(names.size()));
+  // Another process of the same name stays.
+  const std::string last = names.back();
+  cluster.kill(last);
+  cluster.run_for(20s);
+  if (is_server) {
+    cluster.add_server(last);
+  } else {
+    cluster.add_worker(last);
+  }
+  cluster.run_for(1s);
+  CHECK(std::ranges::count(leaving(), last) == 0);
+  CHECK(saved->counters.leaving_size() == static_cast<int>(names.size()) - 1);
+}
+
+TEST_CASE("a process that was to be drained and has ended while no coordinator ran is forgotten",
+          "[coordinator][store]") {
+  const auto saved = std::make_shared<CoordinatorRecords>();
+  FakeCluster cluster(1, {}, make_memory_store(saved));
+  fill(cluster);
+  pb::ControlMessage request;
+  request.mutable_drain()->set_name("w1");
+  REQUIRE(cluster.ask(request).command_reply().error().empty());
+  cluster.kill("w1");
+  cluster.restart_coordinator(1s);
+  cluster.run_for(10s);
+  CHECK(saved->counters.leaving_size() == 1);
+  cluster.run_for(10s);
+  CHECK(saved->counters.leaving_size() == 0);
+}
+
 TEST_CASE("a store returns the last saved state", "[store]") {
   const Folder folder;
   const auto records = std::make_shared<CoordinatorRecords>();

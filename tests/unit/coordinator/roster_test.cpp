@@ -54,6 +54,37 @@ void check_against_members(const JobRecord& job) {
   CHECK(std::vector<std::uint32_t>(free.begin(), free.end()) == slots);
 }
 
+TEST_CASE("members that finish at once are one revision for the servers, also after a restart",
+          "[roster]") {
+  pb::StoredJob stored;
+  stored.set_job(1);
+  stored.set_state(pb::RUNNING);
+  stored.set_slots(100);
+  stored.set_replication_interval(4);
+  JobRecord job(std::move(stored), TimePoint());
+  for (std::uint32_t slot = 0; slot < 100; ++slot) add(job, slot, slot + 1);
+  const std::uint64_t before = job.stored().revision();
+  job.revise_finished();
+  CHECK(job.stored().revision() == before);
+  for (int i = 0; i < 50; ++i) job.take_progress(i, finished(), TimePoint());
+  CHECK(job.stored().revision() == before);
+  (void)job.take_changed();
+  job.revise_finished();
+  CHECK(job.stored().revision() == before + 1);
+  CHECK(job.take_changed());
+  job.revise_finished();
+  CHECK(job.stored().revision() == before + 1);
+  // Any other revision says it too.
+  job.take_progress(50, finished(), TimePoint());
+  job.revise();
+  job.revise_finished();
+  CHECK(job.stored().revision() == before + 2);
+  job.take_progress(51, finished(), TimePoint());
+  JobRecord again = JobRecord::recover(job.stored(), TimePoint());
+  again.revise_finished();
+  CHECK(again.stored().revision() == before + 3);
+}
+
 TEST_CASE("what is kept of the members is what a look at each of them finds", "[roster]") {
   const auto seed = GENERATE(range(1U, 21U));
   CAPTURE(seed);

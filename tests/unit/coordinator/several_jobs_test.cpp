@@ -386,6 +386,60 @@ TEST_CASE("a job shrinks while messages are lost and the coordinator restarts",
   }
 }
 
+TEST_CASE("after a restart no job shrinks before the processes that it has are back",
+          "[coordinator][queue][store]") {
+  Jobs cluster(3);
+  const std::uint64_t low = cluster.start(elastic_job(1, 2));
+  REQUIRE(cluster.workers_of(low) == Names{"w0", "w1"});
+  cluster.at("w1").cut_off = true;
+  cluster.restart_coordinator(1s);
+  cluster.run_for(2s);
+  const std::uint64_t high = cluster.submit(with_priority(make_job(2), 1)).job();
+  CHECK(cluster.status(high).message() ==
+        "waits for processes of running jobs to reconnect after the coordinator's restart");
+  cluster.run_for(5s);
+  CHECK(cluster.workers_of(low) == Names{"w0", "w1"});
+  CHECK(cluster.status(high).state() == pb::SUBMITTED);
+  cluster.at("w1").cut_off = false;
+  REQUIRE(cluster.run_until_state(high, pb::RUNNING));
+  CHECK(cluster.workers_of(low).size() == 1);
+  CHECK(cluster.broken().empty());
+}
+
+TEST_CASE("after a restart no job is placed before the servers of others are back",
+          "[coordinator][queue][store]") {
+  Jobs cluster(3);
+  cluster.start(make_job(2));
+  cluster.at("s1").cut_off = true;
+  cluster.restart_coordinator(1s);
+  cluster.run_for(2s);
+  const std::uint64_t second = cluster.submit(make_job(1)).job();
+  cluster.run_for(3s);
+  CHECK(cluster.status(second).state() == pb::SUBMITTED);
+  cluster.at("s1").cut_off = false;
+  REQUIRE(cluster.run_until([&] { return cluster.at("w2").worker.job().has_value(); }));
+  CHECK(cluster.at("w2").worker.job()->shards_size() == 4);
+  CHECK(cluster.broken().empty());
+}
+
+TEST_CASE("after a restart no job makes room while idle workers may yet return",
+          "[coordinator][queue][store]") {
+  Jobs cluster(4, true);
+  const std::uint64_t low = cluster.start(make_job(2));
+  REQUIRE(cluster.workers_of(low) == Names{"w0", "w1"});
+  for (const char* name : {"w2", "w3"}) cluster.at(name).cut_off = true;
+  cluster.restart_coordinator(1s);
+  cluster.run_for(2s);
+  const std::uint64_t high = cluster.submit(with_priority(make_job(2), 1)).job();
+  cluster.run_for(3s);
+  for (const char* name : {"w2", "w3"}) cluster.at(name).cut_off = false;
+  REQUIRE(cluster.run_until_state(high, pb::RUNNING));
+  CHECK(cluster.workers_of(high) == Names{"w2", "w3"});
+  CHECK(cluster.status(low).state() == pb::RUNNING);
+  CHECK(cluster.status(low).checkpoints().empty());
+  CHECK(cluster.broken().empty());
+}
+
 TEST_CASE("no job shrinks for one of its own priority, or where shrinking is off",
           "[coordinator][queue]") {
   const bool shrinks = GENERATE(false, true);

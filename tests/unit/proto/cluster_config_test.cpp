@@ -109,6 +109,22 @@ TEST_CASE("heartbeats that would arrive too late are refused with both numbers",
              Contains("2") && Contains("3") && Contains("lost"));
 }
 
+TEST_CASE(
+    "an interval of heartbeats of half of their limit is refused at its place, with what to set",
+    "[cluster_config]") {
+  const auto limit = [](const std::string& seconds) {
+    return "server {\n  coordinator {\n    heartbeat_limit_s: " + seconds + "\n  }\n}\n";
+  };
+  CHECK_THAT(refusal_of(limit("3") + "heartbeat_interval_s: 1.5"),
+             Contains(":6:1: heartbeat_interval_s is 1.5; it must be less than half") &&
+                 Contains("which is 3") &&
+                 Contains("set heartbeat_interval_s below 1.5 or heartbeat_limit_s above 3"));
+  // The file has the limit alone.
+  CHECK_THAT(refusal_of(limit("1")), Contains(":3:5: heartbeat_interval_s is 0.5;"));
+  CHECK(load(limit("3") + "heartbeat_interval_s: 1.4").has_value());
+  CHECK(load(limit("1.1")).has_value());
+}
+
 TEST_CASE("an address of the coordinator is a host and a port that exists", "[cluster_config]") {
   for (const char* address : {"", "localhost", "localhost:", "localhost:abc", "localhost:65536",
                               "localhost:-1", ":7600", "localhost:7600x"}) {

@@ -1,5 +1,8 @@
 #include "server/tables/weights_source.hpp"
 
+#include <chrono>
+#include <thread>
+
 #include "tests/support/catch.hpp"
 #include "tests/support/temp_folder.hpp"
 
@@ -28,6 +31,51 @@ TEST_CASE("a slice gets its own elements of a tensor in a file", "[initial]") {
   REQUIRE(values.read(place_of(path, 8), 2, out));
   CHECK(out == std::vector<float>{3, 4});
   CHECK_THAT(values.read(place_of(path, 8), 3, out).error().message, Contains("from byte 20 on"));
+}
+
+TEST_CASE("a file that was read ahead is not read through again by the shard that needs it",
+          "[initial]") {
+  const test::TempFolder folder;
+  const auto path = folder.write("w", bytes_of_floats({1, 2, 3}));
+  const TensorPlace place = place_of(path, 0);
+  FileWeights values;
+  CHECK_FALSE(values.has_read(path.string()));
+  values.read_ahead({(folder.path() / "absent").string(), path.string()});
+  const auto begin = std::chrono::steady_clock::now();
+  while (!values.has_read(path.string()) &&
+         std::chrono::steady_clock::now() - begin < std::chrono::seconds(60)) {
+    std::this_thread::yield();
+  }
+  REQUIRE(values.has_read(path.string()));
+  // Under its name there is nothing any more that could be read through.
+  std::filesystem::rename(path, folder.path() / "moved");
+  std::vector<float> out(2);
+  REQUIRE(values.read(place, 1, out));
+  CHECK(out == std::vector<float>{2, 3});
+}
+
+TEST_CASE("a shard and what reads ahead may need a file at once", "[initial]") {
+  const test::TempFolder folder;
+  const auto path = folder.write("w", bytes_of_floats(std::vector<float>(1U << 20U, 5.0F)));
+  const TensorPlace place = place_of(path, 0);
+  FileWeights values;
+  values.read_ahead({path.string()});
+  std::vector<float> out(2);
+  REQUIRE(values.read(place, 7, out));
+  CHECK(out == std::vector<float>{5, 5});
+}
+
+TEST_CASE("files are read no further once their reading is stopped", "[initial]") {
+  const test::TempFolder folder;
+  const auto path = folder.write("w", bytes_of_floats({1, 2, 3}));
+  const TensorPlace place = place_of(path, 0);
+  FileWeights values;
+  values.stop();
+  std::vector<float> out(2);
+  const auto stopped = values.read(place, 0, out);
+  REQUIRE_FALSE(stopped);
+  CHECK(stopped.error().code == ErrorCode::kClosed);
+  CHECK_THAT(stopped.error().message, Contains(path.string()));
 }
 
 TEST_CASE("a file that is not the one that was meant is refused by name", "[initial]") {
