@@ -95,6 +95,10 @@ class Endpoint {
     return std::nullopt;
   }
 
+  /// Whether the process at the address of a peer that this side connects to has taken part in a
+  /// handshake, as its transport does while the process computes. false: not yet, or it is unknown.
+  [[nodiscard]] virtual bool has_reached(PeerId /*peer*/) const { return false; }
+
   /// Peers that had connected to this side and sent something, and whose connections have closed
   /// since the last call. What they sent before may still arrive; one that is alive connects again
   /// as another peer. A hint: some are left out, and one may be named that has not closed.

@@ -15,8 +15,8 @@ namespace {
 
 constexpr Duration kLookStep = std::chrono::milliseconds(5);
 constexpr Duration kLongestPause = std::chrono::seconds(1);
-// In as many parts of the limit a group is formed with other ranks than before: one may have ended
-// its job meanwhile.
+// Each attempt to form a group lasts such a part of the limit: of the ranks one may have ended its
+// job meanwhile, and one that computes is asked again under the newest number.
 constexpr int kAttempts = 20;
 // Of values: a tree's levels pass them on message by message, so that its depth costs little.
 constexpr Bytes kTreeMessage{128UL << 10U};
@@ -69,16 +69,26 @@ Result<Standing> ReplicaGroup::join(Standing own) {
 
 Result<Standing> ReplicaGroup::regroup(Standing own) {
   Duration pause = kLookStep;
-  int silent = 0;
+  Duration unreached{0};
   while (true) {
     if (is_broken_) board_.report_broken(number_);
     TAUT_TRY(wait_for_news());
+    const TimePoint began = options_.time->now();
     auto standing = form(own);
     if (standing) return standing;
     if (stops()) return stopped();
     const ErrorCode code = standing.error().code;
-    // The coordinator still counts the silent rank among them, and this one cannot reach it.
-    if (code == ErrorCode::kTimeout && ++silent >= kAttempts) is_final_ = true;
+    // A rank that does not answer may compute, for as long as a clock takes: whether it is lost is
+    // for the coordinator to say. One that the coordinator counts, and that no attempt reaches for
+    // so long, is behind a firewall.
+    const std::string missing = group_->unreached();
+    unreached = missing.empty() ? Duration(0) : unreached + (options_.time->now() - began);
+    if (unreached >= options_.limit) {
+      return make_error(ErrorCode::kTimeout,
+                        fmt::format("{} cannot be reached: each worker must reach the others at "
+                                    "these addresses",
+                                    missing));
+    }
     if (is_final_ || code == ErrorCode::kMismatch || code == ErrorCode::kInvalid) {
       return standing.error();
     }
