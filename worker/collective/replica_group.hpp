@@ -30,6 +30,8 @@ struct Standing {
   Clock next;            // the first clock that they lack
   bool has_met = true;   // the meeting at the end of the clock before, if there was one, is over
   bool is_fresh = true;  // they are none yet: `next` is the first clock of this rank's own
+  // The rule's state was zero at this clock, as far as its applications since then say.
+  Clock state_from{};
   auto operator<=>(const Standing&) const = default;
 };
 

@@ -257,6 +257,31 @@ TEST_CASE("a rank whose clock takes longer than all attempts without it is waite
   CHECK(two.values[1].first == 3);
 }
 
+TEST_CASE("a rank that takes a state knows how often the rule was applied to it",
+          "[collective][replicas]") {
+  const bool has_met = GENERATE(true, false);
+  TwoRanks two;
+  std::array<Standing, 2> joined;
+  const auto join = [&](std::uint32_t i, const Standing& own) {
+    ReplicaGroup::Options options;
+    options.first = own.next;
+    ReplicaGroup group(two.values[i], two.boards[i], *two.ranks[i].endpoint, options);
+    if (const auto standing = group.join(own)) joined[i] = standing.value();
+    group.leave();
+  };
+  std::thread trained([&] {
+    join(0, {.next = Clock(10), .has_met = has_met, .is_fresh = false, .state_from = Clock(4)});
+  });
+  join(1, {.next = Clock(12), .state_from = Clock(12)});
+  trained.join();
+  for (const Standing& one : joined) {
+    CHECK(one.next == Clock(10));
+    CHECK(one.has_met == has_met);
+    CHECK_FALSE(one.is_fresh);
+    CHECK(one.state_from == Clock(4));
+  }
+}
+
 TEST_CASE("a rank that cannot be reached ends the exchange, and is named",
           "[collective][replicas]") {
   ToyMeetings meetings;
