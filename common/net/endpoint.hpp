@@ -75,9 +75,10 @@ class Endpoint {
   /// Forgets a connected peer; messages queued for it are dropped.
   virtual void disconnect(PeerId peer) = 0;
 
-  /// Queues a message; never waits.
-  /// Errors    unavailable: the queue to the peer is full, in messages or bytes; not_found: the
-  ///           peer has disconnected, or its key is no longer admitted
+  /// Queues a message, whole or not at all; never waits.
+  /// Errors    unavailable: the queue to the peer is full, in messages or bytes, or the connection
+  ///           has just ended; not_found: the peer has disconnected, or its key is no longer
+  ///           admitted
   [[nodiscard]] virtual Result<void> send(PeerId to, Message message) = 0;
 
   /// Bytes that are queued for a peer that has connected to this side, and not on the wire yet; or
