@@ -21,7 +21,8 @@
 namespace taut::worker {
 namespace {
 
-// A rank may test or save for as long; one that is lost is known from the coordinator.
+// A rank's clock may take longer: its group is then formed again, which costs little. One that is
+// lost is known from the coordinator.
 constexpr Duration kSumLimit = std::chrono::minutes(10);
 constexpr double kSilenceLimitS = 60;  // where the coordinator names none
 

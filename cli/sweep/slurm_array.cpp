@@ -59,11 +59,25 @@ struct Answer {
   std::string text;
 };
 
-/// Runs a command of Slurm's to its end.
-/// Errors    not_found; unavailable: it does not end; closed: interrupted, and the command with it
-Result<Answer> run(const std::string& name, std::vector<std::string> arguments,
-                   const fs::path& folder) {
-  TAUT_TRY(const fs::path program, find_program(name));
+/// The arguments with which env runs squeue so that its answer is whole: by itself it shortens the
+/// list of an array's pending tasks to 64 letters, also where it prints one task a line, and the
+/// user's variables may leave out more.
+std::vector<std::string> asking_for_all(const fs::path& squeue, const std::string& job) {
+  std::vector<std::string> arguments;
+  for (const char* hides : {"SQUEUE_ACCOUNT", "SQUEUE_ARRAY_UNIQUE", "SQUEUE_LICENSES",
+                            "SQUEUE_NAMES", "SQUEUE_PARTITION", "SQUEUE_QOS", "SQUEUE_USERS"}) {
+    arguments.insert(arguments.end(), {"-u", hides});
+  }
+  arguments.insert(arguments.end(), {"SLURM_BITSTR_LEN=0", squeue.string(), "--noheader", "--array",
+                                     "--states=all", "--jobs", job, "--format", "%K %T"});
+  return arguments;
+}
+
+/// Runs a program to its end.
+/// name  of the command of Slurm's, which is that program or runs in it
+/// Errors    unavailable: it does not end; closed: interrupted, and the command with it
+Result<Answer> run(const std::string& name, const fs::path& program,
+                   std::vector<std::string> arguments, const fs::path& folder) {
   const fs::path log = folder / (name + ".log");
   // An answer that was interrupted leaves one, and this one would be appended to it.
   std::error_code none;
@@ -162,7 +176,8 @@ bool has_ended(const std::string& state) {
 Result<std::string> submit_array(const SlurmArray& array) {
   const fs::path script = array.folder / "slurm.sbatch";
   TAUT_TRY(write_file_atomically(script, array_script(array)));
-  const auto ran = run("sbatch", submit_arguments(array, script), array.folder);
+  TAUT_TRY(const fs::path sbatch, find_program("sbatch"));
+  const auto ran = run("sbatch", sbatch, submit_arguments(array, script), array.folder);
   if (!ran &&
       (ran.error().code == ErrorCode::kClosed || ran.error().code == ErrorCode::kUnavailable)) {
     return make_error(ErrorCode::kUnavailable,
@@ -189,10 +204,9 @@ Result<SlurmQueue> ask_queue(const std::vector<std::string>& jobs, const fs::pat
   std::string printed;
   SlurmQueue queue;
   for (const std::string& job : jobs) {
-    TAUT_TRY(
-        const Answer answer,
-        run("squeue", {"--noheader", "--array", "--states=all", "--jobs", job, "--format", "%K %T"},
-            folder));
+    TAUT_TRY(const fs::path squeue, find_program("squeue"));
+    TAUT_TRY(const fs::path env, find_program("env"));
+    TAUT_TRY(const Answer answer, run("squeue", env, asking_for_all(squeue, job), folder));
     if (answer.went_well) {
       printed += answer.text;
       const bool lives = std::ranges::any_of(

@@ -75,9 +75,10 @@ class Endpoint {
   /// Forgets a connected peer; messages queued for it are dropped.
   virtual void disconnect(PeerId peer) = 0;
 
-  /// Queues a message; never waits.
-  /// Errors    unavailable: the queue to the peer is full, in messages or bytes; not_found: the
-  ///           peer has disconnected, or its key is no longer admitted
+  /// Queues a message, whole or not at all; never waits.
+  /// Errors    unavailable: the queue to the peer is full, in messages or bytes, or the connection
+  ///           has just ended; not_found: the peer has disconnected, or its key is no longer
+  ///           admitted
   [[nodiscard]] virtual Result<void> send(PeerId to, Message message) = 0;
 
   /// Bytes that are queued for a peer that has connected to this side, and not on the wire yet; or
@@ -94,6 +95,10 @@ class Endpoint {
   [[nodiscard]] virtual std::optional<Refusal> refusal(PeerId /*peer*/) const {
     return std::nullopt;
   }
+
+  /// Whether the process at the address of a peer that this side connects to has taken part in a
+  /// handshake, as its transport does while the process computes. false: not yet, or it is unknown.
+  [[nodiscard]] virtual bool has_reached(PeerId /*peer*/) const { return false; }
 
   /// Peers that had connected to this side and sent something, and whose connections have closed
   /// since the last call. What they sent before may still arrive; one that is alive connects again

@@ -44,6 +44,7 @@ class FaultyEndpoint final : public Endpoint {
   std::string key_of(PeerId peer) const override { return inner_->key_of(peer); }
   std::uint64_t unadmitted() const override { return inner_->unadmitted(); }
   std::optional<Refusal> refusal(PeerId peer) const override { return inner_->refusal(peer); }
+  bool has_reached(PeerId peer) const override { return inner_->has_reached(peer); }
   std::vector<PeerId> take_closed() override { return inner_->take_closed(); }
   std::optional<Incoming> receive(Duration wait) override;
   void wake() override;

@@ -42,6 +42,8 @@ class NodeEndpoint final : public Endpoint {
     owner_.send(to, std::move(message));
     return ok();
   }
+  /// No firewall is between the lab's hosts, and its coordinator finds those that are lost.
+  bool has_reached(PeerId /*peer*/) const override { return true; }
   std::optional<Incoming> receive(Duration wait) override {
     if (queue_.empty() && wait > Duration::zero()) owner_.wait(wait);
     if (queue_.empty()) return std::nullopt;

@@ -69,6 +69,19 @@ class WithoutAnswers(ClusterTest):
         self.assertEqual(set(jobs()[2:]), {"9"})
         self.assertEqual((self.folder / "out/slurm-jobs").read_text().split(), ["1", "2", "9"])
 
+    def test_the_pending_tasks_that_squeue_shortens_or_hides_are_in_the_queue(self):
+        # Those of an array beyond 64 letters, and those of another partition than the user's.
+        (self.folder / "out").mkdir()
+        (self.folder / "out/slurm-jobs").write_text("1\n")
+        os.environ["SQUEUE_PARTITION"] = "other"
+        self.addCleanup(os.environ.pop, "SQUEUE_PARTITION")
+        process = self.sweep("echo 9", 'if [ "$SLURM_BITSTR_LEN$SQUEUE_PARTITION" = 0 ]; then '
+                                       'echo 0 PENDING; fi')
+        wait_until(lambda: len(self.asked("squeue")) >= 2, 20, "two looks")
+        self.interrupt(process, "the same command waits for them")
+        self.assertEqual(self.asked("sbatch"), [])
+        self.assertEqual((self.folder / "out/slurm-jobs").read_text().split(), ["1"])
+
 
 class BatchScript(ClusterTest):
     """train.sbatch with an srun that is a script."""

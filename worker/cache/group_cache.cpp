@@ -37,7 +37,7 @@ GroupCache::GroupCache(Client& client, Backend& backend, const std::vector<Table
       local_(backend, tables, {.rule = options_.rule}),
       board_(board),
       rank_(std::move(rank)),
-      standing_{.next = options_.start} {
+      standing_{.next = options_.start, .state_from = options_.start} {
   for (const TableSpec& spec : tables) {
     const std::size_t index = tables_.size();
     tables_.push_back({spec, backend.allocate_host(Bytes(spec.count() * sizeof(float))), {}});
@@ -208,7 +208,10 @@ Result<void> GroupCache::train_clock() {
   if (is_exchanged) {
     // For gradients the others' sum exists even where this worker computes none.
     const bool has_gradient = !options_.group.graph || group_->computes(clock);
-    if (has_gradient) local_.finish_clock(0, clock);
+    if (has_gradient) {
+      local_.begin_state(standing_.state_from);
+      local_.finish_clock(0, clock);
+    }
     group_->set_values();
     standing_.next = clock.next();
     standing_.has_met = !options_.schedule.pushes_at(clock);
@@ -306,7 +309,8 @@ Result<void> GroupCache::flush(Duration wait) {
   return client_.flush(wait);
 }
 
-/// Of each table that is not frozen: its values and the rule's arrays.
+/// Of each table that is not frozen: its values and the rule's arrays. Then, where it has some, how
+/// often the rule has been applied to them, which a float32 represents for as long as it matters.
 std::vector<std::vector<float>> GroupCache::own_state(Clock /*clock*/) {
   std::vector<std::vector<float>> own;
   // What fails here fails again where it can be returned.
@@ -315,14 +319,27 @@ std::vector<std::vector<float>> GroupCache::own_state(Clock /*clock*/) {
   for (std::size_t array = 0; array < sizes.size(); ++array) {
     read_array(array, own.emplace_back(sizes[array]));
   }
+  if (options_.rule.state_count() > 0) {
+    own.push_back({static_cast<float>(standing_.next - standing_.state_from)});
+  }
   return own;
 }
 
 bool GroupCache::restore(std::vector<std::vector<float>> own) {
   const std::vector<std::size_t> sizes = array_sizes();
+  // A checkpoint of an earlier build does not say it: the rule was applied at each clock.
+  Clock state_from(0);
+  if (own.size() == sizes.size() + 1 && own.back().size() == 1) {
+    const float applied = own.back()[0];
+    // Also where it was damaged: not before the job, and not after this clock.
+    if (!(applied >= 0 && applied <= static_cast<float>(standing_.next.value()))) return false;
+    state_from = standing_.next - static_cast<std::int64_t>(applied);
+    own.pop_back();
+  }
   if (!std::ranges::equal(own, sizes, {}, [](const auto& one) { return one.size(); })) return false;
   for (std::size_t array = 0; array < own.size(); ++array) write_array(array, own[array]);
   standing_.is_fresh = false;
+  standing_.state_from = state_from;
   return true;
 }
 

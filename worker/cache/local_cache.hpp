@@ -40,7 +40,8 @@ class LocalCache final : public ParameterCache {
   void write_gradient(std::size_t replica, TableId table, std::span<const float> values);
 
   /// The rule's state is zero at this clock: some rules count their applications from there. It is
-  /// so at clock 0 where this is not called.
+  /// so at clock 0 where this is not called; before that clock where the state has had more
+  /// applications than the job has had clocks.
   void begin_state(Clock clock) { state_from_ = clock; }
 
   /// One of the arrays that the rule keeps of a table, as read() and write().

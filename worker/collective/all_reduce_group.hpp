@@ -80,6 +80,10 @@ class AllReduceGroup {
   ///           this process's key; mismatch: one that is set up otherwise; invalid: an address
   [[nodiscard]] Result<void> connect(Duration limit);
 
+  /// The ranks that this one sends to and whose processes connect() has not reached, for people;
+  /// empty: there are none. A process that computes is reached, and does not answer.
+  [[nodiscard]] std::string unreached() const;
+
   /// Begins to sum values over the group: they become the sum. Every rank begins its sums in the
   /// same order, and several may be under way. Values in the memory that is shared with processes
   /// of this machine are not copied to be sent, nor are others; nothing may write to them until

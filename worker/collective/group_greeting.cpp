@@ -84,6 +84,14 @@ Result<void> AllReduceGroup::connect(Duration limit) {
   }
 }
 
+std::string AllReduceGroup::unreached() const {
+  std::set<Rank> ranks;
+  for (const auto& [rank, receiver] : receivers_) {
+    if (!receiver.has_accepted && !endpoint_.has_reached(receiver.peer)) ranks.insert(rank);
+  }
+  return names_of(ranks);
+}
+
 std::string AllReduceGroup::names_of(const std::set<Rank>& ranks) const {
   std::vector<std::string> names;
   names.reserve(ranks.size());

@@ -30,6 +30,8 @@ struct Standing {
   Clock next;            // the first clock that they lack
   bool has_met = true;   // the meeting at the end of the clock before, if there was one, is over
   bool is_fresh = true;  // they are none yet: `next` is the first clock of this rank's own
+  // The rule's state was zero at this clock, as far as its applications since then say.
+  Clock state_from{};
   auto operator<=>(const Standing&) const = default;
 };
 
@@ -77,7 +79,10 @@ class ReplicaGroup {
     std::uint64_t seed = 1;        // of the choice of that one
     std::shared_ptr<SharedArena> shared_memory;  // nullptr: values travel as bytes
     Bytes bucket = Bytes(1UL << 20U);            // gradients are summed together up to this
-    Duration limit{60'000'000};                  // of each wait for other ranks
+    /// A group in which nothing arrives for so long is formed again, as messages may be lost. A
+    /// rank that computes longer is waited for; one that is not even reached for so long ends the
+    /// exchange.
+    Duration limit{60'000'000};
     /// A sum that does not move for so long is given up, where the ranks have changed.
     Duration patience{300'000};
     std::function<bool()> stops;         // ends all waits; may be empty
@@ -95,8 +100,8 @@ class ReplicaGroup {
 
   /// Forms the group of the newest ranks, and again until all of them are in it. Afterwards all
   /// have the same standing, which is returned.
-  /// Errors    closed: it stops; mismatch: another is set up otherwise; and those of
-  ///           ReplicaValues::begin
+  /// Errors    closed: it stops; mismatch: another is set up otherwise; timeout: another cannot be
+  ///           reached; and those of ReplicaValues::begin
   [[nodiscard]] Result<Standing> join(Standing own);
 
   /// With a graph: the parameters have been changed by the rule, a meeting or join().

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <numeric>
 #include <thread>
 #include <utility>
@@ -15,8 +16,8 @@ namespace {
 
 constexpr Duration kLookStep = std::chrono::milliseconds(5);
 constexpr Duration kLongestPause = std::chrono::seconds(1);
-// In as many parts of the limit a group is formed with other ranks than before: one may have ended
-// its job meanwhile.
+// Each attempt to form a group lasts such a part of the limit: of the ranks one may have ended its
+// job meanwhile, and one that computes is asked again under the newest number.
 constexpr int kAttempts = 20;
 // Of values: a tree's levels pass them on message by message, so that its depth costs little.
 constexpr Bytes kTreeMessage{128UL << 10U};
@@ -33,6 +34,18 @@ float low(Clock clock) {
 }
 Clock clock_of(float high, float low) {
   return Clock(static_cast<std::int64_t>(high) * kHalf + static_cast<std::int64_t>(low));
+}
+
+/// Whether the meeting is over, as the sign, and how often the rule has been applied to the state.
+/// A rank of an earlier build says 1 or 0: it was at each clock of the job.
+float met_and_applied(const Standing& standing) {
+  const auto applied =
+      static_cast<float>(std::max<std::int64_t>(standing.next - standing.state_from, 0));
+  return (standing.has_met ? 1.0F : -1.0F) * (2.0F + applied);
+}
+Clock start_of_state(Clock next, float said) {
+  const float applied = std::abs(said) - 2.0F;
+  return applied < 0 ? Clock(0) : next - static_cast<std::int64_t>(applied);
 }
 
 /// How far along a rank is that has parameters.
@@ -69,16 +82,26 @@ Result<Standing> ReplicaGroup::join(Standing own) {
 
 Result<Standing> ReplicaGroup::regroup(Standing own) {
   Duration pause = kLookStep;
-  int silent = 0;
+  Duration unreached{0};
   while (true) {
     if (is_broken_) board_.report_broken(number_);
     TAUT_TRY(wait_for_news());
+    const TimePoint began = options_.time->now();
     auto standing = form(own);
     if (standing) return standing;
     if (stops()) return stopped();
     const ErrorCode code = standing.error().code;
-    // The coordinator still counts the silent rank among them, and this one cannot reach it.
-    if (code == ErrorCode::kTimeout && ++silent >= kAttempts) is_final_ = true;
+    // A rank that does not answer may compute, for as long as a clock takes: whether it is lost is
+    // for the coordinator to say. One that the coordinator counts, and that no attempt reaches for
+    // so long, is behind a firewall.
+    const std::string missing = group_->unreached();
+    unreached = missing.empty() ? Duration(0) : unreached + (options_.time->now() - began);
+    if (unreached >= options_.limit) {
+      return make_error(ErrorCode::kTimeout,
+                        fmt::format("{} cannot be reached: each worker must reach the others at "
+                                    "these addresses",
+                                    missing));
+    }
     if (is_final_ || code == ErrorCode::kMismatch || code == ErrorCode::kInvalid) {
       return standing.error();
     }
@@ -152,7 +175,7 @@ Result<std::vector<ReplicaGroup::Member>> ReplicaGroup::agree(Standing own) {
   const std::span<float> mine = numbers.floats().subspan(own_ * kFields, kFields);
   mine[0] = high(own.next);
   mine[1] = low(own.next);
-  mine[2] = own.has_met ? 1.0F : 0.0F;
+  mine[2] = met_and_applied(own);
   mine[3] = own.is_fresh ? 1.0F : 0.0F;
   mine[4] = high(options_.first);
   mine[5] = low(options_.first);
@@ -161,8 +184,10 @@ Result<std::vector<ReplicaGroup::Member>> ReplicaGroup::agree(Standing own) {
   firsts_.clear();
   for (std::size_t rank = 0; rank < ranks_; ++rank) {
     const std::span<const float> one = numbers.floats().subspan(rank * kFields, kFields);
+    const Clock next = clock_of(one[0], one[1]);
     const Clock first = clock_of(one[4], one[5]);
-    members.push_back({Standing{clock_of(one[0], one[1]), one[2] > 0, one[3] > 0}, first});
+    members.push_back(
+        {Standing{next, one[2] > 0, one[3] > 0, start_of_state(next, one[2])}, first});
     firsts_.push_back(first);
   }
   return members;
@@ -198,12 +223,16 @@ Result<Standing> ReplicaGroup::settle(Standing own, const std::vector<Member>& m
                   : one.first < best.first;
     if (is_better) holder = rank;
   }
-  const Standing target = target_of(own, members[holder].standing);
+  Standing target = target_of(own, members[holder].standing);
   const auto needs = [&](const Member& one) {
     if (!has_begun) return one.first != members[holder].first;
     return is_behind(one.standing, members[holder].standing);
   };
   const Member& mine = members[own_];
+  // Of the state that it has afterwards: its own, unless all are alike or it takes the holder's.
+  const bool keeps_state = mix_ && !needs(mine);
+  const Standing& source = keeps_state ? own : members[holder].standing;
+  target.state_from = has_begun ? target.next - (source.next - source.state_from) : target.next;
   if (!has_begun && !needs(mine) && own.is_fresh) {
     const auto begun = values_.begin();
     is_final_ = !begun;

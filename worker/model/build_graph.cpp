@@ -66,11 +66,12 @@ class Assembly {
     return ok();
   }
 
-  Graph finish() && {
+  /// Errors: as mark_gradients().
+  Result<Graph> finish() && {
     for (std::size_t blob = 0; blob < graph_.blobs.size(); ++blob) {
       if (states_[blob].readers == 0) graph_.outputs.push_back(blob);
     }
-    mark_gradients(graph_);
+    TAUT_TRY(mark_gradients(graph_));
     return std::move(graph_);
   }
 
@@ -288,7 +289,7 @@ Result<Graph> build_graph(const pb::NetParameter& net, const GraphOptions& optio
       return invalid(fmt::format("{} {}", title, added.error().message));
     }
   }
-  Graph graph = std::move(assembly).finish();
+  TAUT_TRY(Graph graph, std::move(assembly).finish());
   TAUT_TRY(check_row_parameters(graph));
   return graph;
 }

@@ -1,5 +1,7 @@
 #include "worker/model/gradients.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 namespace taut::model {
@@ -11,10 +13,29 @@ bool has_trained(const Graph& graph, const Node& node) {
   });
 }
 
+/// A loss without a gradient of a bottom that parameters change would train them by a part of its
+/// derivative.
+/// changed  by blob: trained parameters change it
+Result<void> check_constants(const Graph& graph, const Node& loss,
+                             const std::vector<bool>& changed) {
+  const pb::LayerParameter& layer = loss.definition;
+  for (std::size_t k = 0; k < loss.bottoms.size(); ++k) {
+    const auto index = static_cast<int>(k);
+    const bool is_stopped = layer.propagate_down_size() > 0 && !layer.propagate_down(index);
+    if (loss.passes_gradient[k] || is_stopped || !changed[loss.bottoms[k]]) continue;
+    return invalid(fmt::format(
+        "layer \"{}\" ({}): bottom \"{}\" depends on trained parameters, and the type has no "
+        "gradient of its bottom {}: name a blob that does not, or take it as given with "
+        "propagate_down, once for each bottom and false for this one",
+        layer.name(), layer.type(), graph.blobs[loss.bottoms[k]].name, k + 1));
+  }
+  return ok();
+}
+
 }  // namespace
 
-void mark_gradients(Graph& graph) {
-  if (graph.phase != pb::TRAIN) return;
+Result<void> mark_gradients(Graph& graph) {
+  if (graph.phase != pb::TRAIN) return ok();
 
   const auto any_bottom = [](const Node& node, const std::vector<bool>& marked) {
     for (std::size_t k = 0; k < node.bottoms.size(); ++k) {
@@ -39,6 +60,9 @@ void mark_gradients(Graph& graph) {
       if (is_weighted && !node.is_loss) before_loss[node.tops[top]] = true;
     }
     if (!leads_to_loss) continue;
+    if (node.is_loss) {
+      TAUT_TRY(check_constants(graph, node, after_parameter));
+    }
     node.needs_backward = has_trained(graph, node) || any_bottom(node, after_parameter);
     for (std::size_t k = 0; k < node.bottoms.size(); ++k) {
       if (node.passes_gradient[k]) before_loss[node.bottoms[k]] = true;
@@ -48,6 +72,7 @@ void mark_gradients(Graph& graph) {
   for (std::size_t blob = 0; blob < graph.blobs.size(); ++blob) {
     graph.blobs[blob].needs_gradient = after_parameter[blob] && before_loss[blob];
   }
+  return ok();
 }
 
 }  // namespace taut::model

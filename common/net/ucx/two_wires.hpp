@@ -45,6 +45,7 @@ class TwoWires final : public Endpoint {
     return zmq_->unadmitted() + (ucx_ ? ucx_->unadmitted() : 0);
   }
   std::optional<Refusal> refusal(PeerId peer) const override { return wire_of(peer).refusal(peer); }
+  bool has_reached(PeerId peer) const override { return wire_of(peer).has_reached(peer); }
   std::vector<PeerId> take_closed() override { return zmq_->take_closed(); }
   std::optional<Incoming> receive(Duration wait) override;
   void wake() override {

@@ -62,6 +62,7 @@ void HandshakeWatch::note(const SocketEvent& event) {
   switch (event.number) {
     case ZMQ_EVENT_HANDSHAKE_SUCCEEDED:
       ended_early_ = 0;
+      has_succeeded_ = true;
       refusal_.reset();
       break;
     case ZMQ_EVENT_HANDSHAKE_FAILED_AUTH:

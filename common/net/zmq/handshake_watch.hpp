@@ -53,6 +53,8 @@ class HandshakeWatch {
   /// Takes what has happened since the last call. Returns whether a handshake failed.
   bool read();
   [[nodiscard]] const std::optional<Refusal>& refusal() const { return refusal_; }
+  /// Whether one ever has.
+  [[nodiscard]] bool has_succeeded() const { return has_succeeded_; }
 
  private:
   void note(const SocketEvent& event);
@@ -60,6 +62,7 @@ class HandshakeWatch {
   HandshakeEvents events_;
   Proof proof_ = Proof::kNone;
   int ended_early_ = 0;  // handshakes in a row
+  bool has_succeeded_ = false;
   std::optional<Refusal> refusal_;
 };
 

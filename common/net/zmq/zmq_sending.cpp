@@ -33,21 +33,14 @@ Result<void> ZmqSockets::send(PeerId to, Message message) {
   const auto largest = static_cast<std::size_t>(
       std::ranges::max_element(message.frames, {}, &Frame::size) - message.frames.begin());
   const auto send_frames = [&](zmq::socket_t& socket, const UnreadBytes* unread) -> Result<void> {
-    bool begun = unread != nullptr;  // the routing id has been sent
     const bool counts = unread != nullptr && bytes >= kCopyBelow;
-    for (std::size_t i = 0; i < message.frames.size(); ++i) {
-      zmq::message_t frame = counts && i == largest ? to_zmq(message.frames[i], unread, bytes)
-                                                    : to_zmq(message.frames[i]);
-      const bool more = i + 1 < message.frames.size();
-      const auto flags =
-          zmq::send_flags::dontwait | (more ? zmq::send_flags::sndmore : zmq::send_flags::none);
-      if (!socket.send(frame, flags)) {
-        TAUT_CHECK(!begun, "ZeroMQ accepted a part of a message");
-        return refused(EAGAIN);
-      }
-      begun = true;
-    }
-    return ok();
+    const auto frame_at = [&](std::size_t i) {
+      return counts && i == largest ? to_zmq(message.frames[i], unread, bytes)
+                                    : to_zmq(message.frames[i]);
+    };
+    const bool has_routing_id = unread != nullptr;
+    if (send_whole(socket, message.frames.size(), has_routing_id, frame_at)) return ok();
+    return refused(EAGAIN);
   };
 
   try {

@@ -204,6 +204,12 @@ std::optional<Refusal> ZmqSockets::refusal(PeerId peer) const {
   return std::nullopt;
 }
 
+bool ZmqSockets::has_reached(PeerId peer) const {
+  return std::ranges::any_of(dealers_, [peer](const auto& dealer) {
+    return dealer->peer == peer && dealer->handshakes.has_succeeded();
+  });
+}
+
 void ZmqSockets::disconnect(PeerId peer) {
   std::erase_if(dealers_, [peer](const auto& dealer) { return dealer->peer == peer; });
 }

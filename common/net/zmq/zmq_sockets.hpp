@@ -43,6 +43,7 @@ class ZmqSockets final : public WaitingEndpoint {
   std::string key_of(PeerId peer) const override;
   std::uint64_t unadmitted() const override { return unadmitted_; }
   std::optional<Refusal> refusal(PeerId peer) const override;
+  bool has_reached(PeerId peer) const override;
   std::vector<PeerId> take_closed() override;
   std::optional<Incoming> receive(Duration wait) override;
   void wake() override;

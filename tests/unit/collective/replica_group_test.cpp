@@ -9,6 +9,7 @@
 #include <optional>
 #include <random>
 #include <span>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -38,6 +39,69 @@ void check_alike(const std::vector<std::unique_ptr<ToyWorker>>& workers) {
     }
   }
 }
+
+/// Values whose gradient is 3 everywhere.
+struct Threes final : ReplicaValues {
+  std::vector<std::size_t> gradient_sizes() const override { return {1000}; }
+  void read_gradient(std::size_t, std::span<float> into) override { std::ranges::fill(into, 3.0F); }
+  void write_gradient(std::size_t, std::span<const float> mean) override { first = mean[0]; }
+  void write_no_gradient(std::size_t) override {}
+  void read_values(std::size_t, std::span<float>) override {}
+  void write_mixed(std::size_t, std::span<const float>, std::span<const float>) override {}
+  std::vector<std::size_t> array_sizes() const override { return {}; }
+  void read_array(std::size_t, std::span<float>) override {}
+  void write_array(std::size_t, std::span<const float>) override {}
+  Result<void> begin() override { return ok(); }
+  std::atomic<float> first = 0;
+};
+
+/// Two ranks, and the coordinator's part.
+struct TwoRanks {
+  TwoRanks() {
+    for (std::uint32_t i = 0; i < 2; ++i) {
+      ranks[i] = listen_as_rank("127.0.0.1:0", false, boards[i]).value();
+      boards[i].set_place(ranks[i].place);
+      pb::RankGroup::Rank& rank = *job.mutable_group()->add_ranks();
+      rank.set_worker(i);
+      *rank.mutable_place() = ranks[i].place;
+    }
+    announce();
+  }
+  void announce() {
+    job.mutable_group()->set_number(++number);
+    for (std::uint32_t i = 0; i < 2; ++i) {
+      job.set_worker(i);
+      boards[i].post(job);
+    }
+  }
+  /// A group in which sums failed is given another number.
+  void look() {
+    const bool is_broken = std::ranges::any_of(boards, [this](const RankBoard& board) {
+      pb::Progress progress;
+      board.report(progress);
+      return progress.rank_place().broken() == number;
+    });
+    if (is_broken) announce();
+  }
+
+  std::array<Threes, 2> values;
+  std::array<RankBoard, 2> boards;
+  std::array<RankEndpoint, 2> ranks;
+  pb::WorkerJob job;
+  std::atomic<std::uint64_t> number = 0;
+};
+
+/// Passes fifty times as fast as the machine's.
+class HurriedTime final : public TimeSource {
+ public:
+  [[nodiscard]] TimePoint now() const override {
+    return TimePoint(kHurry * steady_now().since_origin());
+  }
+  void sleep(Duration duration) override { std::this_thread::sleep_for(duration / kHurry); }
+
+ private:
+  static constexpr int kHurry = 50;
+};
 
 }  // namespace
 
@@ -130,38 +194,10 @@ TEST_CASE("a clock that no rank computes has no mean to write", "[collective][re
 
 TEST_CASE("a sum continues while a rank that has added its part computes",
           "[collective][replicas]") {
-  struct Values final : ReplicaValues {
-    std::vector<std::size_t> gradient_sizes() const override { return {1000}; }
-    void read_gradient(std::size_t, std::span<float> into) override {
-      std::ranges::fill(into, 3.0F);
-    }
-    void write_gradient(std::size_t, std::span<const float> mean) override { first = mean[0]; }
-    void write_no_gradient(std::size_t) override {}
-    void read_values(std::size_t, std::span<float>) override {}
-    void write_mixed(std::size_t, std::span<const float>, std::span<const float>) override {}
-    std::vector<std::size_t> array_sizes() const override { return {}; }
-    void read_array(std::size_t, std::span<float>) override {}
-    void write_array(std::size_t, std::span<const float>) override {}
-    Result<void> begin() override { return ok(); }
-    std::atomic<float> first = 0;
-  };
-  std::array<Values, 2> values;
-  std::array<RankBoard, 2> boards;
-  std::array<RankEndpoint, 2> ranks;
-  pb::WorkerJob job;
-  job.mutable_group()->set_number(1);
-  for (std::uint32_t i = 0; i < 2; ++i) {
-    ranks[i] = listen_as_rank("127.0.0.1:0", false, boards[i]).value();
-    pb::RankGroup::Rank& rank = *job.mutable_group()->add_ranks();
-    rank.set_worker(i);
-    *rank.mutable_place() = ranks[i].place;
-  }
-  for (std::uint32_t i = 0; i < 2; ++i) {
-    job.set_worker(i);
-    boards[i].post(job);
-  }
+  TwoRanks two;
   const auto train = [&](std::uint32_t i, const std::function<void()>& compute) {
-    ReplicaGroup group(values[i], boards[i], *ranks[i].endpoint, ReplicaGroup::Options());
+    ReplicaGroup group(two.values[i], two.boards[i], *two.ranks[i].endpoint,
+                       ReplicaGroup::Options());
     auto standing = group.join({.next = Clock(0)});
     if (!standing) return;
     group.publish(0);
@@ -170,13 +206,80 @@ TEST_CASE("a sum continues while a rank that has added its part computes",
   };
   std::thread fast([&] { train(0, [] {}); });
   train(1, [&] {
-    for (int i = 0; i < 500 && values[0].first == 0; ++i) {
+    for (int i = 0; i < 500 && two.values[0].first == 0; ++i) {
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
-    CHECK(values[0].first == 3);
+    CHECK(two.values[0].first == 3);
   });
   fast.join();
-  CHECK(values[1].first == 3);
+  CHECK(two.values[1].first == 3);
+}
+
+TEST_CASE("a rank whose clock takes longer than all attempts without it is waited for",
+          "[collective][replicas]") {
+  constexpr std::uint64_t kGroups = 25;  // more than the attempts that a limit has
+  HurriedTime time;
+  TwoRanks two;
+  std::array<std::string, 2> errors;
+  std::array<std::atomic<bool>, 2> has_ended{};
+  const auto train = [&](std::uint32_t i, const std::function<void()>& compute) {
+    ReplicaGroup::Options options;
+    options.time = &time;
+    ReplicaGroup group(two.values[i], two.boards[i], *two.ranks[i].endpoint, options);
+    auto standing = group.join({.next = Clock(0)});
+    if (standing) {
+      compute();
+      const auto done = group.exchange(standing.value());
+      if (done) group.leave();
+      if (!done) errors[i] = done.error().message;
+    } else {
+      errors[i] = standing.error().message;
+    }
+    has_ended[i] = true;
+  };
+  std::thread fast([&] { train(0, [] {}); });
+  std::thread slow([&] {
+    train(1, [&] {
+      while (two.number < kGroups && !has_ended[0]) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+    });
+  });
+  while (!has_ended[0] || !has_ended[1]) {
+    two.look();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  fast.join();
+  slow.join();
+  CHECK(errors == std::array<std::string, 2>());
+  CHECK(two.number >= kGroups);
+  CHECK(two.values[0].first == 3);
+  CHECK(two.values[1].first == 3);
+}
+
+TEST_CASE("a rank that takes a state knows how often the rule was applied to it",
+          "[collective][replicas]") {
+  const bool has_met = GENERATE(true, false);
+  TwoRanks two;
+  std::array<Standing, 2> joined;
+  const auto join = [&](std::uint32_t i, const Standing& own) {
+    ReplicaGroup::Options options;
+    options.first = own.next;
+    ReplicaGroup group(two.values[i], two.boards[i], *two.ranks[i].endpoint, options);
+    if (const auto standing = group.join(own)) joined[i] = standing.value();
+    group.leave();
+  };
+  std::thread trained([&] {
+    join(0, {.next = Clock(10), .has_met = has_met, .is_fresh = false, .state_from = Clock(4)});
+  });
+  join(1, {.next = Clock(12), .state_from = Clock(12)});
+  trained.join();
+  for (const Standing& one : joined) {
+    CHECK(one.next == Clock(10));
+    CHECK(one.has_met == has_met);
+    CHECK_FALSE(one.is_fresh);
+    CHECK(one.state_from == Clock(4));
+  }
 }
 
 TEST_CASE("a rank that cannot be reached ends the exchange, and is named",
@@ -207,8 +310,8 @@ TEST_CASE("a rank that cannot be reached ends the exchange, and is named",
   }
   worker.join();
   CHECK(worker.error ==
-        "rank 1 (worker1 at 127.0.0.1:1) did not answer within 0.1 s: each worker must reach the "
-        "others at these addresses");
+        "rank 1 (worker1 at 127.0.0.1:1) cannot be reached: each worker must reach the others at "
+        "these addresses");
 }
 
 }  // namespace taut::collective

@@ -136,6 +136,19 @@ TEST_CASE("a message arrives whole and can be answered", "[endpoint]") {
   }
 }
 
+TEST_CASE("a process that receives nothing is reached, and one that does not exist is not",
+          "[endpoint]") {
+  Pair pair = connected(zmq_transport());
+  const PeerId to_none = pair.client->connect("127.0.0.1:" + std::to_string(free_port())).value();
+  CHECK_FALSE(pair.client->has_reached(pair.to_server));
+  const TimePoint deadline = steady_now() + kWait;
+  while (!pair.client->has_reached(pair.to_server) && steady_now() < deadline) {
+    CHECK_FALSE(pair.client->receive(std::chrono::milliseconds(20)));
+  }
+  CHECK(pair.client->has_reached(pair.to_server));
+  CHECK_FALSE(pair.client->has_reached(to_none));
+}
+
 TEST_CASE("one connection preserves the order of its messages", "[endpoint]") {
   for (const Transport& transport : transports()) {
     INFO(transport.name);

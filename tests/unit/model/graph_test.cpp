@@ -96,6 +96,35 @@ TEST_CASE("a loss weight of zero stops the gradient", "[graph]") {
   for (const model::Node& node : graph.nodes) CHECK_FALSE(node.needs_backward);
 }
 
+TEST_CASE("labels that depend on trained parameters are refused, unless they are taken as given",
+          "[graph]") {
+  const auto net = [](const std::string& loss, const std::string& lr_mult = "1") {
+    const std::string label =
+        "layer { name: 'made' type: 'InnerProduct' bottom: 'data' top: 'made' param { lr_mult: " +
+        lr_mult + " } param { lr_mult: " + lr_mult + " } inner_product_param { num_output: 1 } }";
+    return kData + label +
+           "layer { name: 'ip' type: 'InnerProduct' bottom: 'data' top: 'ip'"
+           "  inner_product_param { num_output: 1 } }"
+           "layer { name: 'loss' bottom: 'ip' bottom: 'made' top: 'loss' " +
+           loss + " }";
+  };
+  const std::string why =
+      "layer \"loss\" (HingeLoss): bottom \"made\" depends on trained parameters, and the type has "
+      "no gradient of its bottom 2: name a blob that does not, or take it as given with "
+      "propagate_down, once for each bottom and false for this one";
+  CHECK(error_of_net(net("type: 'HingeLoss'")) == why);
+  CHECK(error_of_net(net("type: 'HingeLoss' propagate_down: true propagate_down: true")) == why);
+  // Nothing is trained by it, nothing changes it, or the type has a gradient of it.
+  CHECK_FALSE(graph_of(net("type: 'HingeLoss'"), pb::TEST).nodes.empty());
+  CHECK_FALSE(graph_of(net("type: 'HingeLoss' loss_weight: 0")).nodes.empty());
+  CHECK_FALSE(graph_of(net("type: 'HingeLoss'", "0")).nodes.empty());
+  CHECK(graph_of(net("type: 'EuclideanLoss'")).nodes[1].needs_backward);
+  const model::Graph given =
+      graph_of(net("type: 'HingeLoss' propagate_down: true propagate_down: false"));
+  CHECK_FALSE(given.nodes[1].needs_backward);
+  CHECK(given.nodes[2].needs_backward);
+}
+
 TEST_CASE("a layer works in place where its bottom can be spared", "[graph]") {
   const std::string ip =
       "layer { name: 'ip' type: 'InnerProduct' bottom: 'data' top: 'ip'"

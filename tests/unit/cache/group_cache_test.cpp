@@ -1,0 +1,127 @@
+// The cache of a worker that exchanges with others, in a group of one.
+#include "worker/cache/group_cache.hpp"
+
+#include <limits>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "tests/unit/client/served_job.hpp"
+#include "worker/engine/cpu/cpu_backend.hpp"
+
+using namespace taut;
+using test::JobMaker;
+using test::kDeadline;
+using test::ServedJob;
+
+namespace {
+
+constexpr std::size_t kCount = 4;
+constexpr float kRate = 0.125F;
+
+/// Trains with Adam from a clock on. With equal gradients each of its steps is as long as the rate,
+/// if the applications are counted from where the moments were zero.
+class Exchanging {
+ public:
+  explicit Exchanging(Clock start) : clock_(start), served_(job_from(start)) {
+    BackendOptions of_backend;
+    of_backend.device = DeviceKind::kCpu;
+    of_backend.threads = 1;
+    backend_ = make_cpu_backend(of_backend);
+    stream_ = backend_->make_stream();
+    client_ = served_.client(0);
+    collective::RankEndpoint rank =
+        collective::listen_as_rank("127.0.0.1:0", false, board_).value();
+    pb::WorkerJob job;
+    job.mutable_group()->set_number(1);
+    *job.mutable_group()->add_ranks()->mutable_place() = rank.place;
+    board_.post(job);
+    GroupCache::Options options;
+    options.start = start;
+    options.rule = to_update_rule(served_.job.solver()).value();
+    options.schedule.interval = 1000;
+    options.wait = kDeadline;
+    options.group.first = start;
+    auto opened = GroupCache::open(*client_, *backend_, {table()}, std::move(options),
+                                   std::move(rank), board_);
+    REQUIRE(opened.has_value());
+    cache = std::move(opened.value());
+    cache->compute_on(0, *stream_);
+  }
+
+  /// How far a clock moves the first value.
+  float step() {
+    const float before = first_value();
+    const std::vector<float> gradient(kCount, 1.0F);
+    backend_->copy_to_device(*stream_, gradient, cache->gradient(0, TableId(0)));
+    stream_->finish();
+    cache->publish(0, TableId(0), clock_);
+    cache->finish_clock(0, clock_);
+    clock_ = clock_.next();
+    return before - first_value();
+  }
+
+ private:
+  static TableSpec table() { return test::make_table(0, {kCount}); }
+  static JobMaker job_from(Clock start) {
+    JobMaker maker(1);
+    maker.member(WorkerId(0)).set_join_clock(start.value());
+    maker.solver().set_type("Adam");
+    maker.solver().set_base_lr(kRate);
+    maker.solver().set_momentum(0.9F);
+    maker.solver().set_max_iter(2000);
+    return maker;
+  }
+  float first_value() {
+    REQUIRE(cache->begin_clock(clock_).value() == clock_);
+    const auto values = cache->acquire(0, TableId(0), clock_);
+    REQUIRE(values.has_value());
+    std::vector<float> read(kCount);
+    backend_->copy_to_host(*stream_, values.value(), read);
+    stream_->finish();
+    return read[0];
+  }
+
+  Clock clock_;
+  ServedJob served_;
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<Stream> stream_;
+  std::unique_ptr<Client> client_;
+  collective::RankBoard board_;
+
+ public:
+  std::unique_ptr<GroupCache> cache;  // ends before what it uses
+};
+
+}  // namespace
+
+TEST_CASE("workers that exchange count a rule's applications from where its state was zero",
+          "[cache][replicas]") {
+  // As after a resume with another number of workers, which drops the solver's state.
+  Exchanging first(Clock(1000));
+  CHECK(first.step() == Approx(kRate).epsilon(1e-3));
+  CHECK(first.step() == Approx(kRate).epsilon(1e-3));
+  // Values, two moments, and how often the rule was applied.
+  const std::vector<std::vector<float>> own = first.cache->own_state(Clock(1002));
+  REQUIRE(own.size() == 4);
+  CHECK(own.back() == std::vector<float>{2.0F});
+  Exchanging second(Clock(1002));
+  REQUIRE(second.cache->restore(own));
+  CHECK(second.step() == Approx(kRate).epsilon(1e-3));
+}
+
+TEST_CASE("the state of a worker that exchanges is refused where it does not fit",
+          "[cache][replicas]") {
+  Exchanging worker(Clock(10));
+  std::vector<std::vector<float>> own = worker.cache->own_state(Clock(10));
+  REQUIRE(own.size() == 4);
+  for (const float applied : {-1.0F, 11.0F, std::numeric_limits<float>::quiet_NaN()}) {
+    own.back()[0] = applied;
+    CHECK_FALSE(worker.cache->restore(own));
+  }
+  // An earlier build does not say how often: at each clock of the job.
+  own.pop_back();
+  CHECK(worker.cache->restore(own));
+  own.pop_back();
+  CHECK_FALSE(worker.cache->restore(own));
+}
