@@ -71,6 +71,18 @@ TEST_CASE("Gavel gives fast devices to the jobs that gain most by them", "[sched
   CHECK(aware.makespan_s < 0.95 * blind.makespan_s);
 }
 
+TEST_CASE("Gavel gives a large job its turn although other jobs come and go at each round",
+          "[schedule]") {
+  // Two small ones at each of twenty rounds, whose parts are twice as long as the large one's.
+  std::vector<Job> jobs = {test_job(0, 2, 300)};
+  for (int round = 0; round < 20; ++round) {
+    for (int i = 0; i < 2; ++i) jobs.push_back(test_job(360.0 * round, 1, 300));
+  }
+  const SimulationResult result = run_policy("gavel", numbered(jobs), test_cluster("1x2"));
+  // A third of the time is its part: it is owed a whole round after three.
+  CHECK(result.jobs[0].ended_s <= 3 * 360);
+}
+
 TEST_CASE("Optimus gives more devices to the job that they shorten most", "[schedule]") {
   const auto jobs = numbered({test_job(0, 2, 10000, "dqn"), test_job(0, 2, 1000, "dqn")});
   const SimulationResult result = run_policy("optimus", jobs, test_cluster("1x6"));
