@@ -92,6 +92,18 @@ TEST_CASE("Optimus gives more devices to the job that they shorten most", "[sche
   CHECK(result.jobs[0].ended_s == Approx(10000 / speed));
 }
 
+TEST_CASE("Optimus leaves no device idle that shortens a job, although it is few more",
+          "[schedule]") {
+  // The second has one device of ten and ends before the next round.
+  const Cluster cluster = test_cluster("1x10");
+  const auto jobs = numbered({test_job(0, 8, 72000), test_job(0, 2, 200)});
+  const SimulationResult result = run_policy("optimus", jobs, cluster);
+  CHECK(result.jobs[0].changes == 1);
+  const double nine = speed_of(jobs[0], {.workers = 9}, cluster);
+  const double ten = speed_of(jobs[0], {.workers = 10}, cluster);
+  CHECK(result.jobs[0].ended_s == Approx(600 + (72000 - 600 * nine) / ten));
+}
+
 TEST_CASE("Lyra enlarges jobs with what is idle, and takes it back for those that wait",
           "[schedule]") {
   const Cluster cluster = test_cluster("1x4");
