@@ -14,7 +14,8 @@ using PerType = std::array<double, kDeviceTypes>;
 /// Max-min fairness over types of devices: a linear program gives the part of its time that each
 /// job should have on each type, so that the job that is worst off compared with an equal part of
 /// every type is as well off as can be. Rounds come near to that: the jobs furthest behind their
-/// part of a type have its devices.
+/// part of a type have its devices. When jobs arrive or end, the parts are computed again and their
+/// rounds are counted anew, but a job is still owed what it missed under its former parts.
 ///   maximize   z + small x sum of the progress
 ///   so that    progress of each job / that with an equal part >= z
 ///              time of each job in all <= 1; devices of each type in all <= what there are
@@ -29,7 +30,14 @@ class Gavel : public Policy {
 
   [[nodiscard]] Plan decide(const View& view) override {
     count_round(view);
-    if (view.active() != solved_for_) solve(view);
+    if (view.active() != solved_for_) {
+      const std::vector<double> owed = owed_to(view);
+      solve(view);
+      begin_anew(view, owed);
+    }
+    for (const JobIndex job : view.active()) {
+      for (std::size_t type = 0; type < kDeviceTypes; ++type) due_[job][type] += part_[job][type];
+    }
     return place(view);
   }
 
@@ -41,6 +49,7 @@ class Gavel : public Policy {
     for (const JobIndex job : view.active()) {
       if (received_.size() <= job) {
         received_.resize(job + 1);
+        due_.resize(job + 1);
         part_.resize(job + 1);
       }
       const std::vector<DeviceIndex>& devices = view.state(job).devices;
@@ -52,6 +61,39 @@ class Gavel : public Policy {
 
   [[nodiscard]] double speed(const View& view, JobIndex job, std::size_t type) const {
     return blind_ ? 1 : type_speed(view, job, static_cast<DeviceType>(type));
+  }
+
+  /// What each active job would have done in the rounds that it has missed, in rounds at its full
+  /// speed. What it had beyond its part was idle, and does not count against it.
+  [[nodiscard]] std::vector<double> owed_to(const View& view) const {
+    std::vector<double> owed;
+    owed.reserve(view.active().size());
+    for (const JobIndex job : view.active()) {
+      double sum = 0;
+      for (std::size_t type = 0; type < kDeviceTypes; ++type) {
+        const double missed = due_[job][type] - received_[job][type];
+        if (missed != 0) sum += missed * speed(view, job, type);
+      }
+      owed.push_back(std::max(0.0, sum));
+    }
+    return owed;
+  }
+
+  /// Counts rounds under the new parts, with what is owed on the types that they name.
+  void begin_anew(const View& view, const std::vector<double>& owed) {
+    for (std::size_t i = 0; i < owed.size(); ++i) {
+      const JobIndex job = view.active()[i];
+      received_[job].fill(0);
+      due_[job].fill(0);
+      double progress = 0;
+      for (std::size_t type = 0; type < kDeviceTypes; ++type) {
+        if (part_[job][type] > 0) progress += part_[job][type] * speed(view, job, type);
+      }
+      if (owed[i] <= 0 || progress <= 0) continue;
+      for (std::size_t type = 0; type < kDeviceTypes; ++type) {
+        due_[job][type] = owed[i] * part_[job][type] / progress;
+      }
+    }
   }
 
   void solve(const View& view) {
@@ -99,8 +141,6 @@ class Gavel : public Policy {
         // Variable 0 is the objective's.
         part[type] = variable == 0 || values.empty() ? 0 : values[variable];
       }
-      // What it had under other parts does not count against these.
-      received_[solved_for_[i]].fill(0);
     }
   }
 
@@ -116,7 +156,8 @@ class Gavel : public Policy {
     for (const JobIndex job : view.active()) {
       for (std::size_t type = 0; type < kDeviceTypes; ++type) {
         const double part = part_[job][type];
-        if (part > kNothing) claims.push_back({part / (received_[job][type] + 0.5), job, type});
+        if (part <= kNothing) continue;
+        claims.push_back({due_[job][type] / (received_[job][type] + 0.5), job, type});
       }
     }
     std::ranges::stable_sort(claims, std::ranges::greater(), &Claim::priority);
@@ -139,11 +180,13 @@ class Gavel : public Policy {
     for (const Claim& claim : claims_of(view)) grant(claim.job, claim.type);
     // What the parts leave idle.
     for (const JobIndex job : view.active()) {
-      for (const std::size_t type : by_speed(view, job)) grant(job, type);
-      if (!granted[job] && view.job(job).workers > std::ranges::max(usable)) {
+      const std::uint32_t workers = view.job(job).workers;
+      if (granted[job]) continue;
+      if (workers > std::ranges::max(usable)) {
         // Too large for any type: it takes several, when they are there.
-        plan.grants.push_back({.job = job, .workers = view.job(job).workers});
-        granted[job] = true;
+        plan.grants.push_back({.job = job, .workers = workers});
+      } else if (workers <= std::ranges::max(idle)) {
+        for (const std::size_t type : by_speed(view, job)) grant(job, type);
       }
     }
     return plan;
@@ -162,7 +205,8 @@ class Gavel : public Policy {
   const bool blind_;
   std::vector<JobIndex> solved_for_;
   std::vector<PerType> part_;      // of its time, of each job
-  std::vector<PerType> received_;  // rounds since the program was solved
+  std::vector<PerType> due_;       // rounds since the program was solved, and owed from before
+  std::vector<PerType> received_;  // of these
 };
 
 }  // namespace
