@@ -75,6 +75,14 @@ def whole_messages(dealer, body, count):
     return count
 
 
+def send_long_hellos(connect):
+    """66 hellos with a name of 15 MiB to a coordinator; they once took 1.1 GB, and as much of the
+    log. `connect()` makes a connection to it."""
+    hello = zmtp.control_hello(zmtp.WIRE_VERSION, name=b"x" * (15 * MIB))
+    for _ in range(11):
+        whole_messages(connect(), hello, 6)
+
+
 def unanswered_handshake(address, most_bytes, pause_s=0):
     """A stranger who begins a handshake with a command that does not end, as fast as it is taken,
     or with a pause after each MiB. Returns bytes sent."""

@@ -54,6 +54,12 @@ class HostilePeers(ClusterTest):
         dealer = self.dealer(self.shard)
         self.assert_bounded(lambda: without_end(dealer, b"", 64 * MIB, at_once=2000))
 
+    def test_hellos_with_long_strings_take_bounded_memory_and_log(self):
+        log = self.folder / "server0.log"
+        before = log.stat().st_size
+        self.assert_bounded(lambda: send_long_hellos(lambda: self.dealer(self.coordinator)))
+        self.assertLessEqual(log.stat().st_size - before, MIB)
+
     def test_whole_messages_that_are_refused_take_bounded_memory(self):
         for address in (self.coordinator, self.shard):
             dealer = self.dealer(address)
