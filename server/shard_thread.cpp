@@ -68,7 +68,8 @@ Result<std::unique_ptr<ShardThread>> ShardThread::start(ZmqContext& context,
   TAUT_TRY(std::string bound, endpoint->bind(address));
   std::shared_ptr<SharedArena> arena;
   if (options.shared_memory) {
-    if (auto created = SharedArena::create()) {
+    // A job's end gives its memory back. Those that read it trust a server.
+    if (auto created = SharedArena::create(Bytes(0), {}, ArenaPages::kReturned)) {
       arena = std::move(created.value());
     } else {
       log::warn("payloads travel as bytes, on one machine too: {}", created.error().message);

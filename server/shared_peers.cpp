@@ -32,7 +32,7 @@ void SharedPeers::hear(PeerId from, const DataMessage& message) {
     if (peers_.size() >= kMaxLinks) return;
     try {
       auto link = std::make_unique<SharedLink>(arena_);
-      if (auto opened = link->open(offer.value()); !opened) {
+      if (auto opened = link->open(offer.value(), ArenaPages::kStay); !opened) {
         log::debug("peer {}: payloads travel as bytes: {}", from.value(), opened.error().message);
         return;
       }

@@ -20,6 +20,7 @@
 #include <utility>
 
 #include "common/check.hpp"
+#include "common/net/byte_ranges.hpp"
 
 namespace taut {
 namespace {
@@ -126,26 +127,28 @@ struct SharedArena::State {
 
   int descriptor = -1;
   std::size_t size = 0;
+  ArenaPages pages = ArenaPages::kStay;
   bip::mapped_region region;
   OnGrown on_grown;
-  std::mutex mutex;  // guards the rest
+  std::mutex touching;
+  ByteRanges touched;  // where pages stay, by touch(); guarded by `touching`
+  std::mutex mutex;    // guards all below
   std::deque<Part> parts;
   bool abandoned = false;
   std::size_t used = kHeadRoom;  // bytes from the start that are in use or reserved
 };
 
-Result<std::shared_ptr<SharedArena>> SharedArena::create(Bytes limit, OnGrown on_grown) {
+Result<std::shared_ptr<SharedArena>> SharedArena::create(Bytes limit, OnGrown on_grown,
+                                                         ArenaPages pages) {
   auto state = std::make_unique<State>();
   const std::size_t budget = limit.value() > 0 ? limit.value() : machine_memory();
   state->size = (budget + kHeadRoom + page_size() - 1) / page_size() * page_size();
   state->on_grown = std::move(on_grown);
+  state->pages = pages;
   state->descriptor = memfd_create("tautline", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (state->descriptor < 0) return failed("memfd_create");
   if (ftruncate(state->descriptor, static_cast<off_t>(state->size)) != 0) {
     return failed("ftruncate of shared memory");
-  }
-  if (fcntl(state->descriptor, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
-    return failed("sealing shared memory");
   }
   try {
     const bip::file_mapping file(fmt::format("/proc/self/fd/{}", state->descriptor).c_str(),
@@ -154,6 +157,12 @@ Result<std::shared_ptr<SharedArena>> SharedArena::create(Bytes limit, OnGrown on
   } catch (const bip::interprocess_exception& failure) {
     return make_error(ErrorCode::kIo, fmt::format("mapping {} bytes of shared memory: {}",
                                                   state->size, failure.what()));
+  }
+  // After the mapping: what is mapped then stays writable.
+  const int kept = pages == ArenaPages::kStay ? kSealThatKeepsPages : 0;
+  if (fcntl(state->descriptor, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL | kept) !=
+      0) {
+    return failed("sealing shared memory");
   }
   std::shared_ptr<SharedArena> arena(new SharedArena(std::move(state)));
   auto* const head = new (arena->state_->base()) SharedArenaHead;
@@ -191,7 +200,7 @@ void SharedArena::deallocate(void* memory, std::size_t size) noexcept {
     if (state_->abandoned) return;
   }
   // A device may still copy to and from pinned pages: they are not returned to the system.
-  if (size >= kReturnedAbove && !state_->on_grown) {
+  if (size >= kReturnedAbove && !state_->on_grown && state_->pages == ArenaPages::kReturned) {
     const std::size_t page = page_size();
     const auto begin = reinterpret_cast<std::uintptr_t>(memory);
     const std::uintptr_t first = (begin + page - 1) / page * page;
@@ -203,6 +212,21 @@ void SharedArena::deallocate(void* memory, std::size_t size) noexcept {
   }
   std::scoped_lock lock(state_->mutex);
   state_->deallocate(memory);
+}
+
+void SharedArena::touch(std::span<const std::byte> bytes) {
+  if (state_->pages != ArenaPages::kStay || bytes.empty()) return;
+  const auto offset = offset_of(bytes);
+  TAUT_CHECK(offset.has_value(), "memory of another arena");
+  const std::uint64_t end = *offset + bytes.size();
+  const std::scoped_lock lock(state_->touching);
+  if (state_->touched.contains(*offset, end)) return;
+  // The first byte, and the first of each further page: others may write next to these bytes.
+  const std::size_t page = page_size();
+  for (std::size_t at = 0; at < bytes.size(); at += page - (*offset + at) % page) {
+    static_cast<void>(*static_cast<const volatile std::byte*>(bytes.data() + at));
+  }
+  state_->touched.add(*offset, end);
 }
 
 std::optional<std::uint64_t> SharedArena::offset_of(std::span<const std::byte> bytes) const {

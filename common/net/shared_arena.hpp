@@ -26,6 +26,19 @@ struct SharedMemoryOffer {
   friend bool operator==(const SharedMemoryOffer&, const SharedMemoryOffer&) = default;
 };
 
+/// What becomes of an arena's pages once they are written.
+enum class ArenaPages : std::uint8_t {
+  /// They stay until the arena ends: a seal keeps the owner from removing them. A process that
+  /// reads what was written once makes no page of its own.
+  kStay,
+  /// Large blocks give theirs back to the system when they are freed.
+  kReturned,
+};
+
+/// F_SEAL_FUTURE_WRITE, which older headers lack: no page is removed, and only mappings that were
+/// made before it can write.
+inline constexpr int kSealThatKeepsPages = 0x0010;
+
 /// How an arena starts, in every process that maps it.
 struct SharedArenaHead {
   static constexpr std::uint64_t kMark = 0x7461'7574'6172'6531;
@@ -63,10 +76,10 @@ class SharedArena final : public BufferAllocator {
   using OnGrown = std::function<void(std::span<std::byte> part)>;
 
   /// Reserves address space for `limit` bytes (0: the size of the machine's memory); memory is
-  /// committed on use.
-  /// Errors    io: the system has no memfd, or no address space left
-  [[nodiscard]] static Result<std::shared_ptr<SharedArena>> create(Bytes limit = Bytes(0),
-                                                                   OnGrown on_grown = {});
+  /// committed on use. A shard opens only arenas of members whose pages stay.
+  /// Errors    io: the system has no memfd, no such seal, or no address space left
+  [[nodiscard]] static Result<std::shared_ptr<SharedArena>> create(
+      Bytes limit = Bytes(0), OnGrown on_grown = {}, ArenaPages pages = ArenaPages::kStay);
   ~SharedArena() override;
   SharedArena(const SharedArena&) = delete;
   SharedArena& operator=(const SharedArena&) = delete;
@@ -74,6 +87,10 @@ class SharedArena final : public BufferAllocator {
   /// Aligned to 64 bytes. Throws std::bad_alloc beyond the limit.
   [[nodiscard]] void* allocate(std::size_t size) override;
   void deallocate(void* memory, std::size_t size) noexcept override;
+
+  /// Before the arena's bytes are lent: makes their pages, where pages stay. A reader would be
+  /// refused what has no page, such as a buffer that was never filled.
+  void touch(std::span<const std::byte> bytes);
 
   /// From now on freed memory is neither reused nor written: the owner is ending, and other
   /// processes may still read borrowed buffers.

@@ -48,13 +48,18 @@ SharedLink::Offer SharedLink::offer() const {
   return {ours_->offer(), *ours_->offset_of(words)};
 }
 
-Result<void> SharedLink::open(const Offer& theirs) {
+Result<void> SharedLink::open(const Offer& theirs, ArenaPages pages) {
   if (theirs.memory.size < kReturnsBytes || theirs.returns > theirs.memory.size - kReturnsBytes ||
       theirs.returns % 64 != 0) {
     return invalid(fmt::format("loans are given back at {}, outside of {} shared bytes",
                                theirs.returns, theirs.memory.size));
   }
-  TAUT_TRY(theirs_, SharedView::open(theirs.memory, pinning_));
+  TAUT_TRY(auto view, SharedView::open(theirs.memory, pinning_, pages));
+  if (!view->is_readable(theirs.returns, kReturnsBytes)) {
+    return invalid(fmt::format("loans are given back at {}, where the peer has never written",
+                               theirs.returns));
+  }
+  theirs_ = std::move(view);
   their_returns_ = reinterpret_cast<const Word*>(theirs_->bytes().data() + theirs.returns);
   return ok();
 }
@@ -63,6 +68,7 @@ std::optional<SharedPlace> SharedLink::lend(const Frame& payload) {
   if (!started_ || payload.size() < kMinBytes || free_.empty()) return std::nullopt;
   const auto offset = ours_->offset_of(payload.bytes());
   if (!offset) return std::nullopt;
+  ours_->touch(payload.bytes());
   const std::uint32_t loan = free_.back();
   free_.pop_back();
   const std::uint32_t generation = ++generations_[loan];
@@ -94,6 +100,10 @@ Result<Frame> SharedLink::borrow(const SharedPlace& place, std::size_t size) {
   if (place.loan >= kLoans || size > memory.size() || place.offset > memory.size() - size) {
     return invalid(fmt::format("a payload of {} bytes at {} by loan {} of {} shared bytes", size,
                                place.offset, place.loan, memory.size()));
+  }
+  if (!theirs_->is_readable(place.offset, size)) {
+    return invalid(fmt::format("a payload of {} bytes at {}, where the peer has never written",
+                               size, place.offset));
   }
   const auto bytes = memory.subspan(place.offset, size);
   if (pinning_) theirs_->pin(bytes);

@@ -49,8 +49,10 @@ class SharedLink {
                       std::shared_ptr<MemoryPinning> pinning = nullptr);
 
   [[nodiscard]] Offer offer() const;
-  /// Maps the other side's memory. Errors: as SharedView::open; invalid: returns outside of it.
-  [[nodiscard]] Result<void> open(const Offer& theirs);
+  /// Maps the other side's memory.
+  /// pages     kStay: the other side is not trusted, and nothing is read that it has never written
+  /// Errors    as SharedView::open; invalid: returns outside of it, or never written
+  [[nodiscard]] Result<void> open(const Offer& theirs, ArenaPages pages = ArenaPages::kReturned);
   [[nodiscard]] bool is_open() const { return theirs_ != nullptr; }
   /// Whether the other side's memory still exists.
   [[nodiscard]] bool is_alive() const { return theirs_ != nullptr && theirs_->owner_has_it(); }
@@ -69,7 +71,8 @@ class SharedLink {
   [[nodiscard]] std::uint64_t bytes_on_loan() const { return bytes_on_loan_; }
 
   /// A payload lent by the other side.
-  /// Errors    invalid: a place outside of the other side's memory, or no such loan
+  /// Errors    invalid: a place outside of the other side's memory, or that it has never written;
+  ///           no such loan
   [[nodiscard]] Result<Frame> borrow(const SharedPlace& place, std::size_t size);
 
  private:

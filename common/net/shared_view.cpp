@@ -3,11 +3,13 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <linux/magic.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <boost/interprocess/file_mapping.hpp>
 #include <boost/interprocess/mapped_region.hpp>
 #include <filesystem>
@@ -19,6 +21,7 @@
 #include <utility>
 
 #include "common/files/descriptor.hpp"
+#include "common/net/byte_ranges.hpp"
 
 namespace taut {
 
@@ -28,7 +31,10 @@ struct SharedView::State {
   // The descriptor is closed again: the mapping alone keeps the memory.
   bip::mapped_region region;
   std::string path;
+  dev_t device = 0;
   ino_t inode = 0;
+  ArenaPages pages = ArenaPages::kReturned;
+  bool tells_what_has_pages = false;  // mincore() says of another user's file that it has all
 
   [[nodiscard]] std::span<const std::byte> bytes() const {
     return {static_cast<const std::byte*>(region.get_address()), region.get_size()};
@@ -37,6 +43,8 @@ struct SharedView::State {
     return *std::launder(reinterpret_cast<const SharedArenaHead*>(region.get_address()));
   }
   void pin_part(std::uintptr_t index);
+  [[nodiscard]] bool has_pages(std::uint64_t begin, std::uint64_t end) const;
+  void ask_for_next_hole(std::uint64_t offset);
 
   struct PinnedPart {
     std::span<const std::byte> bytes;
@@ -46,6 +54,7 @@ struct SharedView::State {
   std::mutex mutex;                             // guards all below
   bool has_failed = false;                      // nothing more is pinned
   std::map<std::uintptr_t, PinnedPart> pinned;  // by address, in multiples of kPart
+  ByteRanges written;                           // where pages stay; as far as it was asked
 };
 
 namespace {
@@ -71,13 +80,22 @@ Result<Descriptor> find_memory(const std::string& path) {
   return place;
 }
 
+Result<Descriptor> open_memory(const std::string& path) {
+  TAUT_TRY(const Descriptor place, find_memory(path));
+  Descriptor memory(::open(link_of(place).c_str(), O_RDONLY | O_CLOEXEC));
+  if (memory.get() < 0) return not_here();
+  return memory;
+}
+
 /// Whether it is as its owner describes it, and as SharedArena makes it.
-bool is_as_offered(const Descriptor& memory, const SharedMemoryOffer& offer, struct stat& status) {
+bool is_as_offered(const Descriptor& memory, const SharedMemoryOffer& offer, ArenaPages pages,
+                   struct stat& status) {
   struct statfs system {};
   const int seals = fcntl(memory.get(), F_GET_SEALS);
+  const int required = F_SEAL_SHRINK | (pages == ArenaPages::kStay ? kSealThatKeepsPages : 0);
   // Memory that its owner may shorten would end this process when it is read; so would huge pages
   // of which none is left.
-  return seals >= 0 && (seals & F_SEAL_SHRINK) != 0 && fstatfs(memory.get(), &system) == 0 &&
+  return seals >= 0 && (seals & required) == required && fstatfs(memory.get(), &system) == 0 &&
          system.f_type == TMPFS_MAGIC && fstat(memory.get(), &status) == 0 &&
          static_cast<std::uint64_t>(status.st_size) == offer.size &&
          offer.size >= offer.probe.size();
@@ -92,14 +110,13 @@ SharedView::~SharedView() {
 }
 
 Result<std::shared_ptr<SharedView>> SharedView::open(const SharedMemoryOffer& offer,
-                                                     std::shared_ptr<MemoryPinning> pinning) {
+                                                     std::shared_ptr<MemoryPinning> pinning,
+                                                     ArenaPages pages) {
   const std::string path = fmt::format("/proc/{}/fd/{}", offer.process, offer.descriptor);
-  TAUT_TRY(const Descriptor place, find_memory(path));
-  const Descriptor memory(::open(link_of(place).c_str(), O_RDONLY | O_CLOEXEC));
-  if (memory.get() < 0) return not_here();
+  TAUT_TRY(const Descriptor memory, open_memory(path));
   auto state = std::make_unique<State>();
   struct stat status_of_file = {};
-  if (!is_as_offered(memory, offer, status_of_file)) {
+  if (!is_as_offered(memory, offer, pages, status_of_file)) {
     return make_error(ErrorCode::kMismatch, "the peer's shared memory is not as it was offered");
   }
   try {
@@ -110,7 +127,10 @@ Result<std::shared_ptr<SharedView>> SharedView::open(const SharedMemoryOffer& of
                       fmt::format("mapping the peer's shared memory: {}", failure.what()));
   }
   state->path = path;
+  state->device = status_of_file.st_dev;
   state->inode = status_of_file.st_ino;
+  state->pages = pages;
+  state->tells_what_has_pages = status_of_file.st_uid == geteuid();
   std::shared_ptr<SharedView> view(new SharedView(std::move(state)));
   if (!std::ranges::equal(view->bytes().first(offer.probe.size()), offer.probe)) {
     return make_error(ErrorCode::kMismatch, "the peer's shared memory is another's");
@@ -130,6 +150,50 @@ bool SharedView::owner_has_it() const {
 
 std::span<const std::byte> SharedView::bytes() const {
   return state_->bytes();
+}
+
+bool SharedView::is_readable(std::uint64_t offset, std::uint64_t size) {
+  if (state_->pages != ArenaPages::kStay) return true;
+  const std::scoped_lock lock(state_->mutex);
+  const std::uint64_t end = offset + size;
+  if (state_->written.contains(offset, end)) return true;
+  if (state_->has_pages(offset, end)) {
+    state_->written.add(offset, end);
+    return true;
+  }
+  state_->ask_for_next_hole(offset);
+  return state_->written.contains(offset, end);
+}
+
+/// Whether pages of all these bytes are in memory. False where some are on the swap, and where the
+/// system does not tell. Takes as long as these bytes are many, up to the first hole.
+bool SharedView::State::has_pages(std::uint64_t begin, std::uint64_t end) const {
+  if (!tells_what_has_pages) return false;
+  std::array<unsigned char, 1024> are_present{};
+  const auto page = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+  auto* const base = static_cast<std::byte*>(region.get_address());
+  for (std::uint64_t at = begin / page * page; at < end; at += are_present.size() * page) {
+    const std::uint64_t size = std::min(are_present.size() * page, end - at);
+    if (mincore(base + at, size, are_present.data()) != 0) return false;
+    const auto asked = std::span(are_present).first((size + page - 1) / page);
+    if (!std::ranges::all_of(asked, [](unsigned char one) { return (one & 1U) != 0; })) {
+      return false;
+    }
+  }
+  return true;
+}
+
+/// Knows the swap too, but looks at all that is written from there on. The memory is opened anew,
+/// since a descriptor for each peer would take those of connections. REQUIRES: the lock.
+void SharedView::State::ask_for_next_hole(std::uint64_t offset) {
+  const auto memory = open_memory(path);
+  struct stat status = {};
+  if (!memory || fstat(memory.value().get(), &status) != 0 || status.st_dev != device ||
+      status.st_ino != inode) {
+    return;
+  }
+  const off_t hole = lseek(memory.value().get(), static_cast<off_t>(offset), SEEK_HOLE);
+  if (hole > 0) written.add(offset, static_cast<std::uint64_t>(hole));
 }
 
 void SharedView::pin(std::span<const std::byte> bytes) {

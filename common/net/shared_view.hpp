@@ -17,13 +17,21 @@ class SharedView {
   /// Errors    not_found: no such memory here (another machine, or another container); io: it
   ///           cannot be mapped; mismatch: it is not the memory that the offer describes
   /// pinning   of what pin() is called for; nullptr: nothing is
+  /// pages     kStay: memory whose pages its owner can remove is a mismatch
   [[nodiscard]] static Result<std::shared_ptr<SharedView>> open(
-      const SharedMemoryOffer& offer, std::shared_ptr<MemoryPinning> pinning = nullptr);
+      const SharedMemoryOffer& offer, std::shared_ptr<MemoryPinning> pinning = nullptr,
+      ArenaPages pages = ArenaPages::kReturned);
   ~SharedView();
   SharedView(const SharedView&) = delete;
   SharedView& operator=(const SharedView&) = delete;
 
   [[nodiscard]] std::span<const std::byte> bytes() const;
+
+  /// Whether bytes of this view may be read. Where pages stay they must have been written: reading
+  /// others makes pages, which the system attributes to this process and keeps as long as the owner
+  /// wants. Asks the system about what is not known to be written. Where pages may be returned, the
+  /// owner is trusted: always true.
+  [[nodiscard]] bool is_readable(std::uint64_t offset, std::uint64_t size);
 
   /// Pins the parts of this view in which these bytes are, until the view ends: its owner has
   /// written them, and lends them at present. Where it cannot, nothing more is pinned.

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <deque>
 #include <memory>
 #include <string>
@@ -50,19 +51,34 @@ struct Peer {
 
   /// Says how often a loan was used when it came back, true or not.
   void write_return(std::uint32_t loan, std::uint32_t generation) const {
-    const SharedLink::Offer offer = link.offer();
-    const std::uint64_t place = offer.returns + loan * sizeof generation;
-    TAUT_CHECK(pwrite(files.front(), &generation, sizeof generation, static_cast<off_t>(place)) ==
-                   sizeof generation,
-               "a word of the peer's");
+    std::memcpy(base + link.offer().returns + loan * sizeof generation, &generation,
+                sizeof generation);
+  }
+
+  [[nodiscard]] blkcnt_t blocks() const {
+    struct stat status = {};
+    TAUT_CHECK(fstat(files.front(), &status) == 0, "the peer's memory");
+    return status.st_blocks;
   }
 
   std::shared_ptr<SharedArena> arena = SharedArena::create(Bytes(kArenaBytes)).value();
   SharedLink link{arena};
+  std::byte* base = start_of(*arena);
   std::vector<int> files;
+
+ private:
+  static std::byte* start_of(SharedArena& arena) {
+    auto* const some = static_cast<std::byte*>(arena.allocate(1));
+    return some - *arena.offset_of({some, 1});
+  }
 };
 
-SharedLink::Offer draw_offer(Script& script, const Peer& peer) {
+struct Drawn {
+  SharedLink::Offer offer;
+  ArenaPages pages = ArenaPages::kReturned;
+};
+
+Drawn draw_offer(Script& script, const Peer& peer) {
   SharedLink::Offer offer = peer.link.offer();
   const std::uint32_t what = script.byte();
   if ((what & 1U) != 0) {
@@ -78,7 +94,7 @@ SharedLink::Offer draw_offer(Script& script, const Peer& peer) {
   if ((what & 4U) != 0) offer.memory.size = script.number();
   if ((what & 8U) != 0) offer.memory.probe.at(script.pick(16)) = std::byte{script.byte()};
   if ((what & 16U) != 0) offer.returns = script.number();
-  return offer;
+  return {offer, (what & 32U) != 0 ? ArenaPages::kStay : ArenaPages::kReturned};
 }
 
 /// A second number of the peer's process leads to the same memory, and a process may have several
@@ -97,12 +113,14 @@ void play(Script script) {
   const Buffer payload = pool.acquire(SharedLink::kMinBytes);
   std::deque<Frame> borrowed;
   std::uint64_t lent = 0;
+  bool must_be_written = false;
   while (!script.is_over()) {
     switch (script.pick(6)) {
       case 0: {
-        const SharedLink::Offer offer = draw_offer(script, peer);
+        const auto [offer, pages] = draw_offer(script, peer);
         const bool was_open = link.is_open();
-        const auto opened = link.open(offer);
+        const auto opened = link.open(offer, pages);
+        if (opened) must_be_written = pages == ArenaPages::kStay;
         TAUT_CHECK(!opened || is_the_peers(offer.memory, peer), "only what was offered is opened");
         TAUT_CHECK(!opened || link.is_alive(), "its owner has it");
         TAUT_CHECK(opened || link.is_open() == was_open, "what failed has changed nothing");
@@ -118,8 +136,12 @@ void play(Script script) {
         TAUT_CHECK(link.is_open() && frame.value().size() == size, "as many bytes as were named");
         TAUT_CHECK(size <= peer.arena->offer().size, "no more bytes than there are");
         if (size > 0) {
+          const blkcnt_t before = peer.blocks();
           const auto bytes = frame.value().bytes();
-          TAUT_CHECK(static_cast<int>(bytes.front()) + static_cast<int>(bytes.back()) >= 0, "read");
+          int sum = static_cast<int>(bytes.back());
+          for (std::size_t at = 0; at < size; at += 4096) sum += static_cast<int>(bytes[at]);
+          TAUT_CHECK(sum >= 0, "read");
+          TAUT_CHECK(!must_be_written || peer.blocks() == before, "reading makes no page");
         }
         borrowed.push_back(frame.value());
         if (borrowed.size() > kFrames) borrowed.pop_front();
@@ -158,6 +180,7 @@ std::vector<std::string> fuzz::samples() {
   }
   samples.push_back(std::string{0, 0, 1, '\xff', 0, 0, 0, 0, 0, '\x0f', '\xff', '\xfe', 0, 1, 9} +
                     good);
+  samples.push_back(std::string{0, 32, 1, 7, 1} + good);
   samples.push_back(std::string{0, 31, 0, 3, '\xf0', 0, 1, 0, 0, 0, 0, 0, 0, 5, 7, 1, 64} + good);
   return samples;
 }

@@ -31,6 +31,9 @@ struct GroupMember {
 };
 
 struct GroupOptions {
+  static constexpr Bytes kWindow{32UL << 20U};
+  static constexpr Bytes kMessage{1UL << 20U};
+
   /// Identifies this group among all that its processes ever join; equal at every rank. Messages of
   /// another group are dropped.
   std::uint64_t group = 0;
@@ -43,10 +46,11 @@ struct GroupOptions {
   std::string exchange_name{};      // the same at every rank
   std::uint64_t pair_elements = 0;  // that begin_pair() sends and receives; 0: there is none
   std::function<Buffer(std::size_t bytes)> acquire{};  // memory of what others send for that
-  Bytes message = Bytes(1UL << 20U);                   // of values, maximum; the same at every rank
+  Bytes message = kMessage;                            // of values, maximum; the same at every rank
   /// Of values in frames that are under way to one rank, at most, or four messages if that is more:
-  /// what a slow rank has yet to read takes no more of its memory.
-  Bytes window = Bytes(32UL << 20U);
+  /// what a slow rank has yet to read takes no more of its memory. A rank's endpoint closes the
+  /// connection of one that sends more than kWindow ahead.
+  Bytes window = kWindow;
   /// A wait ends when nothing that it needs has arrived for so long.
   Duration silence_limit = std::chrono::seconds(30);
   /// Of values that are summed with processes of this machine; nullptr: they travel as bytes.

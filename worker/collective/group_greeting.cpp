@@ -136,7 +136,7 @@ Result<void> AllReduceGroup::receive_reply(Rank from, const PeerMessage& message
     return ok();
   }
   const auto offer = from_wire(reply->shared_memory());
-  if (!offer || !receiver.link->open(offer.value())) {
+  if (!offer || !receiver.link->open(offer.value(), ArenaPages::kStay)) {
     receiver.link.reset();
     return ok();
   }
@@ -171,7 +171,7 @@ Result<void> AllReduceGroup::receive_hello(const Incoming& incoming, Rank from,
     try {
       if (!sender.link && offer) {
         auto link = std::make_unique<SharedLink>(options_.shared_memory);
-        if (link->open(offer.value())) sender.link = std::move(link);
+        if (link->open(offer.value(), ArenaPages::kStay)) sender.link = std::move(link);
       }
     } catch (const std::bad_alloc&) {
       log::warn("{}: values travel as bytes: no shared memory is left", name_of(from));

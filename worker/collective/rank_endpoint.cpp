@@ -3,12 +3,22 @@
 #include <utility>
 
 #include "common/net/security.hpp"
+#include "worker/collective/all_reduce_group.hpp"
 
 namespace taut::collective {
 namespace {
 
 // What a rank has sent last is sent although it ends.
 constexpr Duration kLinger = std::chrono::seconds(2);
+// What has arrived of a rank and was not looked at: the values that it has under way, and as much
+// again as its headers, its greetings and the frames' own bytes take. A rank that computes looks at
+// nothing for a while, so fewer messages than these would have the others wait in their sockets.
+constexpr Bytes kArrivedBytes{36ULL << 20U};
+constexpr std::size_t kArrivedMessages = 1024;
+constexpr std::uint64_t kMaxHeaderBytes = 2048;
+static_assert(GroupOptions::kWindow.value() + kArrivedMessages * kMaxHeaderBytes +
+                  GroupOptions::kMessage.value() <=
+              kArrivedBytes.value());
 
 /// The other ranks, by their keys.
 class RankAdmission final : public Admission {
@@ -42,6 +52,8 @@ Result<RankEndpoint> listen_as_rank(const std::string& at, bool with_keys, const
   rank.context = std::make_unique<ZmqContext>(std::move(security));
   EndpointLimits limits;
   limits.linger = kLinger;
+  limits.frame = kArrivedBytes;
+  limits.arrived_messages = kArrivedMessages;
   rank.endpoint = rank.context->make_endpoint(limits);
   TAUT_TRY(const std::string address, rank.endpoint->bind(at));
   rank.place.set_address(address);

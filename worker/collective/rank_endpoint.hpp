@@ -11,7 +11,9 @@
 namespace taut::collective {
 
 /// Where a rank listens. With keys it has its own key pair for as long as it listens: the others
-/// know the public key from the coordinator, and only they are admitted.
+/// know the public key from the coordinator, and only they are admitted. Of each it takes what a
+/// rank has under way at most (GroupOptions::kWindow); of one that sends more, the connection is
+/// closed.
 struct RankEndpoint {
   std::unique_ptr<ZmqContext> context;  // ends after the endpoint
   std::unique_ptr<Endpoint> endpoint;

@@ -28,8 +28,13 @@ namespace taut {
 namespace {
 
 constexpr Duration kBetweenChecks{20'000};
-// A check that takes long is made less often.
+// While handshakes may be under way: any process may send there, as fast as the network takes it.
+constexpr Duration kBetweenLooksAtStrangers{5'000};
+// ZeroMQ closes a connection whose handshake takes longer.
+constexpr Duration kHandshake{5'000'000};
+// A check that takes long is made less often; strangers do not have it made more often then.
 constexpr int kPauseShare = 4;
+constexpr int kStrangersPauseShare = 16;
 constexpr Duration kLongestWait{1'000'000};
 // Of a handshake: not looked at closer.
 constexpr std::uint64_t kFewBytes = 64ULL << 10U;
@@ -155,19 +160,29 @@ bool ConnectionWatch::has_spoken(int descriptor, const Connection& connection) {
 }
 
 void ConnectionWatch::run() {
-  TimePoint next_check = steady_now();
+  TimePoint last_check = steady_now();
+  Duration took{0};
   while (!stopping_) {
     const std::vector<Listener*> listeners = take_listeners();
-    wait(listeners, connections_.empty() ? kLongestWait : next_check - steady_now());
+    wait(listeners,
+         connections_.empty() ? kLongestWait : last_check + pause_after(took) - steady_now());
     for (Listener* listener : listeners) note_events(*listener);
     const TimePoint begin = steady_now();
-    if (begin < next_check) continue;
+    // A connection that was accepted just now is looked at sooner.
+    if (begin < last_check + pause_after(took)) continue;
     note_messages();
     check_bytes();
     check_descriptors();
-    const TimePoint end = steady_now();
-    next_check = end + std::max(kBetweenChecks, kPauseShare * (end - begin));
+    last_check = steady_now();
+    took = last_check - begin;
   }
+}
+
+/// How long to wait after a check that took so long.
+Duration ConnectionWatch::pause_after(Duration took) const {
+  const Duration usual = std::max<Duration>(kBetweenChecks, kPauseShare * took);
+  if (steady_now() >= newest_accepted_ + kHandshake) return usual;
+  return std::min(usual, std::max<Duration>(kBetweenLooksAtStrangers, kStrangersPauseShare * took));
 }
 
 /// The sockets that are watched now; forgets those that are not any more.
@@ -208,8 +223,9 @@ void ConnectionWatch::note_events(Listener& listener) {
       if (event->number == ZMQ_EVENT_ACCEPTED) {
         const auto cookie = cookie_of(descriptor);
         if (!cookie || (known != connections_.end() && known->second.cookie == *cookie)) continue;
+        newest_accepted_ = steady_now();
         connections_[descriptor] = {
-            .listener = &listener, .cookie = *cookie, .last_heard = steady_now()};
+            .listener = &listener, .cookie = *cookie, .last_heard = newest_accepted_};
       } else if (known == connections_.end()) {
         // It ended before its accepting was looked at: what it has sent is not known.
         note_ended(listener, descriptor);

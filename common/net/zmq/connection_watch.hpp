@@ -28,7 +28,8 @@ namespace taut {
 ///
 /// What was taken follows from TCP's own count and what still waits in the kernel, so nothing is
 /// counted for each message. It is looked at every 20 ms, or less often so that it takes at most a
-/// fifth of a processor: a peer can exceed a limit by what the network brings in that time.
+/// fifth of a processor, and for five seconds after a connection was accepted every 5 ms, where a
+/// look is that quick: a peer can exceed a limit by what the network brings in that time.
 /// Thread    any, but for add() and remove(): that of the socket
 class ConnectionWatch {
  public:
@@ -81,6 +82,7 @@ class ConnectionWatch {
   void begin();
   void wake() const;
   void run();
+  [[nodiscard]] Duration pause_after(Duration took) const;
   [[nodiscard]] std::vector<Listener*> take_listeners();
   void wait(const std::vector<Listener*>& listeners, Duration longest) const;
   void note_events(Listener& listener);
@@ -102,6 +104,7 @@ class ConnectionWatch {
   std::atomic<bool> stopping_ = false;
   std::unordered_map<int, Connection> connections_;      // by descriptor; the thread's, as the next
   std::unordered_map<int, std::size_t> early_messages_;  // of connections that are not known yet
+  TimePoint newest_accepted_;                            // of all connections
   std::uint64_t closed_ = 0;
   std::thread thread_;
 };

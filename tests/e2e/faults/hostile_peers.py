@@ -75,9 +75,17 @@ def whole_messages(dealer, body, count):
     return count
 
 
-def unanswered_handshake(address, most_bytes):
-    """A stranger who begins a handshake with a command that does not end, a MiB every 400 ms: a
-    daemon looks every 20. Returns bytes sent."""
+def send_long_hellos(connect):
+    """66 hellos with a name of 15 MiB to a coordinator; they once took 1.1 GB, and as much of the
+    log. `connect()` makes a connection to it."""
+    hello = zmtp.control_hello(zmtp.WIRE_VERSION, name=b"x" * (15 * MIB))
+    for _ in range(11):
+        whole_messages(connect(), hello, 6)
+
+
+def unanswered_handshake(address, most_bytes, pause_s=0):
+    """A stranger who begins a handshake with a command that does not end, as fast as it is taken,
+    or with a pause after each MiB. Returns bytes sent."""
     with zmtp.connect(address) as stream:
         stream.sendall(zmtp.GREETING.replace(b"NULL\0", b"CURVE", 1))
         stream.sendall(b"\x06" + (most_bytes + 1).to_bytes(8, "big"))
@@ -86,7 +94,7 @@ def unanswered_handshake(address, most_bytes):
             while sent < most_bytes:
                 stream.sendall(piece)
                 sent += len(piece)
-                time.sleep(0.4)
+                time.sleep(pause_s)
         except OSError:
             pass
         return sent

@@ -54,6 +54,12 @@ class HostilePeers(ClusterTest):
         dealer = self.dealer(self.shard)
         self.assert_bounded(lambda: without_end(dealer, b"", 64 * MIB, at_once=2000))
 
+    def test_hellos_with_long_strings_take_bounded_memory_and_log(self):
+        log = self.folder / "server0.log"
+        before = log.stat().st_size
+        self.assert_bounded(lambda: send_long_hellos(lambda: self.dealer(self.coordinator)))
+        self.assertLessEqual(log.stat().st_size - before, MIB)
+
     def test_whole_messages_that_are_refused_take_bounded_memory(self):
         for address in (self.coordinator, self.shard):
             dealer = self.dealer(address)
@@ -68,8 +74,9 @@ class HostilePeers(ClusterTest):
             self.assert_bounded(lambda: whole_messages(dealer, body, 3))
 
     def test_handshakes_that_never_end_take_bounded_memory(self):
-        self.assert_bounded(lambda: in_turns(
-            [lambda: unanswered_handshake(self.shard, 11 * MIB)] * 12))
+        for pause_s in (0.4, 0):  # a daemon looks every few milliseconds
+            self.assert_bounded(lambda: in_turns(
+                [lambda: unanswered_handshake(self.shard, 11 * MIB, pause_s)] * 12))
 
     def test_strangers_beyond_the_descriptors_cost_no_processor(self):
         few = 256

@@ -204,11 +204,11 @@ TEST_CASE("a snapshot that its reader keeps is not overwritten", "[shared]") {
   CHECK_FALSE(same_bits(before, after));
 }
 
-TEST_CASE("a hello that offers missing memory is accepted without it", "[shared]") {
+namespace {
+
+/// What a member that is offering memory gets as the answer to its hello.
+pb::DataHelloReply reply_to_offer(const SharedLink::Offer& offer) {
   ServedJob served(JobMaker(1));
-  const auto arena = SharedArena::create().value();
-  SharedLink::Offer offer = SharedLink(arena).offer();
-  offer.memory.process = 0x7fffffff;
   auto endpoint = served.context.make_endpoint();
   const ClientOptions options = served.options(WorkerId(0));
   const PeerId shard = endpoint->connect(options.shards[0].address).value();
@@ -223,5 +223,23 @@ TEST_CASE("a hello that offers missing memory is accepted without it", "[shared]
   REQUIRE(reply.has_value());
   const auto& body = std::get<pb::DataHelloReply>(reply.value().body);
   CHECK(body.accepted());
-  CHECK_FALSE(body.has_shared_memory());
+  return body;
+}
+
+}  // namespace
+
+TEST_CASE("a hello that offers missing memory is accepted without it", "[shared]") {
+  const auto arena = SharedArena::create().value();
+  const SharedLink link(arena);
+  SharedLink::Offer offer = link.offer();
+  CHECK(reply_to_offer(offer).has_shared_memory());
+  offer.memory.process = 0x7fffffff;
+  CHECK_FALSE(reply_to_offer(offer).has_shared_memory());
+}
+
+TEST_CASE("a hello that offers memory whose pages its owner can remove is accepted without it",
+          "[shared]") {
+  const auto arena = SharedArena::create(Bytes(0), {}, ArenaPages::kReturned).value();
+  const SharedLink link(arena);
+  CHECK_FALSE(reply_to_offer(link.offer()).has_shared_memory());
 }

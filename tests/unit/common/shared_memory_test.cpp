@@ -25,8 +25,9 @@ using namespace taut;
 
 namespace {
 
-std::shared_ptr<SharedArena> make_arena(Bytes limit = Bytes(256UL << 20U)) {
-  auto arena = SharedArena::create(limit);
+std::shared_ptr<SharedArena> make_arena(Bytes limit = Bytes(256UL << 20U),
+                                        ArenaPages pages = ArenaPages::kStay) {
+  auto arena = SharedArena::create(limit, {}, pages);
   REQUIRE(arena.has_value());
   return arena.value();
 }
@@ -97,7 +98,8 @@ struct Borrowing {
   }
   Frame lend() { return lent(one, two, payload); }
 
-  std::shared_ptr<SharedArena> arena = make_arena();
+  // As a server's.
+  std::shared_ptr<SharedArena> arena = make_arena(Bytes(256UL << 20U), ArenaPages::kReturned);
   BufferPool pool{Bytes(64UL << 20U), arena};
   SharedLink one{arena};
   SharedLink two;
@@ -133,7 +135,7 @@ TEST_CASE("an arena gives aligned memory, recognizes its own, and ends at its li
 }
 
 TEST_CASE("memory freed in large blocks is returned to the system", "[shared]") {
-  auto arena = make_arena();
+  auto arena = make_arena(Bytes(256UL << 20U), ArenaPages::kReturned);
   constexpr std::size_t kSize = 32UL << 20U;
   void* memory = arena->allocate(kSize);
   std::memset(memory, 1, kSize);
@@ -145,7 +147,9 @@ TEST_CASE("memory freed in large blocks is returned to the system", "[shared]") 
 }
 
 TEST_CASE("memory that a device has pinned keeps its pages when it is freed", "[shared]") {
-  auto arena = SharedArena::create(Bytes(0), [](std::span<std::byte>) {}).value();
+  auto arena = SharedArena::create(
+                   Bytes(0), [](std::span<std::byte>) {}, ArenaPages::kReturned)
+                   .value();
   constexpr std::size_t kSize = 32UL << 20U;
   void* memory = arena->allocate(kSize);
   std::memset(memory, 1, kSize);
