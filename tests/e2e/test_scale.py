@@ -1,4 +1,5 @@
-"""scripts/bench/scale: the commands of docs/SCALE.md, and what it keeps of them."""
+"""docs/SCALE.md: scripts/bench/scale lists its commands and keeps what they print, and some of its
+rows are measured anew."""
 import re
 import shlex
 import unittest
@@ -15,6 +16,20 @@ echo run >> {0}/runs
 case "$*" in *--output*) ;; *) exit 3;; esac
 [ ! -e {0}/broken ]
 """
+
+# The table of weak scaling in the page: its figures of each mode.
+WEAK_FIGURES = ("BSP: records/s", "efficiency", "SSP 3: records/s", "efficiency",
+                "ASYNC: records/s", "efficiency")
+WEAK_HEAD = "| net, workers | " + " | ".join(WEAK_FIGURES) + " |"
+
+
+def rows_below(text, head):
+    """The cells of each row of the first table whose headings begin so."""
+    lines = text[text.index(head):].splitlines()
+    for line in lines[2:]:
+        if not line.startswith("|"):
+            return
+        yield [cell.strip() for cell in line.strip("|").split("|")]
 
 
 def commands_of(page):
@@ -64,6 +79,19 @@ class Scale(Measured):
         for path in kept:
             self.assertRegex(path.read_text(encoding="utf-8"),
                              r"^\$ tautline lab configs/.*\nended with 0 after .* MiB\n$")
+
+    def test_small_rows_of_the_scale_page_are_measured_as_they_are_printed_there(self):
+        printed = {}
+        for name, workers in (("LeNet", "1,4,16"), ("cifar10_quick", "1,4")):
+            done = self.measure("scaling", "weak", "--net", name.lower(), "--workers", workers)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            for count, *figures in rows_below(done.stdout, "| workers "):
+                printed[f"{name}, {count}"] = figures[:len(WEAK_FIGURES)]
+        page = {name: figures for name, *figures in rows_below(PAGE.read_text(encoding="utf-8"),
+                                                               WEAK_HEAD)}
+        shown = {name: figures for name, figures in printed.items() if name in page}
+        self.assertEqual(len(shown), 4, (printed, page))
+        self.assertEqual(shown, {name: page[name] for name in shown})
 
 
 if __name__ == "__main__":
