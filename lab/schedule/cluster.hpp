@@ -11,6 +11,7 @@ namespace taut::schedule {
 
 using DeviceIndex = std::uint32_t;
 using HostIndex = std::uint32_t;
+inline constexpr std::uint32_t kMaxDevices = 100000;  // of a cluster
 
 /// How near a job's devices are to each other.
 enum class Tier : std::uint8_t { kHost, kRack, kCluster };

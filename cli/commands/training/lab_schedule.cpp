@@ -18,6 +18,7 @@
 #include "lab/schedule/report/completion_chart.hpp"
 #include "lab/schedule/report/figures.hpp"
 #include "lab/schedule/trace.hpp"
+#include "lab/schedule/traces/nodes.hpp"
 #include "lab/schedule/workload.hpp"
 
 namespace taut::cli {
@@ -33,6 +34,7 @@ struct ScheduleArguments {
   std::optional<std::uint64_t> seed;  // of --poisson
   std::vector<std::string> policies;
   std::string hosts = "16x4";
+  std::string nodes;  // a file, instead of `hosts`
   std::uint32_t rack_hosts = 0;
   std::vector<double> gbps;
   std::string lend;
@@ -57,9 +59,11 @@ Result<schedule::Trace> jobs_of(const ScheduleArguments& arguments,
   if (arguments.jobs > 0 && arguments.jobs < trace.jobs.size()) trace.jobs.resize(arguments.jobs);
   for (schedule::Job& job : trace.jobs) {
     if (job.workers > cluster.own_devices()) {
-      return invalid(fmt::format(
-          "{}: job {} asks for {} devices, and --hosts {} has {}; give more hosts", arguments.trace,
-          job.name, job.workers, arguments.hosts, cluster.own_devices()));
+      return invalid(
+          fmt::format("{}: job {} asks for {} devices, and {} has {}; give more hosts",
+                      arguments.trace, job.name, job.workers,
+                      arguments.nodes.empty() ? "--hosts " + arguments.hosts : arguments.nodes,
+                      cluster.own_devices()));
     }
     job.max_workers = std::min(job.max_workers, cluster.own_devices());
   }
@@ -123,7 +127,8 @@ Result<void> run_schedule(const ScheduleArguments& arguments) {
                     arguments.load ? "--load" : "--seed"));
   }
   TAUT_TRY(schedule::Cluster cluster,
-           schedule::parse_cluster(arguments.hosts, arguments.rack_hosts));
+           arguments.nodes.empty() ? schedule::parse_cluster(arguments.hosts, arguments.rack_hosts)
+                                   : schedule::read_nodes(arguments.nodes, arguments.rack_hosts));
   std::ranges::copy(arguments.gbps, cluster.gbps.begin());
   TAUT_TRY(const schedule::Trace trace, jobs_of(arguments, cluster));
   if (!arguments.lend.empty()) {
@@ -205,6 +210,11 @@ void add_cluster(Command& command, ScheduleArguments& arguments) {
             "8x4:V100,8x4:K80")
       .value("HOSTSxDEVICES[:TYPE]")
       .by_default(arguments.hosts);
+  command
+      .text(
+          "--nodes", arguments.nodes,
+          "The hosts of Alibaba's cluster of 2023 in their file instead of --hosts, gzip's or not")
+      .value("FILE");
   command
       .text("--lend", arguments.lend,
             "Additional hosts that another cluster lends at night, for policies that use them")
