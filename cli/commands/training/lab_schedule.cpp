@@ -26,6 +26,8 @@ namespace {
 
 using schedule::Figures;
 
+constexpr const char* kHosts = "16x4";
+
 struct ScheduleArguments {
   std::string trace;
   std::string poisson;
@@ -33,7 +35,7 @@ struct ScheduleArguments {
   std::optional<double> load;         // of --poisson
   std::optional<std::uint64_t> seed;  // of --poisson
   std::vector<std::string> policies;
-  std::string hosts = "16x4";
+  std::string hosts;  // empty: kHosts
   std::string nodes;  // a file, instead of `hosts`
   std::uint32_t rack_hosts = 0;
   std::vector<double> gbps;
@@ -42,6 +44,10 @@ struct ScheduleArguments {
   std::string csv;
   std::string svg;
 };
+
+std::string hosts_of(const ScheduleArguments& arguments) {
+  return arguments.hosts.empty() ? kHosts : arguments.hosts;
+}
 
 Result<schedule::Trace> jobs_of(const ScheduleArguments& arguments,
                                 const schedule::Cluster& cluster) {
@@ -62,7 +68,7 @@ Result<schedule::Trace> jobs_of(const ScheduleArguments& arguments,
       return invalid(
           fmt::format("{}: job {} asks for {} devices, and {} has {}; give more hosts",
                       arguments.trace, job.name, job.workers,
-                      arguments.nodes.empty() ? "--hosts " + arguments.hosts : arguments.nodes,
+                      arguments.nodes.empty() ? "--hosts " + hosts_of(arguments) : arguments.nodes,
                       cluster.own_devices()));
     }
     job.max_workers = std::min(job.max_workers, cluster.own_devices());
@@ -121,14 +127,18 @@ Result<void> run_schedule(const ScheduleArguments& arguments) {
   if (arguments.trace.empty() == arguments.poisson.empty()) {
     throw UsageError("give either --trace or --poisson");
   }
+  if (!arguments.hosts.empty() && !arguments.nodes.empty()) {
+    throw UsageError("give either --hosts or --nodes");
+  }
   if (arguments.poisson.empty() && (arguments.load || arguments.seed)) {
     throw UsageError(
         fmt::format("{} is for --poisson: the jobs of --trace are as they are; omit it",
                     arguments.load ? "--load" : "--seed"));
   }
   TAUT_TRY(schedule::Cluster cluster,
-           arguments.nodes.empty() ? schedule::parse_cluster(arguments.hosts, arguments.rack_hosts)
-                                   : schedule::read_nodes(arguments.nodes, arguments.rack_hosts));
+           arguments.nodes.empty()
+               ? schedule::parse_cluster(hosts_of(arguments), arguments.rack_hosts)
+               : schedule::read_nodes(arguments.nodes, arguments.rack_hosts));
   std::ranges::copy(arguments.gbps, cluster.gbps.begin());
   TAUT_TRY(const schedule::Trace trace, jobs_of(arguments, cluster));
   if (!arguments.lend.empty()) {
@@ -209,7 +219,7 @@ void add_cluster(Command& command, ScheduleArguments& arguments) {
             "Hosts x devices of each, and the devices' type V100, P100, K80 or T4, e.g. "
             "8x4:V100,8x4:K80")
       .value("HOSTSxDEVICES[:TYPE]")
-      .by_default(arguments.hosts);
+      .by_default(kHosts);
   command
       .text(
           "--nodes", arguments.nodes,

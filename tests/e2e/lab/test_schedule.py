@@ -129,6 +129,8 @@ class Schedule(ClusterTest):
                  for row in csv.DictReader((self.folder / name).open(newline=""))]
                 for name in ("nodes.out.csv", "table.csv")]
         self.assertEqual(rows[0], rows[1])
+        self.assertIn("give either --hosts or --nodes", self.schedule(
+            "--trace", trace, "--hosts", "2x4", "--nodes", nodes, status=2).stderr)
         trace = self.trace("large.csv", [TIRESIAS, "7,64,0,606,vgg19,5,30"])
         answer = self.tautline("lab", "schedule", "--trace", trace, "--nodes", nodes)
         self.assertEqual(answer.stderr, f"tautline lab schedule: {trace}: job 7 asks for 64 "
