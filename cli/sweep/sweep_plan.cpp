@@ -15,7 +15,7 @@
 #include "cli/job_records.hpp"
 #include "cli/sweep/job_field.hpp"
 #include "cli/sweep/vary.hpp"
-#include "lab/training/costs/memory_needs.hpp"
+#include "lab/training/costs/cluster_misfit.hpp"
 #include "lab/training/topology.hpp"
 #include "proto/config/exchange/settle_exchange.hpp"
 #include "proto/config/lab/lab_cluster.hpp"
@@ -340,7 +340,7 @@ struct NamedCluster {
   std::string text;
 };
 
-/// Reads the sweep's clusters, and checks that each has places and memory for all that runs on it.
+/// Reads the sweep's clusters, and checks that each suits all that runs on it.
 /// workers  numbers of them
 Result<std::vector<NamedCluster>> read_clusters(const pb::Sweep& sweep,
                                                 const std::vector<std::uint32_t>& workers,
@@ -353,9 +353,9 @@ Result<std::vector<NamedCluster>> read_clusters(const pb::Sweep& sweep,
       if (!placed) return invalid(fmt::format("{}: {}", file, placed.error().message));
       job.set_workers(count);
       // What is wrong with the job itself is for its runs to say.
-      const auto misfit = lab::host_misfit(job, read, sweep.servers());
+      const auto misfit = lab::cluster_misfit(job, read, sweep.servers());
       if (misfit && misfit.value()) {
-        return lab_memory_error(file, misfit.value()->host, misfit.value()->what);
+        return lab_cluster_error(file, misfit.value()->steps, misfit.value()->what);
       }
     }
     clusters.push_back({name_of_cluster(file), to_text(read)});

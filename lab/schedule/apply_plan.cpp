@@ -52,6 +52,12 @@ bool Simulator::must_move(const Grant& grant) {
   }
   if (grant.with != kNoJob) return view_.state(grant.with).devices != one.devices;
   if (has_share(grant.job)) return false;
+  if (grant.cell) {
+    const bool fits = std::ranges::all_of(one.devices, [&](DeviceIndex device) {
+      return cluster_.hosts[cluster_.host_of[device]].cell == *grant.cell;
+    });
+    if (!fits) return true;
+  }
   // It leaves devices that another job keeps for itself.
   if (users_[one.devices.front()] < 2) return false;
   return std::ranges::any_of(running_, [&](JobIndex other) {
@@ -64,21 +70,30 @@ bool Simulator::carry_out(const Grant& grant) {
   if (!view_.is_running(grant.job)) {
     start(grant);
   } else if (grant.workers > view_.workers(grant.job)) {
-    grow(grant.job, grant.workers - view_.workers(grant.job));
+    grow(grant, grant.workers - view_.workers(grant.job));
   } else if (grant.moves) {
-    move_nearer(grant.job);
+    move_nearer(grant);
   }
   if (!view_.is_running(grant.job)) return false;
   JobState& one = state(grant.job);
   const double share = has_share(grant.job)
                            ? static_cast<double>(jobs_[grant.job].parts()) / kPartsOfDevice
                            : grant.share;
-  if (one.share == share && one.leader == grant.with) return true;
+  const double frequency = frequency_of(grant);
+  if (one.share == share && one.leader == grant.with && one.frequency == frequency) return true;
   settle(grant.job);
   one.share = share;
   one.leader = grant.with;
+  one.frequency = frequency;
+  has_slow_clocks_ |= frequency != 1;
   changed_[grant.job] = true;
   return true;
+}
+
+double Simulator::frequency_of(const Grant& grant) const {
+  TAUT_CHECK(grant.frequency > 0 && grant.frequency <= 1, "a frequency is a part of the full one");
+  if (has_share(grant.job)) return 1;
+  return grant.with != kNoJob ? view_.state(grant.with).frequency : grant.frequency;
 }
 
 void Simulator::start(const Grant& grant) {
@@ -94,7 +109,8 @@ void Simulator::start(const Grant& grant) {
     devices = placement_.take({.workers = grant.workers,
                                .type = grant.type,
                                .within = grant.within,
-                               .before = &one.last_devices});
+                               .before = &one.last_devices,
+                               .cell = grant.cell});
     if (devices.empty()) return;
   }
   const bool is_back = devices == one.last_devices;
@@ -110,8 +126,9 @@ void Simulator::start(const Grant& grant) {
   changed_[grant.job] = true;
 }
 
-void Simulator::grow(JobIndex job, std::uint32_t more) {
-  const std::vector<DeviceIndex> added = placement_.take_more(state(job).devices, more);
+void Simulator::grow(const Grant& grant, std::uint32_t more) {
+  const JobIndex job = grant.job;
+  const std::vector<DeviceIndex> added = placement_.take_more(state(job).devices, more, grant.cell);
   if (added.empty()) return;
   settle(job);
   JobState& one = state(job);
@@ -142,14 +159,15 @@ void Simulator::shrink(JobIndex job, std::uint32_t less) {
   changed_[job] = true;
 }
 
-void Simulator::move_nearer(JobIndex job) {
+void Simulator::move_nearer(const Grant& grant) {
+  const JobIndex job = grant.job;
   JobState& one = state(job);
   if (users_[one.devices.front()] > 1) return;
   const std::vector<DeviceIndex> old = one.devices;
   const Tier old_tier = cluster_.tier_of(old);
   let_go(old);
   std::vector<DeviceIndex> found =
-      placement_.take({.workers = static_cast<std::uint32_t>(old.size())});
+      placement_.take({.workers = static_cast<std::uint32_t>(old.size()), .cell = grant.cell});
   if (cluster_.tier_of(found) >= old_tier) {
     placement_.release(found);
     found = placement_.take({.workers = static_cast<std::uint32_t>(old.size()), .before = &old});
@@ -174,6 +192,7 @@ void Simulator::stop(JobIndex job) {
   one.waits_since_s = view_.now_s_;
   one.leader = kNoJob;
   one.share = 1;
+  one.frequency = 1;
   one.speed = 0;
   ++one.preemptions;
   ++version_[job];
@@ -245,7 +264,8 @@ Setting Simulator::setting_of(JobIndex job) const {
   const Model& model = models()[jobs_[job].model];
   Setting setting{.workers = static_cast<std::uint32_t>(devices.size()),
                   .tier = cluster_.tier_of(devices),
-                  .type = cluster_.hosts[cluster_.host_of[devices.front()]].type};
+                  .type = cluster_.hosts[cluster_.host_of[devices.front()]].type,
+                  .frequency = view_.state(job).frequency};
   for (const DeviceIndex device : devices) {
     const DeviceType type = cluster_.hosts[cluster_.host_of[device]].type;
     const auto speed = [&model](DeviceType of) {

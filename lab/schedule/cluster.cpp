@@ -11,8 +11,6 @@
 namespace taut::schedule {
 namespace {
 
-constexpr std::uint32_t kMaxDevices = 100000;
-
 std::uint32_t count_of(std::string_view text) {
   std::uint32_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);

@@ -11,6 +11,7 @@ namespace taut::schedule {
 
 using DeviceIndex = std::uint32_t;
 using HostIndex = std::uint32_t;
+inline constexpr std::uint32_t kMaxDevices = 100000;  // of a cluster
 
 /// How near a job's devices are to each other.
 enum class Tier : std::uint8_t { kHost, kRack, kCluster };
@@ -22,6 +23,7 @@ struct Host {
   DeviceIndex first = 0;      // its devices are numbered from this one on
   std::uint32_t devices = 0;  // so many of them
   bool on_loan = false;       // another cluster's, lent for a part of the time
+  std::uint32_t cell = 0;     // the part of the cluster that it is in, for policies that divide it
 };
 
 /// From a time on, so many of the hosts that may be lent are lent.

@@ -24,15 +24,33 @@ std::optional<std::string> Invariants::check(const View& view, bool decided) {
 
 std::optional<std::string> Invariants::check_devices(const View& view) {
   std::ranges::fill(given_, 0);
+  std::ranges::fill(memory_gib_, 0);
   for (const JobIndex job : view.active()) {
     if (!view.is_running(job)) continue;
     if (auto broken = check_gang(view, job)) return broken;
+    if (auto broken = check_memory(view, job)) return broken;
     for (const DeviceIndex device : view.state(job).devices) {
       given_[device] += view.state(job).share;
       if (given_[device] <= 1 + kRounding) continue;
       return fmt::format("at {:.3f} s device {} is given to {:.3f} of itself, at last to job {}",
                          view.now_s(), device, given_[device], view.job(job).name);
     }
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> Invariants::check_memory(const View& view, JobIndex index) {
+  const Job& job = view.job(index);
+  if (job.memory_gib <= 0) return std::nullopt;
+  memory_gib_.resize(given_.size());
+  for (const DeviceIndex device : view.state(index).devices) {
+    const Cluster& cluster = view.cluster();
+    const double has = facts_of(cluster.hosts[cluster.host_of[device]].type).memory_gib;
+    memory_gib_[device] += job.memory_gib;
+    if (memory_gib_[device] <= has + kRounding) continue;
+    return fmt::format(
+        "at {:.3f} s the jobs on device {} take {:.3f} GiB of its {:g}, at last job {}",
+        view.now_s(), device, memory_gib_[device], has, job.name);
   }
   return std::nullopt;
 }

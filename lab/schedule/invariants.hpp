@@ -12,7 +12,8 @@ namespace taut::schedule {
 
 /// What must hold at each event of a simulation:
 ///   - no device is given beyond itself: the shares on it are at most 1 in all; jobs share all of
-///     their devices or none
+///     their devices or none; nor is more of a device's memory than it has, where jobs say what they
+///     take (Job::memory_gib)
 ///   - gang: a job has none of its devices, or as many as it asks for (as it may have, where the
 ///     policy is elastic), each of them once, on hosts that may be used
 ///   - work is conserved: a job's progress never shrinks, and grows by no more than its speed since
@@ -36,6 +37,7 @@ class Invariants {
     double speed = 0;
   };
   [[nodiscard]] std::optional<std::string> check_devices(const View& view);
+  [[nodiscard]] std::optional<std::string> check_memory(const View& view, JobIndex job);
   [[nodiscard]] std::optional<std::string> check_gang(const View& view, JobIndex job) const;
   [[nodiscard]] std::optional<std::string> check_work(const View& view);
   [[nodiscard]] std::optional<std::string> check_progress(const View& view, JobIndex job) const;
@@ -45,6 +47,7 @@ class Invariants {
   const Promise promise_;
   const bool is_elastic_;
   std::vector<double> given_;            // of each device
+  std::vector<double> memory_gib_;       // taken of each device; empty: no job says
   std::vector<Work> work_;               // of each job that was submitted
   std::vector<JobIndex> were_active_;    // at the last check
   double checked_s_ = 0;                 // when that was

@@ -29,8 +29,8 @@ constexpr std::array kModels = {
     Model{"dqn", 1.7e6, 0.490, {0.446, 0.008, 0}, kGames},
 };
 
-constexpr std::array kFacts = {DeviceFacts{"V100", 300, 30}, DeviceFacts{"P100", 250, 25},
-                               DeviceFacts{"K80", 150, 15}, DeviceFacts{"T4", 70, 7}};
+constexpr std::array kFacts = {DeviceFacts{"V100", 300, 30, 16}, DeviceFacts{"P100", 250, 25, 16},
+                               DeviceFacts{"K80", 150, 15, 12}, DeviceFacts{"T4", 70, 7, 16}};
 
 }  // namespace
 

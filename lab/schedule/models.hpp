@@ -18,6 +18,7 @@ struct DeviceFacts {
   std::string_view name;
   double busy_watts = 0;  // the board's limit, of the maker's data sheet
   double idle_watts = 0;  // an assumption: a tenth of it
+  double memory_gib = 0;  // of the maker's data sheet; a K80 is one of the two of a board
 };
 [[nodiscard]] const DeviceFacts& facts_of(DeviceType type);
 

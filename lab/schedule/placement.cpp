@@ -41,7 +41,7 @@ std::vector<HostIndex> Placement::choose(const PlaceRequest& request,
   std::uint32_t all = 0;
   for (HostIndex host = 0; host < free_.size(); ++host) {
     const Host& one = cluster_.hosts[host];
-    if (free_[host] == 0 || (type && one.type != *type)) continue;
+    if (free_[host] == 0 || (type && one.type != *type) || !is_in(host, request.cell)) continue;
     if (of_rack.size() <= one.rack) of_rack.resize(one.rack + 1);
     of_rack[one.rack] += free_[host];
     all += free_[host];
@@ -59,6 +59,7 @@ std::vector<HostIndex> Placement::choose(const PlaceRequest& request,
   for (HostIndex host = 0; host < free_.size(); ++host) {
     const Host& one = cluster_.hosts[host];
     if (free_[host] == 0 || (type && one.type != *type) || (rack && one.rack != *rack)) continue;
+    if (!is_in(host, request.cell)) continue;
     hosts.push_back(host);
   }
   // The fullest first; the last of them the smallest that still suffices.
@@ -83,7 +84,7 @@ std::vector<DeviceIndex> Placement::take(const PlaceRequest& request) {
     const std::vector<DeviceIndex>& before = *request.before;
     const bool fits = std::ranges::all_of(before, [&](DeviceIndex device) {
       const HostIndex host = cluster_.host_of[device];
-      return is_free_[device] && usable_[host] &&
+      return is_free_[device] && usable_[host] && is_in(host, request.cell) &&
              (!request.type || cluster_.hosts[host].type == *request.type);
     });
     if (fits && cluster_.tier_of(before) <= request.within) {
@@ -93,6 +94,7 @@ std::vector<DeviceIndex> Placement::take(const PlaceRequest& request) {
   }
   std::array<std::uint32_t, kDeviceTypes> of_type{};
   for (HostIndex host = 0; host < free_.size(); ++host) {
+    if (!is_in(host, request.cell)) continue;
     of_type[static_cast<std::size_t>(cluster_.hosts[host].type)] += free_[host];
   }
   const auto most = static_cast<DeviceType>(std::ranges::max_element(of_type) - of_type.begin());
@@ -102,14 +104,15 @@ std::vector<DeviceIndex> Placement::take(const PlaceRequest& request) {
 }
 
 std::vector<DeviceIndex> Placement::take_more(const std::vector<DeviceIndex>& has,
-                                              std::uint32_t more) {
+                                              std::uint32_t more,
+                                              std::optional<std::uint32_t> cell) {
   if (more > all_free_) return {};
   const HostIndex home = cluster_.host_of[has.front()];
   std::vector<HostIndex> hosts;
   std::uint32_t free = 0;
   for (HostIndex host = 0; host < free_.size(); ++host) {
     const bool is_alike = cluster_.hosts[host].type == cluster_.hosts[home].type;
-    if (free_[host] > 0 && is_alike) {
+    if (free_[host] > 0 && is_alike && is_in(host, cell)) {
       hosts.push_back(host);
       free += free_[host];
     }

@@ -16,6 +16,7 @@ struct PlaceRequest {
   std::optional<DeviceType> type{};
   Tier within = Tier::kCluster;
   const std::vector<DeviceIndex>* before = nullptr;  // where the job ran last: again, if it can be
+  std::optional<std::uint32_t> cell{};               // of all hosts; nothing: any
 };
 
 /// Which devices are free, and which of them a job gets: those on the host whose free ones exceed
@@ -38,8 +39,10 @@ class Placement {
   [[nodiscard]] std::vector<DeviceIndex> take(const PlaceRequest& request);
   /// Further devices for a job that has some, of the first one's type and near to them; empty:
   /// they are not there.
+  /// cell  as of PlaceRequest
   [[nodiscard]] std::vector<DeviceIndex> take_more(const std::vector<DeviceIndex>& has,
-                                                   std::uint32_t more);
+                                                   std::uint32_t more,
+                                                   std::optional<std::uint32_t> cell = {});
   void release(const std::vector<DeviceIndex>& devices);
 
   /// So many parts of a device: of that in part use which is left with least, or of a free one;
@@ -54,6 +57,9 @@ class Placement {
   [[nodiscard]] Parts loose_parts() const { return loose_; }
 
  private:
+  [[nodiscard]] bool is_in(HostIndex host, std::optional<std::uint32_t> cell) const {
+    return !cell || cluster_.hosts[host].cell == *cell;
+  }
   [[nodiscard]] std::vector<HostIndex> choose(const PlaceRequest& request,
                                               std::optional<DeviceType> type) const;
   std::vector<DeviceIndex> take_from(const std::vector<HostIndex>& hosts, std::uint32_t workers);

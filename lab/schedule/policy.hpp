@@ -10,8 +10,9 @@
 namespace taut::schedule {
 
 /// What one job gets until the next decision. A further way to give devices out is a field here
-/// with its meaning in the simulator: `share` and `with` are what sharing by time or memory needs;
-/// tickets and trading choose among grants and need none; cells, energy and frequency do.
+/// with its meaning in the simulator: `share` and `with` are what sharing by time or memory needs,
+/// `cell` what a divided cluster does, `frequency` what counts energy; tickets and trading choose
+/// among grants and need none.
 struct Grant {
   JobIndex job = kNoJob;
   std::uint32_t workers = 1;         // devices, all at once
@@ -21,6 +22,11 @@ struct Grant {
   double share = 1;                  // of each device
   bool interleaved = false;          // those on the same devices take turns in their stages
   bool moves = false;  // while it runs: to other devices, if it then has them nearer to each other
+  // Of all of its hosts; nothing: any. A job that shares devices is where those are.
+  std::optional<std::uint32_t> cell{};
+  // Of its devices' clocks, over the full one; greater than 0, at most 1: computing is as much
+  // slower. Where jobs share devices, that of `with`, or 1 for Job::share.
+  double frequency = 1;
 };
 
 /// The whole decision: what has no grant has no devices.

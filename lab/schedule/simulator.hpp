@@ -80,9 +80,10 @@ class Simulator {
   /// Whether the job has its devices.
   bool carry_out(const Grant& grant);
   void start(const Grant& grant);
-  void grow(JobIndex job, std::uint32_t more);
+  [[nodiscard]] double frequency_of(const Grant& grant) const;
+  void grow(const Grant& grant, std::uint32_t more);
   void shrink(JobIndex job, std::uint32_t less);
-  void move_nearer(JobIndex job);
+  void move_nearer(const Grant& grant);
   void stop(JobIndex job);
   void set_speeds(const Plan& plan);
   void set_speeds_of(const std::vector<JobIndex>& group);
@@ -101,6 +102,8 @@ class Simulator {
     return policy_.counts_shares() && jobs_[job].parts() < kPartsOfDevice;
   }
   void count_idle();
+  /// What lower frequencies save of the devices' watts.
+  [[nodiscard]] double saved_watts() const;
   [[nodiscard]] Setting setting_of(JobIndex job) const;
   JobState& state(JobIndex job) { return view_.states_[job]; }
 
@@ -124,6 +127,7 @@ class Simulator {
   std::vector<bool> changed_;      // devices or neighbours, so that its speed is computed again
   std::vector<bool> shared_;       // with others at the last decision
   std::vector<bool> interleaved_;  // and how
+  bool has_slow_clocks_ = false;   // the policy has lowered a frequency
   std::priority_queue<Finish, std::vector<Finish>, std::greater<>> finishes_;
   std::uint32_t decision_ = 0;
   std::uint32_t idle_decisions_ = 0;

@@ -14,8 +14,8 @@ double iteration_s(const Model& model, const Setting& setting, const Cluster& cl
   constexpr double kStraggling = 0.03;
   constexpr double kHidden = 0.5;
   const double workers = setting.workers;
-  const double compute = model.iteration_s / model.speed[static_cast<std::size_t>(setting.type)] *
-                         (1 + kStraggling * std::log2(workers));
+  const double speed = setting.frequency * model.speed[static_cast<std::size_t>(setting.type)];
+  const double compute = model.iteration_s / speed * (1 + kStraggling * std::log2(workers));
   const double link_bytes = cluster.gbps[static_cast<std::size_t>(setting.tier)] * 1e9 / 8;
   const double exchange = 2 * (workers - 1) / workers * 4 * model.parameters / link_bytes;
   return compute + std::max(0.0, exchange - kHidden * compute);

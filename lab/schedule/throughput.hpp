@@ -12,12 +12,13 @@ struct Setting {
   std::uint32_t workers = 1;
   Tier tier = Tier::kHost;
   DeviceType type = DeviceType::kV100;  // the slowest of its devices'
+  double frequency = 1;                 // of their clocks
 };
 
 /// Seconds of an iteration. The computation is divided by the type's speed and waits for the
 /// slowest worker; the exchange is a ring over the slowest link of the tier, and half of the
 /// computation hides it.
-///   compute = iteration_s / speed x (1 + 0.03 log2 workers)
+///   compute = iteration_s / speed / frequency x (1 + 0.03 log2 workers)
 ///   exchange = 2 (workers - 1) / workers x 4 bytes x parameters / link
 ///   iteration = compute + max(0, exchange - compute / 2)
 /// The 0.03 and the half are assumptions.

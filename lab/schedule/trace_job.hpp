@@ -32,6 +32,7 @@ struct Job {
   std::uint32_t min_workers = 1;  // elastic policies give from so many
   std::uint32_t max_workers = 1;  // to so many
   double share = 1;               // of its only device: what it needs of it, greater than 0
+  double memory_gib = 0;          // that it takes of each of its devices; 0: not known
   double iteration_s = 0;         // with `workers`
   StageSeconds stage_s{};         // of that iteration
 

@@ -29,6 +29,7 @@ struct JobState {
   std::vector<DeviceIndex> last_devices;  // before
   JobIndex leader = kNoJob;               // whose devices it shares
   double share = 1;                       // of each of its devices
+  double frequency = 1;                   // of their clocks
   std::uint32_t starts = 0;
   std::uint32_t preemptions = 0;
   std::uint32_t changes = 0;  // of its devices while it ran

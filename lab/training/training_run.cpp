@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "common/system/memory.hpp"
+#include "lab/training/costs/cluster_misfit.hpp"
 #include "lab/training/costs/memory_needs.hpp"
 #include "lab/training/outages.hpp"
 #include "lab/training/processes.hpp"
@@ -21,9 +22,6 @@
 
 namespace taut::lab {
 namespace {
-
-// As `tautline train` has its daemons.
-constexpr double kHeartbeat_s = 0.2;
 
 /// Has a job saved on the run's disk where it asks for that, or not at all.
 void settle_checkpoints(bool is_saved, pb::Job& job) {
@@ -168,14 +166,8 @@ class Training {
 
   /// As often as `tautline train` has it, and less often where there are many processes: the
   /// coordinator would do little else.
-  [[nodiscard]] double heartbeat_s() const {
-    constexpr double kOfMany_s = 2e-3;
-    constexpr double kMax_s = 4;
-    return std::clamp(kOfMany_s * options_.job.workers(), kHeartbeat_s, kMax_s);
-  }
-
   void settle_worker_config() {
-    world_.config.set_heartbeat_interval_s(heartbeat_s());
+    world_.config.set_heartbeat_interval_s(heartbeat_s(options_.job.workers()));
     *world_.config.mutable_records() = options_.records;
     world_.config.mutable_worker()->set_shared_memory(false);
     world_.config.mutable_worker()->set_overlap(options_.overlap);
@@ -183,12 +175,7 @@ class Training {
 
   [[nodiscard]] Result<ProcessOptions> process_options(const pb::Job& job) const {
     const pb::LabControl& control = options_.cluster.control();
-    if (control.heartbeat_limit_s() < 2 * heartbeat_s()) {
-      return invalid(fmt::format(
-          "control: heartbeat_limit_s must be at least {:g} with {} workers, "
-          "whose heartbeats are {:g} s apart, is {:g}",
-          2 * heartbeat_s(), job.workers(), heartbeat_s(), control.heartbeat_limit_s()));
-    }
+    if (const auto misfit = heartbeat_misfit(control, job.workers())) return invalid(misfit->what);
     pb::CoordinatorConfig config;
     config.set_heartbeat_limit_s(control.heartbeat_limit_s());
     config.set_worker_wait_s(control.worker_wait_s());
@@ -201,7 +188,7 @@ class Training {
     }
     options.servers = options_.servers;
     options.shards = options_.shards;
-    options.timings.heartbeat_interval = from_seconds(heartbeat_s());
+    options.timings.heartbeat_interval = from_seconds(heartbeat_s(options_.job.workers()));
     options.coordinator = coordinator_options(config);
     options.coordinator.session = 1;
     // It is never lost.

@@ -10,6 +10,7 @@
 #include "cli/commands/training/process_times.hpp"
 #include "common/files/file.hpp"
 #include "lab/training/costs/calibrate.hpp"
+#include "lab/training/costs/table_bytes.hpp"
 #include "proto/config/text.hpp"
 
 namespace taut::cli {
@@ -28,7 +29,8 @@ Result<void> calibrate(const CalibrateOptions& options) {
     TAUT_TRY(times, measure_processes(job, options.train.threads, options.processes));
   }
   TAUT_TRY(const pb::LabCluster cluster, lab::calibrate(job, options.train.threads, times));
-  const std::string text = to_text(cluster);
+  TAUT_TRY(const std::string tables, lab::table_bytes_comment(job));
+  const std::string text = tables + to_text(cluster);
   if (options.output.empty()) {
     fmt::print("{}", text);
     return ok();

@@ -12,7 +12,7 @@
 #include "cli/job_options.hpp"
 #include "cli/views/draw.hpp"
 #include "common/log.hpp"
-#include "lab/training/costs/memory_needs.hpp"
+#include "lab/training/costs/cluster_misfit.hpp"
 #include "lab/training/costs/scaling.hpp"
 #include "proto/config/lab/lab_cluster.hpp"
 
@@ -166,8 +166,8 @@ Result<void> plan(const PlanOptions& options) {
   for (const std::uint32_t workers : scaling.workers) {
     pb::Job job = scaling.job;
     job.set_workers(workers);
-    TAUT_TRY(const auto misfit, lab::host_misfit(job, scaling.cluster, scaling.servers));
-    if (misfit) return lab_memory_error(options.cluster, misfit->host, misfit->what);
+    TAUT_TRY(const auto misfit, lab::cluster_misfit(job, scaling.cluster, scaling.servers));
+    if (misfit) return lab_cluster_error(options.cluster, misfit->steps, misfit->what);
   }
   // What the lab's processes have to say is not the formula's.
   log::Options quiet;

@@ -18,12 +18,15 @@
 #include "lab/schedule/report/completion_chart.hpp"
 #include "lab/schedule/report/figures.hpp"
 #include "lab/schedule/trace.hpp"
+#include "lab/schedule/traces/nodes.hpp"
 #include "lab/schedule/workload.hpp"
 
 namespace taut::cli {
 namespace {
 
 using schedule::Figures;
+
+constexpr const char* kHosts = "16x4";
 
 struct ScheduleArguments {
   std::string trace;
@@ -32,7 +35,8 @@ struct ScheduleArguments {
   std::optional<double> load;         // of --poisson
   std::optional<std::uint64_t> seed;  // of --poisson
   std::vector<std::string> policies;
-  std::string hosts = "16x4";
+  std::string hosts;  // empty: kHosts
+  std::string nodes;  // a file, instead of `hosts`
   std::uint32_t rack_hosts = 0;
   std::vector<double> gbps;
   std::string lend;
@@ -40,6 +44,10 @@ struct ScheduleArguments {
   std::string csv;
   std::string svg;
 };
+
+std::string hosts_of(const ScheduleArguments& arguments) {
+  return arguments.hosts.empty() ? kHosts : arguments.hosts;
+}
 
 Result<schedule::Trace> jobs_of(const ScheduleArguments& arguments,
                                 const schedule::Cluster& cluster) {
@@ -57,9 +65,11 @@ Result<schedule::Trace> jobs_of(const ScheduleArguments& arguments,
   if (arguments.jobs > 0 && arguments.jobs < trace.jobs.size()) trace.jobs.resize(arguments.jobs);
   for (schedule::Job& job : trace.jobs) {
     if (job.workers > cluster.own_devices()) {
-      return invalid(fmt::format(
-          "{}: job {} asks for {} devices, and --hosts {} has {}; give more hosts", arguments.trace,
-          job.name, job.workers, arguments.hosts, cluster.own_devices()));
+      return invalid(
+          fmt::format("{}: job {} asks for {} devices, and {} has {}; give more hosts",
+                      arguments.trace, job.name, job.workers,
+                      arguments.nodes.empty() ? "--hosts " + hosts_of(arguments) : arguments.nodes,
+                      cluster.own_devices()));
     }
     job.max_workers = std::min(job.max_workers, cluster.own_devices());
   }
@@ -117,13 +127,18 @@ Result<void> run_schedule(const ScheduleArguments& arguments) {
   if (arguments.trace.empty() == arguments.poisson.empty()) {
     throw UsageError("give either --trace or --poisson");
   }
+  if (!arguments.hosts.empty() && !arguments.nodes.empty()) {
+    throw UsageError("give either --hosts or --nodes");
+  }
   if (arguments.poisson.empty() && (arguments.load || arguments.seed)) {
     throw UsageError(
         fmt::format("{} is for --poisson: the jobs of --trace are as they are; omit it",
                     arguments.load ? "--load" : "--seed"));
   }
   TAUT_TRY(schedule::Cluster cluster,
-           schedule::parse_cluster(arguments.hosts, arguments.rack_hosts));
+           arguments.nodes.empty()
+               ? schedule::parse_cluster(hosts_of(arguments), arguments.rack_hosts)
+               : schedule::read_nodes(arguments.nodes, arguments.rack_hosts));
   std::ranges::copy(arguments.gbps, cluster.gbps.begin());
   TAUT_TRY(const schedule::Trace trace, jobs_of(arguments, cluster));
   if (!arguments.lend.empty()) {
@@ -204,7 +219,12 @@ void add_cluster(Command& command, ScheduleArguments& arguments) {
             "Hosts x devices of each, and the devices' type V100, P100, K80 or T4, e.g. "
             "8x4:V100,8x4:K80")
       .value("HOSTSxDEVICES[:TYPE]")
-      .by_default(arguments.hosts);
+      .by_default(kHosts);
+  command
+      .text(
+          "--nodes", arguments.nodes,
+          "The hosts of Alibaba's cluster of 2023 in their file instead of --hosts, gzip's or not")
+      .value("FILE");
   command
       .text("--lend", arguments.lend,
             "Additional hosts that another cluster lends at night, for policies that use them")

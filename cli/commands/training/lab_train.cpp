@@ -28,8 +28,8 @@
 #include "common/system/descriptor_limit.hpp"
 #include "common/system/stop_signal.hpp"
 #include "lab/training/costs/calibrate.hpp"
+#include "lab/training/costs/cluster_misfit.hpp"
 #include "lab/training/costs/codec_costs.hpp"
-#include "lab/training/costs/memory_needs.hpp"
 #include "lab/training/training_run.hpp"
 #include "proto/config/lab/lab_cluster.hpp"
 #include "proto/config/text.hpp"
@@ -280,8 +280,8 @@ Result<int> train_in_lab(const LabOptions& options) {
   if (options.cluster.empty()) {
     TAUT_TRY(cluster, lab::calibrate(job, options.train.threads, std::nullopt));
   }
-  TAUT_TRY(const auto misfit, lab::host_misfit(job, cluster, options.train.servers));
-  if (misfit) return lab_memory_error(options.cluster, misfit->host, misfit->what);
+  TAUT_TRY(const auto misfit, lab::cluster_misfit(job, cluster, options.train.servers));
+  if (misfit) return lab_cluster_error(options.cluster, misfit->steps, misfit->what);
   lab::TrainingOptions training = lab_training(options, job, cluster);
   // What is refused replaces no run, and leaves no folder.
   TAUT_TRY(lab::check_training(training));

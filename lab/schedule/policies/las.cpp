@@ -5,6 +5,8 @@ namespace taut::schedule {
 
 /// Least attained service, as the coordinator does it: nothing that runs is stopped, so that jobs
 /// without preemption are in the order of submission.
+/// Source    Nuyens and Wierman, "The Foreground-Background Queue: A Survey", Performance
+///           Evaluation 65, 2008; for training jobs: Tiresias (tiresias.cpp)
 std::unique_ptr<Policy> make_las() {
   return std::make_unique<LivePolicyInOrder>(pb::SchedulingConfig::LEAST_ATTAINED_SERVICE);
 }

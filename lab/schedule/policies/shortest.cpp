@@ -4,6 +4,8 @@
 namespace taut::schedule {
 
 /// Shortest job first, as the coordinator does it: nothing that runs is stopped.
+/// Source    Smith, "Various Optimizers for Single-Stage Production", Naval Research Logistics
+///           Quarterly 3, 1956
 std::unique_ptr<Policy> make_shortest() {
   return std::make_unique<LivePolicy>(pb::SchedulingConfig::SHORTEST_REMAINING);
 }

@@ -33,7 +33,8 @@ bool parse_all(std::string_view text, Value& value) {
 
 }  // namespace
 
-Result<TraceTable> TraceTable::parse(std::string_view text, const std::string& name) {
+Result<TraceTable> TraceTable::parse(std::string_view text, const std::string& name,
+                                     std::string_view of_line) {
   TraceTable table;
   table.name_ = name;
   std::size_t number = 0;
@@ -58,7 +59,9 @@ Result<TraceTable> TraceTable::parse(std::string_view text, const std::string& n
       table.rows_.push_back({number, std::move(fields)});
     }
   }
-  if (table.rows_.empty()) return invalid(fmt::format("{}: must have at least one job", name));
+  if (table.rows_.empty()) {
+    return invalid(fmt::format("{}: must have at least one {}", name, of_line));
+  }
   return table;
 }
 

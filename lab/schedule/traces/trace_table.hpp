@@ -19,8 +19,10 @@ inline constexpr double kMaxSeconds = 4e9;
 /// A text of lines with ',' between fields; the first line names the columns.
 class TraceTable {
  public:
+  /// of_line   what a line is of, for errors
   /// Errors    no lines; a line with more or fewer fields than the first
-  [[nodiscard]] static Result<TraceTable> parse(std::string_view text, const std::string& name);
+  [[nodiscard]] static Result<TraceTable> parse(std::string_view text, const std::string& name,
+                                                std::string_view of_line = "job");
 
   [[nodiscard]] std::size_t rows() const { return rows_.size(); }
   [[nodiscard]] bool has(std::initializer_list<std::string_view> columns) const;

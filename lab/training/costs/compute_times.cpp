@@ -1,15 +1,12 @@
 #include "lab/training/costs/compute_times.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <numbers>
 #include <numeric>
-#include <string>
 
-#include "common/did_you_mean.hpp"
 #include "lab/random.hpp"
+#include "lab/training/costs/cluster_misfit.hpp"
 #include "worker/model/net_cost.hpp"
 
 namespace taut::lab {
@@ -54,22 +51,14 @@ Result<ComputeTimes> ComputeTimes::make(const pb::LabCompute& compute, const mod
   const std::size_t layers = graph.nodes.size();
   times.forward_.assign(layers, 0);
   times.backward_.assign(layers, 0);
-  const bool is_of_trace = compute.time_ms_size() > 0;
-  if (compute.layer_size() == 0 && !compute.has_clock_ms() && !is_of_trace) {
-    return invalid("the cluster file gives no compute times; add compute { clock_ms: 20 }");
-  }
+  if (const auto misfit = times_misfit(compute, graph)) return invalid(misfit->what);
   const double share =
       compute.has_batch() ? static_cast<double>(batch) / static_cast<double>(compute.batch()) : 1;
   times.feed_ = share * compute.feed_us();
   for (const pb::LabLayer& layer : compute.layer()) {
-    std::vector<std::string> known;
-    for (const model::Node& node : graph.nodes) known.push_back(node.definition.name());
-    const auto found = std::ranges::find(known, layer.name());
-    if (found == known.end()) {
-      return invalid(fmt::format("compute: the net \"{}\" has no layer \"{}\"{}", graph.name,
-                                 layer.name(), did_you_mean(layer.name(), known)));
-    }
-    const auto at = static_cast<std::size_t>(found - known.begin());
+    const auto found = std::ranges::find(
+        graph.nodes, layer.name(), [](const model::Node& node) { return node.definition.name(); });
+    const auto at = static_cast<std::size_t>(found - graph.nodes.begin());
     times.forward_[at] = share * layer.forward_us();
     times.backward_[at] = share * layer.backward_us();
   }

@@ -3,14 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string>
 #include <vector>
 
 #include "common/ssp/compression.hpp"
 #include "proto/config/job_state.hpp"
 #include "proto/config/settle_compression.hpp"
 #include "server/tables/table_memory.hpp"
-#include "worker/model/row_parameters.hpp"
-#include "worker/replica.hpp"
 
 namespace taut::lab {
 namespace {
@@ -88,9 +87,10 @@ Result<ProcessMemory> process_memory(const pb::Job& job, std::span<const TableSp
   return memory;
 }
 
-Result<std::optional<HostMisfit>> host_misfit(const pb::Job& job, std::span<const TableSpec> tables,
-                                              const pb::LabCluster& cluster,
-                                              const Topology& topology, std::uint32_t servers) {
+Result<std::optional<ClusterMisfit>> host_misfit(const pb::Job& job,
+                                                 std::span<const TableSpec> tables,
+                                                 const pb::LabCluster& cluster,
+                                                 const Topology& topology, std::uint32_t servers) {
   const pb::LabControl& control = cluster.control();
   const std::uint32_t backups =
       control.replication_interval() > 0 ? control.replication_copies() : 0;
@@ -110,8 +110,8 @@ Result<std::optional<HostMisfit>> host_misfit(const pb::Job& job, std::span<cons
     const auto needs =
         static_cast<double>(workers[i] * each.worker + server_count[i] * each.server) / kGib;
     if (needs <= kind->memory_gib()) continue;
-    return HostMisfit{
-        .host = static_cast<int>(kind - cluster.host().begin()),
+    return ClusterMisfit{
+        .steps = {{"host", static_cast<int>(kind - cluster.host().begin())}, {"memory_gib"}},
         .what = fmt::format("host \"{}\" has a memory_gib of {:g}, too little for {}: parameters, "
                             "states and replicas of {} values take {:.3g} GiB; give it more, or "
                             "fewer of them",
@@ -119,14 +119,6 @@ Result<std::optional<HostMisfit>> host_misfit(const pb::Job& job, std::span<cons
                             processes_text(workers[i], server_count[i]), values_of(tables), needs)};
   }
   return std::nullopt;
-}
-
-Result<std::optional<HostMisfit>> host_misfit(const pb::Job& job, const pb::LabCluster& cluster,
-                                              std::uint32_t servers) {
-  if (std::ranges::none_of(cluster.host(), &pb::LabHost::has_memory_gib)) return std::nullopt;
-  TAUT_TRY(const worker::JobAssets assets, worker::JobAssets::open(job, job.workers()));
-  TAUT_TRY(const auto topology, Topology::make(cluster, servers, job.workers(), job.seed()));
-  return host_misfit(job, model::served_tables(assets.train_graph()), cluster, *topology, servers);
 }
 
 Result<std::uint64_t> lab_memory(const pb::Job& job, std::span<const TableSpec> tables,

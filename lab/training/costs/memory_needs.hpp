@@ -3,10 +3,10 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <string>
 
 #include "common/result.hpp"
 #include "common/ssp/table.hpp"
+#include "lab/training/costs/cluster_misfit.hpp"
 #include "lab/training/topology.hpp"
 #include "proto/job.pb.h"
 #include "proto/lab.pb.h"
@@ -34,26 +34,14 @@ struct ProcessMemory {
                                                    std::span<const TableSpec> tables,
                                                    std::uint32_t servers, std::uint32_t backups);
 
-/// A host whose memory is too small.
-struct HostMisfit {
-  int host = 0;      // in the cluster file
-  std::string what;  // "host "a" has a memory_gib of 1, too little for ..."
-};
-
 /// The first host that has less memory than the processes on it take; nullopt: all have enough, or
 /// do not say how much they have.
 /// Errors    as process_memory()
-[[nodiscard]] Result<std::optional<HostMisfit>> host_misfit(const pb::Job& job,
-                                                            std::span<const TableSpec> tables,
-                                                            const pb::LabCluster& cluster,
-                                                            const Topology& topology,
-                                                            std::uint32_t servers);
-
-/// Overload that opens the job, if any host says how much memory it has.
-/// Errors    as JobAssets::open() and Topology::make()
-[[nodiscard]] Result<std::optional<HostMisfit>> host_misfit(const pb::Job& job,
-                                                            const pb::LabCluster& cluster,
-                                                            std::uint32_t servers);
+[[nodiscard]] Result<std::optional<ClusterMisfit>> host_misfit(const pb::Job& job,
+                                                               std::span<const TableSpec> tables,
+                                                               const pb::LabCluster& cluster,
+                                                               const Topology& topology,
+                                                               std::uint32_t servers);
 
 /// Bytes that the lab itself takes at least: in one process, where workers share what is the same.
 /// What compression leaves out of a worker's updates is its own, whether it learns or not.

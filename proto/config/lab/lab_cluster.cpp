@@ -7,14 +7,12 @@
 #include <cmath>
 #include <iterator>
 #include <set>
-#include <vector>
 
 #include "common/did_you_mean.hpp"
 #include "common/files/file.hpp"
 #include "common/math/codec.hpp"
 #include "common/printable.hpp"
 #include "proto/config/lab/lab_times.hpp"
-#include "proto/config/text_places.hpp"
 
 namespace taut {
 namespace {
@@ -337,14 +335,16 @@ Result<pb::LabCluster> read_lab_cluster(const std::filesystem::path& path) {
   return cluster;
 }
 
-Error lab_memory_error(const std::filesystem::path& path, int host, const std::string& what) {
+Error lab_cluster_error(const std::filesystem::path& path,
+                        const std::vector<PlacedText::Step>& steps, const std::string& what) {
+  if (path.empty()) return invalid(what);
   const auto text = read_file(path, kMaxText);
   pb::LabCluster cluster;
   PlacedText places;
   if (!text || !places.read(text.value(), path.string(), cluster)) {
     return invalid(fmt::format("{}: {}", path.string(), what));
   }
-  return places.error({{"host", host}, {"memory_gib"}}, what);
+  return places.error(steps, what);
 }
 
 }  // namespace taut

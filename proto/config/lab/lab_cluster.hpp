@@ -3,8 +3,10 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "common/result.hpp"
+#include "proto/config/text_places.hpp"
 #include "proto/lab.pb.h"
 
 namespace taut {
@@ -17,8 +19,9 @@ namespace taut {
 [[nodiscard]] Result<pb::LabCluster> parse_lab_cluster(std::string_view text,
                                                        const std::string& name);
 
-/// "name:line:column: what", at the memory of a file's host.
-[[nodiscard]] Error lab_memory_error(const std::filesystem::path& path, int host,
-                                     const std::string& what);
+/// "name:line:column: what", at the value of a file to which the steps lead; empty: of no file.
+[[nodiscard]] Error lab_cluster_error(const std::filesystem::path& path,
+                                      const std::vector<PlacedText::Step>& steps,
+                                      const std::string& what);
 
 }  // namespace taut

@@ -40,6 +40,7 @@ Result<std::vector<double>> parse_compute_times(std::string_view text, const std
   std::optional<std::size_t> column;  // of a table
   for (std::size_t number = 1; !text.empty(); ++number) {
     const std::size_t end = text.find('\n');
+    const char* const line = text.data();
     std::string_view word = trimmed(text.substr(0, end));
     text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
     if (number == 1 && word.find(',') != std::string_view::npos) {
@@ -47,7 +48,7 @@ Result<std::vector<double>> parse_compute_times(std::string_view text, const std
       const auto found = std::ranges::find(names, kColumn);
       if (found == names.end()) {
         return invalid(
-            fmt::format("{}:1: a table without the column {}; name a worker's "
+            fmt::format("{}:1:1: a table without the column {}; name a worker's "
                         "metrics.csv, or a file with a number on each line",
                         name, kColumn));
       }
@@ -64,15 +65,16 @@ Result<std::vector<double>> parse_compute_times(std::string_view text, const std
     const double ms = column ? kMsPerS * value : value;
     if (failed != std::errc() || rest != word.data() + word.size() || !(ms > 0 && ms <= kMax_ms)) {
       return invalid(
-          fmt::format("{}:{}: must be a number of {} greater than 0 and at most {:g}, is "
+          fmt::format("{}:{}:{}: must be a number of {} greater than 0 and at most {:g}, is "
                       "\"{}\"",
-                      name, number, column ? "seconds" : "milliseconds",
+                      name, number, word.data() - line + 1, column ? "seconds" : "milliseconds",
                       column ? kMax_ms / kMsPerS : kMax_ms, word));
     }
     times.push_back(ms);
   }
   if (!times.empty()) return times;
-  return invalid(fmt::format("{}: has no times; give a number of milliseconds on each line", name));
+  return invalid(
+      fmt::format("{}:1:1: has no times; give a number of milliseconds on each line", name));
 }
 
 Result<std::vector<double>> read_compute_times(const std::filesystem::path& path) {

@@ -116,6 +116,26 @@ class Schedule(ClusterTest):
         whole = self.figures(self.trace("whole.csv", lines(1000)), "--policy", "fifo")
         self.assertGreater(float(whole[0]["mean_s"]), 2000)
 
+    def test_the_hosts_may_be_those_of_a_file_of_nodes(self):
+        nodes = self.trace("nodes.csv.gz", ["sn,cpu_milli,memory_mib,gpu,model", "a,1,1,4,V100M16",
+                                            "b,1,1,0,", "c,1,1,4,V100M32"])
+        trace = self.trace("tiresias.csv", tiresias())
+        answer = self.tautline("lab", "schedule", "--trace", trace, "--policy", "fifo,srtf",
+                               "--nodes", nodes, "--csv", self.folder / "nodes.out.csv")
+        self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
+        self.assertIn("on 2 hosts with 8 devices", answer.stdout)
+        self.figures(trace, "--policy", "fifo,srtf")  # on 2x4
+        rows = [[{name: value for name, value in row.items() if "decide" not in name}
+                 for row in csv.DictReader((self.folder / name).open(newline=""))]
+                for name in ("nodes.out.csv", "table.csv")]
+        self.assertEqual(rows[0], rows[1])
+        self.assertIn("give either --hosts or --nodes", self.schedule(
+            "--trace", trace, "--hosts", "2x4", "--nodes", nodes, status=2).stderr)
+        trace = self.trace("large.csv", [TIRESIAS, "7,64,0,606,vgg19,5,30"])
+        answer = self.tautline("lab", "schedule", "--trace", trace, "--nodes", nodes)
+        self.assertEqual(answer.stderr, f"tautline lab schedule: {trace}: job 7 asks for 64 "
+                         f"devices, and {nodes} has 8; give more hosts\n")
+
     def test_a_trace_that_cannot_be_is_refused_with_line_and_column(self):
         def refused(lines, what, *words):
             path = self.trace("bad.csv", lines)

@@ -1,5 +1,6 @@
 #include "lab/training/costs/calibrate.hpp"
 
+#include "lab/training/costs/table_bytes.hpp"
 #include "lab/training/training_run.hpp"
 #include "proto/config/exchange/settle_exchange.hpp"
 #include "tests/support/catch.hpp"
@@ -84,6 +85,15 @@ TEST_CASE("a clock takes of processors what it took of real processes", "[lab]")
     // Messages take the rest: the compute is what was measured.
     CHECK(clock.layers_us < kWorker_us / 2);
   }
+}
+
+TEST_CASE("a calibration says how many bytes each table has, in comments", "[lab]") {
+  const auto comment = table_bytes_comment(job_of_file());
+  REQUIRE(comment.has_value());
+  CHECK(comment.value() ==
+        "# Tables of small, in bytes of float32:\n"
+        "#   ip/weight: 7200\n#   ip/bias: 120\n#   ip2/weight: 360\n#   ip2/bias: 12\n"
+        "#   together: 7692\n");
 }
 
 TEST_CASE("times of real processes that leave nothing for computing are refused", "[lab]") {

@@ -110,23 +110,23 @@ TEST_CASE("measured times are read from lines, and from a worker's metrics.csv",
   CHECK(table.value() == std::vector<double>{250, 500});
 }
 
-TEST_CASE("a file of times that cannot be is refused with its line", "[lab]") {
+TEST_CASE("a file of times that cannot be is refused with its line and column", "[lab]") {
   const auto refusal = [](const std::string& text) {
     const auto times = parse_compute_times(text, "t");
     REQUIRE_FALSE(times.has_value());
     return times.error().message;
   };
-  CHECK(refusal("1\nx\n") ==
-        "t:2: must be a number of milliseconds greater than 0 and at most "
+  CHECK(refusal("1\n x\n") ==
+        "t:2:2: must be a number of milliseconds greater than 0 and at most "
         "1e+07, is \"x\"");
   CHECK(refusal("1\n-2\n") ==
-        "t:2: must be a number of milliseconds greater than 0 and at most "
+        "t:2:1: must be a number of milliseconds greater than 0 and at most "
         "1e+07, is \"-2\"");
-  CHECK(refusal("compute_s,b\n0,1\n") ==
-        "t:2: must be a number of seconds greater than 0 and at "
+  CHECK(refusal("b,compute_s\n17, 0\n") ==
+        "t:2:5: must be a number of seconds greater than 0 and at "
         "most 10000, is \"0\"");
-  CHECK(refusal("a,b\n1,2\n").starts_with("t:1: a table without the column compute_s"));
-  CHECK(refusal("\n").starts_with("t: has no times"));
+  CHECK(refusal("a,b\n1,2\n").starts_with("t:1:1: a table without the column compute_s"));
+  CHECK(refusal("\n").starts_with("t:1:1: has no times"));
 }
 
 }  // namespace taut

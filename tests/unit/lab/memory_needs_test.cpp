@@ -1,6 +1,10 @@
 // What a job takes of its hosts' memory, and of this machine's.
 #include "lab/training/costs/memory_needs.hpp"
 
+#include <filesystem>
+#include <string>
+
+#include "lab/training/costs/cluster_misfit.hpp"
 #include "proto/config/job_state.hpp"
 #include "proto/config/lab/lab_cluster.hpp"
 #include "server/tables/table_memory.hpp"
@@ -97,10 +101,10 @@ TEST_CASE("a job that does not fit on a host is refused with the host's line and
   node.set_memory_gib((4 * kParameterBytes - 1) / kGib);
   CHECK_THAT(refusal_of(options), Catch::Matchers::StartsWith("host \"w0\" has a memory_gib of") &&
                                       Catch::Matchers::Contains("too little for 1 worker: "));
-  const auto misfit = host_misfit(options.job, options.cluster, 1);
+  const auto misfit = cluster_misfit(options.job, options.cluster, 1);
   REQUIRE(misfit.has_value());
   REQUIRE(misfit.value().has_value());
-  CHECK(misfit.value()->host == 1);
+  CHECK(misfit.value()->steps.front().index == 1);
   // Two on one host take twice as much.
   node.set_memory_gib(4 * kParameterBytes / kGib);
   node.set_count(2);
@@ -115,7 +119,36 @@ TEST_CASE("an error about a host's memory is at its place in the file", "[lab]")
   const test::TempFolder folder;
   folder.write("c.textproto", "host { name: \"a\" }\nhost {\n  name: \"b\"\n  memory_gib: 2\n}\n");
   const std::string path = (folder.path() / "c.textproto").string();
-  CHECK(lab_memory_error(path, 1, "too small").message == path + ":4:3: too small");
+  CHECK(lab_cluster_error(path, {{"host", 1}, {"memory_gib"}}, "too small").message ==
+        path + ":4:3: too small");
+  CHECK(lab_cluster_error({}, {{"host", 1}, {"memory_gib"}}, "too small").message == "too small");
+}
+
+TEST_CASE("what a job cannot be trained with is refused at its place in the cluster's file",
+          "[lab]") {
+  const TrainingOptions options = tiny_training(kSolver, "compute { clock_ms: 1 }");
+  const test::TempFolder folder;
+  const std::filesystem::path path = folder.path() / "c.textproto";
+  const auto refusal = [&](const std::string& rest) {
+    folder.write("c.textproto",
+                 "host { name: \"h\" count: 4 servers: 1 link: \"card\" }\n"
+                 "link { name: \"card\" gbit_per_s: 1 }\n" +
+                     rest);
+    const auto cluster = read_lab_cluster(path);
+    REQUIRE(cluster.has_value());
+    const auto misfit = cluster_misfit(options.job, cluster.value(), 1);
+    REQUIRE(misfit.has_value());
+    REQUIRE(misfit.value().has_value());
+    const Error error = lab_cluster_error(path, misfit.value()->steps, misfit.value()->what);
+    return error.message.substr(path.string().size());
+  };
+  CHECK(refusal("") ==
+        ":1:1: the cluster file gives no compute times; add compute { clock_ms: 20 }");
+  CHECK(refusal("compute {\n  layer { name: \"los\" forward_us: 1 }\n}\n") ==
+        ":4:11: compute: the net \"n\" has no layer \"los\"; did you mean \"loss\"?");
+  CHECK(refusal("compute { clock_ms: 1 }\ncontrol { heartbeat_limit_s: 0.3 }\n") ==
+        ":4:11: control: heartbeat_limit_s must be at least 0.4 with 3 workers, whose heartbeats "
+        "are 0.2 s apart, is 0.3");
 }
 
 TEST_CASE("more workers than this machine has memory for are refused before they start", "[lab]") {

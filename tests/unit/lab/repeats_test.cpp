@@ -52,6 +52,10 @@ TEST_CASE("each staleness policy repeats bit for bit, and another seed is anothe
       "mode: BSP",
       "mode: BSP backup_workers: 1",
       "mode: BSP periodic_averaging { interval: 5 }",
+      // DiLoCo, its streaming kind, and FedBuff.
+      "mode: BSP periodic_averaging { interval: 5 outer { lr: 0.7 momentum: 0.9 } }",
+      "mode: SSP slack: 1 periodic_averaging { interval: 6 fragments: 2 outer { } }",
+      "mode: ASYNC periodic_averaging { outer { type: 'SGD' lr: 1 momentum: 0 buffer: 2 } }",
       "mode: SSP slack: 1",
       "mode: SSP slack: 4",
       "mode: SSP dynamic_slack { least: 1 most: 6 }",

@@ -1,5 +1,6 @@
 // Traces: four formats are read, and lines that cannot be are refused with their place.
 #include "lab/schedule/trace.hpp"
+#include "lab/schedule/traces/nodes.hpp"
 
 #include "lab/schedule/models.hpp"
 #include "tests/support/catch.hpp"
@@ -128,6 +129,43 @@ TEST_CASE("a bad line of a trace is refused with file, line, column, value and w
         "jobs.csv:2:35: deletion_time must be a number greater than 150, is \"150\"");
   CHECK(refusal(kAlibaba + "b,4000,1024,0,0,,LS,Running,100,900,150\n") ==
         "jobs.csv: at least one job must use a device, none does");
+}
+
+TEST_CASE("the nodes of Alibaba's cluster are its hosts", "[schedule]") {
+  const std::string head = "sn,cpu_milli,memory_mib,gpu,model\n";
+  const auto cluster = parse_nodes(head +
+                                       "n0,64000,262144,2,P100\n"
+                                       "n1,96000,393216,0,\n"
+                                       "n2,96000,786432,8,V100M32\r\n"
+                                       "n3,128000,786432,4,G2\n",
+                                   "nodes.csv", 2);
+  REQUIRE(cluster);
+  const auto& hosts = cluster.value().hosts;
+  REQUIRE(hosts.size() == 3);
+  CHECK(cluster.value().devices() == 14);
+  CHECK(hosts[0].type == DeviceType::kP100);
+  CHECK(hosts[1].type == DeviceType::kV100);
+  CHECK(hosts[1].devices == 8);
+  CHECK(hosts[2].type == DeviceType::kV100);
+  CHECK(hosts[2].first == 10);
+  CHECK(hosts[1].rack == 0);
+  CHECK(hosts[2].rack == 1);
+  const auto refused = [&](const std::string& text) {
+    const auto nodes = parse_nodes(text, "nodes.csv", 0);
+    REQUIRE_FALSE(nodes);
+    return nodes.error().message;
+  };
+  CHECK(
+      refused(head + "n0,1,1,2,P4\n") ==
+      "nodes.csv:2:10: model must be V100, V100M16, V100M32, P100, K80, T4, A10, G1, G2 or G3, is "
+      "\"P4\"");
+  CHECK(refused(head + "n0,1,1,65,T4\n") ==
+        "nodes.csv:2:8: gpu must be a whole number from 0 to 64, is \"65\"");
+  CHECK(refused("sn,gpu\nn0,1\n") ==
+        "nodes.csv:1:1: the columns must be sn,cpu_milli,memory_mib,gpu,model, are \"sn,gpu\"");
+  CHECK(refused(head) == "nodes.csv: must have at least one node");
+  CHECK(refused(head + "n0,1,1,0,\n") ==
+        "nodes.csv: at least one node must have a device, none does");
 }
 
 TEST_CASE("a trace with random damage is read or refused, never more", "[schedule]") {

@@ -1,0 +1,98 @@
+"""docs/SCALE.md: scripts/bench/scale lists its commands and keeps what they print, and some of its
+rows are measured anew."""
+import re
+import shlex
+import unittest
+
+from cluster import SOURCE
+from test_bench import Measured
+
+PAGE = SOURCE / "docs" / "SCALE.md"
+EXAMPLES = ("jobs.csv", "table.csv")  # files of the reader
+
+# A tautline that counts its runs, and fails where `broken` is.
+COUNTS = """
+echo run >> {0}/runs
+case "$*" in *--output*) ;; *) exit 3;; esac
+[ ! -e {0}/broken ]
+"""
+
+# The table of weak scaling in the page: its figures of each mode.
+WEAK_FIGURES = ("BSP: records/s", "efficiency", "SSP 3: records/s", "efficiency",
+                "ASYNC: records/s", "efficiency")
+WEAK_HEAD = "| net, workers | " + " | ".join(WEAK_FIGURES) + " |"
+
+
+def rows_below(text, head):
+    """The cells of each row of the first table whose headings begin so."""
+    lines = text[text.index(head):].splitlines()
+    for line in lines[2:]:
+        if not line.startswith("|"):
+            return
+        yield [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def commands_of(page):
+    """The commands in the page's blocks, each as its words."""
+    for block in re.findall(r"```sh\n(.*?)```", page, re.S):
+        for line in block.replace("\\\n", " ").splitlines():
+            words = shlex.split(line)
+            yield words[2:] if words[0] == "/usr/bin/time" else words
+
+
+class Scale(Measured):
+    def scale(self, *words, status=0):
+        done = self.measure("scale", *words, build=self.place / "build")
+        self.assertEqual(done.returncode, status, done.stdout + done.stderr)
+        return done
+
+    def write_programs(self, comment):
+        self.write_program("bin/tautline", COUNTS.format(self.place) + f"# {comment}")
+        for name in ("coordinator", "server", "worker"):
+            self.write_program(f"bin/tautline-{name}", "exit 1")
+
+    def test_the_script_of_the_scale_page_lists_all_of_its_commands(self):
+        listed = [shlex.split(line.split(": ")[-1])
+                  for line in self.scale("--list").stdout.splitlines()]
+        listed = [[word.removeprefix("FOLDER/") for word in words] for words in listed]
+        named = [words for words in commands_of(PAGE.read_text(encoding="utf-8"))
+                 if not set(words) & set(EXAMPLES)]
+        self.assertGreater(len(named), 50)
+        self.assertEqual([words for words in named if words not in listed], [])
+
+    def test_what_has_ended_well_is_kept_for_the_same_program_and_run_again_for_another(self):
+        only = ("--only", "slow_cards.textproto")
+        self.write_programs("one")
+        broken = self.place / "broken"
+        broken.touch()
+        done = self.scale(*only, status=1)
+        self.assertIn("ended with 1 after ", done.stdout)
+        self.assertIn("failed: ", done.stderr)
+        broken.unlink()
+        self.assertIn("1 of 1 commands to run", self.scale(*only).stdout)
+        self.assertIn("0 of 1 commands to run", self.scale(*only).stdout)
+        self.write_programs("another")
+        self.assertIn("1 of 1 commands to run", self.scale(*only).stdout)
+        self.assertEqual((self.place / "runs").read_text().count("run"), 3)
+        kept = list((self.place / "build" / "scale").rglob("*.txt"))
+        self.assertEqual(len(kept), 2, kept)
+        for path in kept:
+            self.assertRegex(path.read_text(encoding="utf-8"),
+                             r"^\$ tautline lab configs/.*\nended with 0 after .* MiB\n$")
+
+    def test_small_rows_of_the_scale_page_are_measured_as_they_are_printed_there(self):
+        printed = {}
+        for name, workers in (("LeNet", "1,4,16"), ("cifar10_quick", "1,4")):
+            done = self.measure("scaling", "weak", "--net", name.lower(), "--workers", workers)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            for count, *figures in rows_below(done.stdout, "| workers "):
+                printed[f"{name}, {count}"] = figures[:len(WEAK_FIGURES)]
+        page = {name: figures for name, *figures in rows_below(PAGE.read_text(encoding="utf-8"),
+                                                               WEAK_HEAD)}
+        shown = {name: figures for name, figures in printed.items() if name in page}
+        self.assertEqual(len(shown), 4, (printed, page))
+        self.assertEqual(shown, {name: page[name] for name in shown})
+
+
+if __name__ == "__main__":
+    unittest.main()
