@@ -143,6 +143,67 @@ class Choices {
   bool has_words_ = false;
 };
 
+/// Calls take(place - begin, value) for the kept values of a part, in order.
+template <class Take>
+void each_top_k(const std::byte* bytes, std::size_t count, std::uint32_t every, std::size_t begin,
+                std::size_t length, Take&& take) {
+  const TopK parts(count, every);
+  const std::size_t end = begin + length;
+  const auto end_of = [&](std::size_t block) {
+    return std::min<std::uint64_t>(load<std::uint32_t>(bytes, block), parts.kept);
+  };
+  const auto place_of = [&](std::uint64_t i) {
+    return load<std::uint16_t>(bytes + parts.places, i);
+  };
+  for (std::size_t block = begin / kPlaces; block < parts.blocks && block * kPlaces < end;
+       ++block) {
+    const std::size_t first = block * kPlaces;
+    std::uint64_t low = block == 0 ? 0 : end_of(block - 1);
+    const std::uint64_t stop = end_of(block);
+    // The first place from `begin` on.
+    for (std::uint64_t high = stop; low < high;) {
+      const std::uint64_t middle = low + (high - low) / 2;
+      if (first + place_of(middle) < begin) {
+        low = middle + 1;
+      } else {
+        high = middle;
+      }
+    }
+    for (; low < stop; ++low) {
+      const std::size_t place = first + place_of(low);
+      if (place < begin || place >= end) break;
+      take(place - begin, load<float>(bytes + parts.values, low));
+    }
+  }
+}
+
+/// As each_top_k().
+template <class Take>
+void each_random_k(const std::byte* bytes, std::size_t count, std::uint32_t every,
+                   std::size_t begin, std::size_t length, Take&& take) {
+  if (length == 0) return;
+  Choices choices(load<std::uint64_t>(bytes, 0), count, every);
+  bytes += sizeof(std::uint64_t);
+  const std::size_t end = begin + length;
+  for (std::size_t i = begin / every; i * every < end; ++i) {
+    const std::size_t place = choices.of(i);
+    if (place >= begin && place < end) take(place - begin, load<float>(bytes, i));
+  }
+}
+
+struct Addition {
+  float scale;
+  std::span<float> sum;
+  bool same_bits = true;
+
+  void operator()(std::size_t i, float value) {
+    constexpr std::uint32_t kNegativeZero = 0x80000000;
+    const float product = scale * value;
+    same_bits = same_bits && float_bits(product) != kNegativeZero;
+    sum[i] += product;
+  }
+};
+
 }  // namespace
 
 bool add_up(std::span<const float> values, float* residual) {
@@ -229,34 +290,15 @@ void encode_top_k(std::span<const float> values, std::uint32_t every, std::span<
 void decode_top_k(const std::byte* bytes, std::size_t count, std::uint32_t every, std::size_t begin,
                   std::span<float> out) {
   std::ranges::fill(out, 0.0F);
-  const TopK parts(count, every);
-  const std::size_t end = begin + out.size();
-  const auto end_of = [&](std::size_t block) {
-    return std::min<std::uint64_t>(load<std::uint32_t>(bytes, block), parts.kept);
-  };
-  const auto place_of = [&](std::uint64_t i) {
-    return load<std::uint16_t>(bytes + parts.places, i);
-  };
-  for (std::size_t block = begin / kPlaces; block < parts.blocks && block * kPlaces < end;
-       ++block) {
-    const std::size_t first = block * kPlaces;
-    std::uint64_t low = block == 0 ? 0 : end_of(block - 1);
-    const std::uint64_t stop = end_of(block);
-    // The first place from `begin` on.
-    for (std::uint64_t high = stop; low < high;) {
-      const std::uint64_t middle = low + (high - low) / 2;
-      if (first + place_of(middle) < begin) {
-        low = middle + 1;
-      } else {
-        high = middle;
-      }
-    }
-    for (; low < stop; ++low) {
-      const std::size_t place = first + place_of(low);
-      if (place < begin || place >= end) break;
-      out[place - begin] = load<float>(bytes + parts.values, low);
-    }
-  }
+  each_top_k(bytes, count, every, begin, out.size(),
+             [&](std::size_t i, float value) { out[i] = value; });
+}
+
+bool add_top_k(const std::byte* bytes, std::size_t count, std::uint32_t every, std::size_t begin,
+               float scale, std::span<float> sum) {
+  Addition addition{scale, sum};
+  each_top_k(bytes, count, every, begin, sum.size(), addition);
+  return addition.same_bits;
 }
 
 bool is_top_k(const std::byte* bytes, std::uint64_t count, std::uint32_t every) {
@@ -294,14 +336,15 @@ void encode_random_k(std::span<const float> values, std::uint32_t every, std::sp
 void decode_random_k(const std::byte* bytes, std::size_t count, std::uint32_t every,
                      std::size_t begin, std::span<float> out) {
   std::ranges::fill(out, 0.0F);
-  if (out.empty()) return;
-  Choices choices(load<std::uint64_t>(bytes, 0), count, every);
-  bytes += sizeof(std::uint64_t);
-  const std::size_t end = begin + out.size();
-  for (std::size_t i = begin / every; i * every < end; ++i) {
-    const std::size_t place = choices.of(i);
-    if (place >= begin && place < end) out[place - begin] = load<float>(bytes, i);
-  }
+  each_random_k(bytes, count, every, begin, out.size(),
+                [&](std::size_t i, float value) { out[i] = value; });
+}
+
+bool add_random_k(const std::byte* bytes, std::size_t count, std::uint32_t every, std::size_t begin,
+                  float scale, std::span<float> sum) {
+  Addition addition{scale, sum};
+  each_random_k(bytes, count, every, begin, sum.size(), addition);
+  return addition.same_bits;
 }
 
 }  // namespace taut::math::feedback

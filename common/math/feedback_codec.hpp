@@ -36,6 +36,10 @@ void encode_top_k(std::span<const float> values, std::uint32_t every, std::span<
                   std::byte* out);
 void decode_top_k(const std::byte* bytes, std::size_t count, std::uint32_t every, std::size_t begin,
                   std::span<float> out);
+/// Adds `scale` times the kept values of a part to `sum`, which begins at `begin`. False if a
+/// product is -0: then `sum`, which gets no +0 elsewhere, may differ from that of decoded parts.
+[[nodiscard]] bool add_top_k(const std::byte* bytes, std::size_t count, std::uint32_t every,
+                             std::size_t begin, float scale, std::span<float> sum);
 /// Whether places ascend and are within the slice.
 [[nodiscard]] bool is_top_k(const std::byte* bytes, std::uint64_t count, std::uint32_t every);
 
@@ -46,5 +50,8 @@ void encode_random_k(std::span<const float> values, std::uint32_t every, std::sp
                      const Draw& draw, std::byte* out);
 void decode_random_k(const std::byte* bytes, std::size_t count, std::uint32_t every,
                      std::size_t begin, std::span<float> out);
+/// As add_top_k().
+[[nodiscard]] bool add_random_k(const std::byte* bytes, std::size_t count, std::uint32_t every,
+                                std::size_t begin, float scale, std::span<float> sum);
 
 }  // namespace taut::math::feedback

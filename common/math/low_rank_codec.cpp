@@ -50,6 +50,52 @@ TAUT_VECTORISED void read_added(float factor, const std::byte* bytes, std::size_
   for (std::size_t i = 0; i < count; ++i) out[i] += factor * load<float>(bytes, first + i);
 }
 
+using Lanes = std::array<float, kLanes>;
+
+/// A row of the left factor, and where the right one has the columns that it is multiplied with.
+struct Row {
+  std::array<float, kMaxRank> weights;
+  std::uint64_t rank;
+  const std::byte* right;
+  std::uint64_t columns;
+  std::uint64_t column;
+};
+
+/// Elements of a row's product in `count` lanes from `i` on, each as decode() reads it.
+inline void multiply(const Row& row, std::size_t i, std::size_t count, Lanes& product) {
+  for (std::size_t lane = 0; lane < count; ++lane) {
+    product[lane] = row.weights[0] * load<float>(row.right, row.column + i + lane);
+  }
+  for (std::uint64_t k = 1; k < row.rank; ++k) {
+    const std::uint64_t first = k * row.columns + row.column + i;
+    for (std::size_t lane = 0; lane < count; ++lane) {
+      product[lane] += row.weights[k] * load<float>(row.right, first + lane);
+    }
+  }
+}
+
+TAUT_VECTORISED void set_product(const Row& row, float scale, std::size_t count, float* sum) {
+  Lanes product{};
+  const std::size_t whole = count / kLanes * kLanes;
+  for (std::size_t i = 0; i < whole; i += kLanes) {
+    multiply(row, i, kLanes, product);
+    for (std::size_t lane = 0; lane < kLanes; ++lane) sum[i + lane] = scale * product[lane];
+  }
+  multiply(row, whole, count - whole, product);
+  for (std::size_t i = whole; i < count; ++i) sum[i] = scale * product[i - whole];
+}
+
+TAUT_VECTORISED void add_product(const Row& row, float scale, std::size_t count, float* sum) {
+  Lanes product{};
+  const std::size_t whole = count / kLanes * kLanes;
+  for (std::size_t i = 0; i < whole; i += kLanes) {
+    multiply(row, i, kLanes, product);
+    for (std::size_t lane = 0; lane < kLanes; ++lane) sum[i + lane] += scale * product[lane];
+  }
+  multiply(row, whole, count - whole, product);
+  for (std::size_t i = whole; i < count; ++i) sum[i] += scale * product[i - whole];
+}
+
 /// Rows of the right factor that are 0, as all are at first, become uniform in [-1, 1].
 void draw_missing(const Shape& shape, std::span<float> factor, const Draw& draw) {
   const std::uint64_t calls = (shape.columns + 3) / 4;
@@ -168,6 +214,22 @@ void decode(const Shape& shape, const std::byte* bytes, std::size_t begin, std::
       const auto read = k == 0 ? read_scaled : read_added;
       read(weight, right, k * shape.columns + column, length, out.data() + done);
     }
+    done += length;
+  }
+}
+
+void sum_product(const Shape& shape, const std::byte* bytes, std::size_t begin, float scale,
+                 bool is_first, std::span<float> sum) {
+  Row row{{}, shape.rank, bytes + shape.rank * shape.rows * sizeof(float), shape.columns, 0};
+  for (std::size_t done = 0; done < sum.size();) {
+    const std::uint64_t number = (begin + done) / shape.columns;
+    row.column = (begin + done) % shape.columns;
+    const std::size_t length = std::min(sum.size() - done, shape.columns - row.column);
+    for (std::uint64_t k = 0; k < shape.rank; ++k) {
+      row.weights[k] = load<float>(bytes, k * shape.rows + number);
+    }
+    const auto take = is_first ? set_product : add_product;
+    take(row, scale, length, sum.data() + done);
     done += length;
   }
 }

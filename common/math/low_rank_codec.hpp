@@ -36,5 +36,8 @@ struct Shape {
 void encode(const Shape& shape, std::span<const float> values, std::span<float> state,
             const Draw& draw, std::byte* out);
 void decode(const Shape& shape, const std::byte* bytes, std::size_t begin, std::span<float> out);
+/// sum = scale * what decode() reads, or += it if it is not the first; the same bits.
+void sum_product(const Shape& shape, const std::byte* bytes, std::size_t begin, float scale,
+                 bool is_first, std::span<float> sum);
 
 }  // namespace taut::math::low_rank

@@ -19,23 +19,6 @@ static_assert(kBlock % kCodecBlock == 0);
 
 using Values = std::array<float, kBlock>;
 
-/// The bytes of a part of a gradient as float32: where they are, or decoded into `decoded`.
-const std::byte* floats_of(const GradientView& gradient, std::size_t begin, std::size_t count,
-                           Values& decoded) {
-  if (gradient.encoding.codec == Codec::kFloat32) return gradient.bytes + begin * sizeof(float);
-  decode(gradient.encoding, gradient.bytes, gradient.count, begin, std::span(decoded).first(count));
-  return std::as_bytes(std::span(decoded)).data();
-}
-
-void sum_block(std::span<const GradientView> gradients, std::size_t begin, std::size_t count,
-               float* sum) {
-  alignas(64) Values decoded;
-  loops::set_scaled(sum, floats_of(gradients[0], begin, count, decoded), gradients[0].scale, count);
-  for (const GradientView& gradient : gradients.subspan(1)) {
-    loops::add_scaled(sum, floats_of(gradient, begin, count, decoded), gradient.scale, count);
-  }
-}
-
 /// A single gradient without a factor needs no sum; nullptr where there is more to do.
 const float* as_it_is(std::span<const GradientView> gradients) {
   if (gradients.size() != 1 || gradients[0].scale != 1.0F) return nullptr;
@@ -61,7 +44,7 @@ class BlockWalk {
   template <class Work>
   void each(Work&& work) {
     each_begin([&](std::size_t begin, std::size_t count) {
-      if (single_ == nullptr) sum_block(gradients_, begin, count, sum_.data());
+      if (single_ == nullptr) sum_gradients(gradients_, begin, std::span(sum_).first(count));
       work(block(single_ == nullptr ? sum_.data() : single_ + begin, begin, count));
     });
   }
@@ -151,7 +134,7 @@ void apply_average(std::span<const GradientView> contributions, float share,
   alignas(64) Values sum;
   for (std::size_t begin = 0; begin < values.size(); begin += kBlock) {
     const std::size_t count = std::min(kBlock, values.size() - begin);
-    sum_block(contributions, begin, count, sum.data());
+    sum_gradients(contributions, begin, std::span(sum).first(count));
     for (std::size_t i = 0; i < count; ++i) {
       const float old = values[begin + i];
       const float mean = sum[i] / n;

@@ -23,6 +23,15 @@ inline constexpr std::size_t kGradientBlock = 2048;
 /// A part of a gradient without its factor: `out.size()` values from `begin` on.
 void read_gradient(const GradientView& gradient, std::size_t begin, std::span<float> out);
 
+/// Sums a part of gradients, each times its own scale, in their order: `sum.size()` elements from
+/// `begin` on. The bits are those of reading each part, scaling and adding it. Gradients that are
+/// all sparse cost what they kept, and products of factors are added without being written down.
+/// sum       overwritten; at most kGradientBlock
+/// REQUIRES  at least one gradient; begin is a multiple of kGradientBlock
+/// Thread    any; no shared state
+void sum_gradients(std::span<const GradientView> gradients, std::size_t begin,
+                   std::span<float> sum);
+
 /// Whether no value of a gradient of `count` is infinite or no number.
 [[nodiscard]] bool all_finite(const GradientView& gradient, std::size_t count);
 

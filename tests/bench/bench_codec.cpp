@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstring>
 #include <functional>
@@ -11,10 +12,12 @@
 
 #include "common/math/codec.hpp"
 #include "common/math/momentum_correction.hpp"
+#include "common/math/update_kernels.hpp"
 
 // Encodes and decodes one slice of 1 MiB in each way and copies it with memcpy, in turns, so that
-// whatever else the machine does is alike for all. Prints a line for each: name, bytes, then the
-// medians of the nanoseconds a value of encoding, of decoding and of the copy.
+// whatever else the machine does is alike for all. Prints a line for each: name, values, bytes,
+// then the medians of the nanoseconds a value of encoding, of decoding, of an update's share in the
+// sum of two, and of the copy.
 
 using namespace taut;
 
@@ -30,6 +33,7 @@ struct Candidate {
   std::vector<float> velocity;  // where the sender applies the momentum; empty: it does not
   std::vector<double> encode_ns;
   std::vector<double> decode_ns;
+  std::vector<double> sum_ns;
 };
 
 double ns_a_value(const std::function<void()>& work) {
@@ -77,6 +81,7 @@ int main(int argc, char** argv) {
                           std::vector<float>(math::state_values(encoding, kValues)),
                           {},
                           {},
+                          {},
                           {}});
   };
   using math::Codec;
@@ -107,14 +112,22 @@ int main(int argc, char** argv) {
                        std::span(read).subspan(begin, 2048));
         }
       });
+      const math::GradientView view{one.bytes.data(), 0.5F, one.encoding, kValues};
+      const std::array views{view, view};
+      const double sum = ns_a_value([&] {
+        for (std::size_t begin = 0; begin < kValues; begin += math::kGradientBlock) {
+          math::sum_gradients(views, begin, std::span(read).subspan(begin, math::kGradientBlock));
+        }
+      });
       if (round < 0) continue;
       one.encode_ns.push_back(encode);
       one.decode_ns.push_back(decode);
+      one.sum_ns.push_back(sum / views.size());
     }
   }
   for (const Candidate& one : candidates) {
-    fmt::print("{},{},{},{:.4f},{:.4f},{:.4f}\n", one.name, kValues, one.bytes.size(),
-               median(one.encode_ns), median(one.decode_ns), median(copy_ns));
+    fmt::print("{},{},{},{:.4f},{:.4f},{:.4f},{:.4f}\n", one.name, kValues, one.bytes.size(),
+               median(one.encode_ns), median(one.decode_ns), median(one.sum_ns), median(copy_ns));
   }
   return 0;
 }

@@ -48,6 +48,7 @@ struct Options {
   std::string rule = "AdaGrad";
   double seconds = 2;
   int rounds = 5;
+  double at_least = 0;  // rows a second
   bool shared_memory = true;
 };
 
@@ -266,7 +267,8 @@ void touch(const Options& options) {
       bytes / static_cast<double>(options.touch), floats);
 }
 
-void compare(const Options& options) {
+/// Whether the rows through worker and servers reach options.at_least.
+bool compare(const Options& options) {
   std::mt19937_64 random(7);
   std::vector<std::vector<std::uint64_t>> batches(kBatches);
   for (auto& batch : batches) batch = draw(options, random);
@@ -336,6 +338,10 @@ void compare(const Options& options) {
   line("through worker and servers", served);
   line("a shard's store alone", stored);
   line("plain copies at random places", copied);
+  if (median(served) >= options.at_least) return true;
+  fmt::print("missed: {:.2f} M/s, at least {:.2f} M/s is required\n", median(served) * 1e-6,
+             options.at_least * 1e-6);
+  return false;
 }
 
 }  // namespace
@@ -354,13 +360,16 @@ int main(int argc, char** argv) {
   app.add_option("--rule", options.rule, "Solver type");
   app.add_option("--seconds", options.seconds, "Of a turn");
   app.add_option("--rounds", options.rounds, "Turns of each")->check(CLI::Range(1, 1000));
+  app.add_option("--at-least", options.at_least,
+                 "Exits with 1 if fewer rows a second go through worker and servers");
   app.add_flag("--shared-memory,!--no-shared-memory", options.shared_memory, "Between processes");
   CLI11_PARSE(app, argc, argv);
   log::Options quiet;
   quiet.level = "warn";
   (void)log::start(quiet);
   try {
-    options.touch > 0 ? touch(options) : compare(options);
+    if (options.touch == 0) return compare(options) ? 0 : 1;
+    touch(options);
   } catch (const std::exception& fault) {
     fmt::print(stderr, "bench_rows: {}\n", fault.what());
     return 1;

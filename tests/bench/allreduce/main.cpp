@@ -29,8 +29,8 @@ struct Options {
   std::vector<double> mib{1, 4, 64};
   std::uint32_t rounds = 15;
   double seconds = 0.15;
-  std::uint64_t message = 1UL << 20U;
-  std::uint64_t window = 32UL << 20U;
+  std::vector<std::uint64_t> messages{1UL << 20U};
+  std::vector<std::uint64_t> windows{32UL << 20U};
   std::vector<std::string> algorithms{"RING"};
 };
 
@@ -75,6 +75,20 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
+/// Named by their limits where several of those take turns.
+void add_ours(const Options& options, const Place& place, collective::Algorithm algorithm,
+              bool shares_memory, std::vector<std::unique_ptr<Way>>& ways) {
+  for (const std::uint64_t message : options.messages) {
+    for (const std::uint64_t window : options.windows) {
+      std::string limits;
+      if (options.messages.size() > 1)
+        limits += fmt::format(", messages of {} KiB", message >> 10U);
+      if (options.windows.size() > 1) limits += fmt::format(", window of {} KiB", window >> 10U);
+      ways.push_back(our_way(place, algorithm, shares_memory, message, window, limits));
+    }
+  }
+}
+
 /// Times all sizes in one process; the first one prints.
 void measure(const Options& options, const Place& place) {
   std::vector<std::unique_ptr<Way>> ways;
@@ -82,7 +96,7 @@ void measure(const Options& options, const Place& place) {
     const auto* algorithm = std::ranges::find(kAll, name, collective::to_string);
     if (algorithm == std::end(kAll)) throw std::runtime_error(name + " is not an algorithm");
     for (const bool shares_memory : {false, true}) {
-      ways.push_back(our_way(place, *algorithm, shares_memory, options.message, options.window));
+      add_ours(options, place, *algorithm, shares_memory, ways);
     }
   }
   auto peer = gloo_way(place);
@@ -183,8 +197,12 @@ int main(int argc, char** argv) {
   app.add_option("--mib", options.mib, "sizes of the values in MiB")->delimiter(',');
   app.add_option("--rounds", options.rounds, "rounds; medians are printed");
   app.add_option("--seconds", options.seconds, "seconds of each way and round");
-  app.add_option("--message", options.message, "maximum bytes of a message of ours");
-  app.add_option("--window", options.window, "maximum bytes of ours under way to a process");
+  app.add_option("--message", options.messages,
+                 "maximum bytes of a message of ours; several take turns")
+      ->delimiter(',');
+  app.add_option("--window", options.windows,
+                 "maximum bytes of ours under way to a process; several take turns")
+      ->delimiter(',');
   app.add_option("--algorithms", options.algorithms, "RING, HALVING, DOUBLE_TREE, HIERARCHICAL")
       ->delimiter(',');
   CLI11_PARSE(app, argc, argv);

@@ -23,9 +23,9 @@ void check(const Result<void>& done) {
 class OurWay final : public Way {
  public:
   OurWay(const Place& place, collective::Algorithm algorithm, bool shares_memory,
-         std::uint64_t message_bytes, std::uint64_t window_bytes)
-      : name_(fmt::format("{}, {}", collective::to_string(algorithm),
-                          shares_memory ? "shared memory" : "TCP")),
+         std::uint64_t message_bytes, std::uint64_t window_bytes, const std::string& more)
+      : name_(fmt::format("{}, {}{}", collective::to_string(algorithm),
+                          shares_memory ? "shared memory" : "TCP", more)),
         context_(Security::insecure()),
         endpoint_(context_.make_endpoint()) {
     collective::GroupOptions options;
@@ -76,8 +76,9 @@ class OurWay final : public Way {
 
 std::unique_ptr<Way> our_way(const Place& place, collective::Algorithm algorithm,
                              bool shares_memory, std::uint64_t message_bytes,
-                             std::uint64_t window_bytes) {
-  return std::make_unique<OurWay>(place, algorithm, shares_memory, message_bytes, window_bytes);
+                             std::uint64_t window_bytes, const std::string& more) {
+  return std::make_unique<OurWay>(place, algorithm, shares_memory, message_bytes, window_bytes,
+                                  more);
 }
 
 void write_whole(const std::filesystem::path& file, const std::string& text) {

@@ -194,6 +194,11 @@ class Patterns {
     constexpr std::uint64_t kSliceBytes = 1ULL << 20U;
     return tables_.size() * std::max<std::uint64_t>(1, options_.table_bytes / kSliceBytes);
   }
+  [[nodiscard]] double servers_cpu_seconds() const {
+    double sum = 0;
+    for (const int pid : options_.server_pids) sum += cpu_seconds_of(pid);
+    return sum;
+  }
   Sample measure(const std::string& pattern, const std::function<Result<void>()>& round) {
     Sample sample = start(pattern);
     for (int i = 0; i < 3; ++i) {
@@ -201,6 +206,7 @@ class Patterns {
     }
     if (!client_.flush(kWait)) return sample;
     const double cpu = cpu_seconds();
+    const double servers_cpu = servers_cpu_seconds();
     const TimePoint begin = steady_now();
     std::uint64_t rounds = 0;
     while (seconds(steady_now() - begin) < options_.seconds) {
@@ -213,6 +219,7 @@ class Patterns {
     if (!client_.flush(kWait)) return sample;
     sample.wall_s = seconds(steady_now() - begin);
     sample.cpu_s = cpu_seconds() - cpu;
+    sample.server_cpu_s = servers_cpu_seconds() - servers_cpu;
     sample.gigabytes = static_cast<double>(rounds * tables_.size() * options_.table_bytes) * 1e-9;
     return sample;
   }

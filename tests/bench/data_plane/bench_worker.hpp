@@ -17,7 +17,8 @@ struct WorkerOptions {
   std::string name;
   std::string keys;  // the folder of its key; empty: without keys
   std::uint64_t table_bytes = 1 << 20;
-  double seconds = 1;  // of each pattern
+  double seconds = 1;            // of each pattern
+  std::vector<int> server_pids;  // whose CPU time is read around each pattern
   std::uint64_t window = SendPolicy{}.window.value();
   bool memory = false;  // the loop of a training, for its memory, instead of the patterns
 };

@@ -1,39 +1,18 @@
 #include "tests/bench/data_plane/limits.hpp"
 
-#include <fmt/format.h>
-
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <functional>
-#include <zmq.hpp>
 
 #include "common/math/update_kernels.hpp"
 #include "common/math/update_rules.hpp"
 #include "common/net/buffer_pool.hpp"
 #include "common/ssp/slice_layout.hpp"
+#include "common/time.hpp"
 
 namespace taut::bench {
 namespace {
-
-constexpr int kLinger = 0;
-constexpr std::size_t kInFlightBytes = 32UL << 20U;
-
-void keep_nothing(void* /*data*/, void* /*hint*/) {}
-
-/// Sends header and payload, the payload from memory that is kept.
-void send_pair(zmq::socket_t& socket, std::span<std::byte> payload) {
-  socket.send(zmq::str_buffer("head"), zmq::send_flags::sndmore);
-  zmq::message_t body(payload.data(), payload.size(), keep_nothing, nullptr);
-  socket.send(body, zmq::send_flags::none);
-}
-
-void receive_all(zmq::socket_t& socket) {
-  zmq::message_t part;
-  do {
-    part = zmq::message_t();
-    (void)socket.recv(part, zmq::recv_flags::none);
-  } while (part.more());
-}
 
 double best_of(int times, const std::function<void()>& work) {
   double best = 1e30;
@@ -46,81 +25,6 @@ double best_of(int times, const std::function<void()>& work) {
 }
 
 }  // namespace
-
-std::vector<Sample> raw_zmq(const std::string& address, std::uint64_t bytes, double seconds_each) {
-  zmq::context_t context(1);
-  zmq::socket_t socket(context, zmq::socket_type::dealer);
-  socket.set(zmq::sockopt::linger, kLinger);
-  socket.connect("tcp://" + address);
-  const std::size_t window = std::clamp<std::size_t>(kInFlightBytes / bytes, 2, 256);
-  // Each message in flight has its own memory, as tables have.
-  std::vector<std::vector<std::byte>> payloads(window, std::vector<std::byte>(bytes));
-  std::vector<Sample> samples;
-  for (const std::string pattern : {"push", "push+pull"}) {
-    // The first byte says whether the payload is to return.
-    for (auto& payload : payloads) payload[0] = pattern == "push" ? std::byte{0} : std::byte{1};
-    Sample sample;
-    sample.pattern = pattern;
-    sample.table_bytes = bytes;
-    std::size_t flying = 0;
-    std::uint64_t done = 0;
-    const double cpu = cpu_seconds();
-    const TimePoint begin = steady_now();
-    while (seconds(steady_now() - begin) < seconds_each || flying > 0) {
-      while (flying < window && seconds(steady_now() - begin) < seconds_each) {
-        send_pair(socket, payloads[(done + flying) % window]);
-        ++flying;
-      }
-      if (flying == 0) break;
-      receive_all(socket);
-      --flying;
-      ++done;
-    }
-    sample.wall_s = seconds(steady_now() - begin);
-    sample.cpu_s = cpu_seconds() - cpu;
-    sample.gigabytes = static_cast<double>(done * bytes) * 1e-9;
-    samples.push_back(sample);
-  }
-  std::vector<double> times;
-  Sample trip;
-  trip.pattern = "round trip";
-  trip.table_bytes = bytes;
-  payloads[0][0] = std::byte{1};
-  for (int i = 0; i < 2000 && bytes <= 4096; ++i) {
-    const TimePoint begin = steady_now();
-    send_pair(socket, payloads[0]);
-    receive_all(socket);
-    times.push_back(seconds(steady_now() - begin) * 1e6);
-  }
-  trip.median_us = median(times);
-  samples.push_back(trip);
-  return samples;
-}
-
-void serve_raw_zmq() {
-  zmq::context_t context(1);
-  zmq::socket_t socket(context, zmq::socket_type::router);
-  socket.set(zmq::sockopt::linger, kLinger);
-  socket.bind("tcp://127.0.0.1:*");
-  fmt::print("{}\n", socket.get(zmq::sockopt::last_endpoint).substr(6));
-  std::fflush(stdout);
-  std::vector<std::byte> answer(64UL << 20U);
-  while (true) {
-    zmq::message_t id;
-    zmq::message_t header;
-    zmq::message_t body;
-    (void)socket.recv(id, zmq::recv_flags::none);
-    (void)socket.recv(header, zmq::recv_flags::none);
-    if (!header.more()) return;
-    (void)socket.recv(body, zmq::recv_flags::none);
-    socket.send(id, zmq::send_flags::sndmore);
-    if (*static_cast<const std::byte*>(body.data()) == std::byte{1}) {
-      send_pair(socket, std::span(answer).first(body.size()));
-    } else {
-      socket.send(zmq::str_buffer("done"), zmq::send_flags::none);
-    }
-  }
-}
 
 double memcpy_rate(std::uint64_t bytes) {
   std::vector<std::byte> from(bytes, std::byte{1});

@@ -16,8 +16,9 @@ struct Sample {
   std::uint64_t table_bytes = 0;
   double gigabytes = 0;  // moved one way in all
   double wall_s = 0;
-  double cpu_s = 0;      // of this process
-  double median_us = 0;  // round trips only
+  double cpu_s = 0;         // of this process
+  double server_cpu_s = 0;  // of all servers together, over the same time
+  double median_us = 0;     // round trips only
 
   [[nodiscard]] double rate() const { return wall_s > 0 ? gigabytes / wall_s : 0; }
 };
@@ -25,12 +26,13 @@ struct Sample {
 [[nodiscard]] inline nlohmann::json to_json(const Sample& sample) {
   return {{"pattern", sample.pattern},     {"table_bytes", sample.table_bytes},
           {"gigabytes", sample.gigabytes}, {"wall_s", sample.wall_s},
-          {"cpu_s", sample.cpu_s},         {"median_us", sample.median_us}};
+          {"cpu_s", sample.cpu_s},         {"server_cpu_s", sample.server_cpu_s},
+          {"median_us", sample.median_us}};
 }
 
 [[nodiscard]] inline Sample sample_of(const nlohmann::json& json) {
-  return {json.at("pattern"), json.at("table_bytes"), json.at("gigabytes"),
-          json.at("wall_s"),  json.at("cpu_s"),       json.at("median_us")};
+  return {json.at("pattern"), json.at("table_bytes"),  json.at("gigabytes"), json.at("wall_s"),
+          json.at("cpu_s"),   json.at("server_cpu_s"), json.at("median_us")};
 }
 
 [[nodiscard]] inline double median(std::vector<double> values) {

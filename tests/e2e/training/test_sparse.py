@@ -1,5 +1,6 @@
 """Records of few features of many, as real processes read and learn them."""
 
+import pathlib
 import random
 import re
 import subprocess
@@ -47,6 +48,35 @@ workers: 2
                    "AdaGrad"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=200)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    def test_known_pairs_of_a_factorization_machine_are_recovered(self):
+        command = [SOURCE / "scripts/bench/rows/recover", "--build", BIN.parent, "--features", "30",
+                   "--factors", "2", "--records", "40000", "--test-records", "10000", "--batch",
+                   "200", "--passes", "20", "--type", "AdaGrad"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=200)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    def test_a9a_is_trained_with_three_solvers_and_missed_where_labels_say_nothing(self):
+        command = [SOURCE / "scripts/bench/rows/a9a", "--build", BIN.parent, "--data", self.folder,
+                   "--max-iter", "300", "--servers", "1"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+        self.assertEqual(done.returncode, 77, done.stdout + done.stderr)
+        self.assertRegex(done.stdout, r"\Askipped: no a9a and a9a.t in .*get_data a9a.*\n\Z")
+        self.records("a9a", 4000, 1)
+        tests = self.records("a9a.t", 4 * 243, 2)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=200)
+        self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout)
+        for solver in ("logistic regression, FTRL", "logistic regression, AdaGrad",
+                       "factorization machine, AdaGrad"):
+            self.assertRegex(done.stdout, solver + r" +\| (9\d|100)\.\d\d %")
+        # The labels of every second record are turned over.
+        lines = pathlib.Path(tests).read_text().splitlines()
+        turned = [("-" if line[0] == "+" else "+") + line[1:] if i % 2 else line
+                  for i, line in enumerate(lines)]
+        pathlib.Path(tests).write_text("\n".join(turned) + "\n")
+        done = subprocess.run(command, capture_output=True, text=True, timeout=200)
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        self.assertIn("at least 0.8480 is required", done.stderr)
 
     def test_records_that_cannot_be_read_are_reported_at_their_place(self):
         self.records("test.svm", 243, 2)

@@ -5,7 +5,9 @@
 #include <mutex>
 #include <optional>
 #include <thread>
+#include <vector>
 
+#include "common/ssp/slice_layout.hpp"
 #include "proto/wire_version.hpp"
 #include "server/ungreeted.hpp"
 #include "tests/unit/server/job_maker.hpp"
@@ -100,10 +102,11 @@ struct Line {
     message.body = requested;
     REQUIRE(std::get<pb::OpenTablesReply>(ask(message).body).accepted());
   }
-  DataMessage snapshot() {
+  DataMessage snapshot(std::uint32_t slice = 0) {
     DataMessage message = envelope();
     DataItem item;
     item.kind = pb::DataItem::SNAPSHOT;
+    item.slice = SliceId(slice);
     message.body = DataItems{{item}};
     return message;
   }
@@ -251,6 +254,46 @@ TEST_CASE("a peer that asks and does not read takes bounded memory", "[shard_thr
   REQUIRE(line.hello().accepted());
   const auto answer = std::get<DataItems>(line.ask(line.snapshot()).body);
   CHECK(answer.items.at(0).kind == pb::DataItem::SNAPSHOT_VALUE);
+}
+
+TEST_CASE("the value of a slice leaves before its table's next slice is applied",
+          "[shard_thread]") {
+  constexpr std::uint64_t kSlice = SliceLayout::kSliceElements;
+  Line line;
+  line.set_job();
+  REQUIRE(line.hello().accepted());
+  line.open(static_cast<std::int64_t>(2 * kSlice));
+  const auto push = [&line](std::uint32_t slice, std::int64_t clock) {
+    DataMessage message = line.envelope();
+    DataItem item;
+    item.kind = pb::DataItem::PUSH_READ;
+    item.slice = SliceId(slice);
+    item.offset = slice * kSlice;
+    item.count = kSlice;
+    item.clock = Clock(clock);
+    item.payload = test::frame_of(std::vector<float>(kSlice, 1e-3F));
+    message.body = DataItems{{item}};
+    return message;
+  };
+  const auto check_value = [](const DataMessage& message, std::uint32_t slice,
+                              std::int64_t version) {
+    const auto& items = std::get<DataItems>(message.body).items;
+    REQUIRE(items.size() == 1);
+    CHECK(items[0].kind == pb::DataItem::VALUE);
+    CHECK(items[0].slice == SliceId(slice));
+    CHECK(items[0].version == Clock(version));
+  };
+  // The other slice's update is still with the worker.
+  check_value(line.ask(push(0, 0)), 0, 1);
+  const auto other = std::get<DataItems>(line.ask(line.snapshot(1)).body);
+  REQUIRE(other.items.size() == 1);
+  CHECK(other.items[0].version == Clock(0));
+  check_value(line.ask(push(1, 0)), 1, 1);
+  // Both are under way: their values do not wait for each other.
+  line.send(push(0, 1));
+  line.send(push(1, 1));
+  check_value(line.receive(), 0, 2);
+  check_value(line.receive(), 1, 2);
 }
 
 TEST_CASE("every change of a job is reported, its end too", "[shard_thread]") {
