@@ -135,6 +135,7 @@ pb::ShardLoad ShardThread::load() const {
   load.set_dynamic_job(load_.dynamic_job);
   load.set_dynamic_slack(load_.dynamic_slack);
   load.set_unproven_messages(load_.unproven);
+  load.set_rows(load_.rows);
   load.set_address(address_);
   const std::scoped_lock lock(positions_mutex_);
   // What a thread that hangs has known last has grown since.

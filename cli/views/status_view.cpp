@@ -78,9 +78,12 @@ std::string no_backups_line(const pb::JobStatus& job) {
 std::vector<std::string> process_table(const pb::StatusReply& status) {
   std::vector<Row> rows{{"PROCESS", "ROLE", "STATE", "HEARD", "HAS"}};
   for (const pb::ServerStatus& server : status.servers()) {
+    std::uint64_t table_rows = 0;
+    for (const pb::ShardLoad& load : server.loads()) table_rows += load.rows();
+    std::string has = counted(server.shards(), "shard");
+    if (table_rows > 0) has += fmt::format(", {} rows of tables", table_rows);
     rows.push_back({server.name(), "server", state_word(server),
-                    fmt::format("{:.1f} s ago", server.silent_s()),
-                    counted(server.shards(), "shard")});
+                    fmt::format("{:.1f} s ago", server.silent_s()), has});
   }
   for (const pb::WorkerStatus& worker : status.workers()) {
     rows.push_back({worker.name(), "worker", state_word(worker),

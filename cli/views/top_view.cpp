@@ -84,11 +84,13 @@ std::vector<std::string> TopView::shards(const pb::StatusReply& status, double s
       const double bytes = rate(as_double(load.bytes_in() + load.bytes_out()),
                                 as_double(then.bytes_in() + then.bytes_out()));
       const double messages = rate(as_double(load.messages_in()), as_double(then.messages_in()));
+      std::string state(state_word(server));
+      if (load.rows() > 0) state += fmt::format(", {} rows", load.rows());
       all.push_back(
           {busy,
            {fmt::format("{}/{}", server.name(), i), bar(busy, bar_width),
             fmt::format("{:.0f} % busy", 100 * busy), fmt::format("{:.0f} msg/s", messages),
-            fmt::format("{:.1f} MB/s", bytes / 1e6), state_word(server)}});
+            fmt::format("{:.1f} MB/s", bytes / 1e6), state}});
     }
   }
   std::stable_sort(all.begin(), all.end(),

@@ -11,6 +11,7 @@
 #include "proto/wire_version.hpp"
 #include "server/ungreeted.hpp"
 #include "tests/unit/server/job_maker.hpp"
+#include "tests/unit/server/row_job.hpp"
 
 namespace taut::server {
 namespace {
@@ -294,6 +295,25 @@ TEST_CASE("the value of a slice leaves before its table's next slice is applied"
   line.send(push(1, 1));
   check_value(line.receive(), 0, 2);
   check_value(line.receive(), 1, 2);
+}
+
+TEST_CASE("a shard's load has the rows that it keeps", "[shard_thread]") {
+  const TableSpec table = test::row_table(0);
+  Line line;
+  line.set_job();
+  REQUIRE(line.hello().accepted());
+  DataMessage message = line.envelope();
+  pb::OpenTables requested;
+  *requested.add_tables() = to_wire(table);
+  message.body = requested;
+  REQUIRE(std::get<pb::OpenTablesReply>(line.ask(message).body).accepted());
+  CHECK(line.shard->load().rows() == 0);
+  const DataItem push = test::row_push(table, 0, 0, 0);
+  REQUIRE(push.rows > 0);
+  message.body = DataItems{{push}};
+  const auto answer = std::get<DataItems>(line.ask(message).body);
+  CHECK(answer.items.at(0).kind == pb::DataItem::ACK);
+  CHECK(line.shard->load().rows() == push.rows);
 }
 
 TEST_CASE("every change of a job is reported, its end too", "[shard_thread]") {
