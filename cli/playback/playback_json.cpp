@@ -95,18 +95,14 @@ Json hosts_json(const Playback& playback, const Rows& rows) {
 /// Those that carried something.
 Json links_json(const Playback& playback, const lab::TrainingOutcome& outcome, const Rows& rows) {
   Json links = Json::array();
-  std::size_t used = 0;  // the outcome has them in the same order
-  for (std::size_t i = 0; i < playback.links().size() && used < outcome.links.size(); ++i) {
-    const Playback::Link& link = playback.links()[i];
-    const lab::LinkUse& use = outcome.links[used];
-    if (use.name != link.name) continue;
-    ++used;
+  for (const lab::LinkUse& use : outcome.links) {
+    const Playback::Link& link = playback.links()[use.pipe];
     links.push_back({{"name", link.name},
                      {"gbit_per_s", link.gbit_per_s},
                      {"bytes", use.bytes},
                      {"messages", use.messages},
                      {"busy_share", use.busy_share},
-                     {"load", rows.thousandths(playback.busy_us(i), 1)}});
+                     {"load", rows.thousandths(playback.busy_us(use.pipe), 1)}});
   }
   return links;
 }

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
+#include <string_view>
 #include <utility>
 
 #include "common/check.hpp"
@@ -99,6 +101,8 @@ void Topology::add_devices(const pb::LabHost& kind, const pb::LabCluster& cluste
 }
 
 void Topology::add_racks(const pb::LabCluster& cluster) {
+  std::set<std::string_view> hosts;
+  for (const Host& host : hosts_) hosts.insert(host.name);
   for (const pb::LabRack& rack : cluster.rack()) {
     pb::LabLink link;
     if (rack.has_link()) {
@@ -113,8 +117,10 @@ void Topology::add_racks(const pb::LabCluster& cluster) {
       }
       link.set_gbit_per_s(sum / rack.oversubscription());
     }
-    const std::size_t out = add_pipe(rack.name() + " out", link);
-    racks_.push_back({out, add_pipe(rack.name() + " in", link)});
+    // A host's card may have that name.
+    const std::string name = hosts.contains(rack.name()) ? "rack " + rack.name() : rack.name();
+    const std::size_t out = add_pipe(name + " out", link);
+    racks_.push_back({out, add_pipe(name + " in", link)});
   }
 }
 

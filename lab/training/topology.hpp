@@ -20,7 +20,7 @@ namespace taut::lab {
 
 /// One direction of a link.
 struct Pipe {
-  std::string name;  // "gpu3 out"
+  std::string name;  // "gpu3 out"; of a rack whose name a host has too: "rack gpu3 out"
   double us_per_byte = 0;
   double latency_us = 0;
   double jitter_us = 0;

@@ -345,10 +345,12 @@ class Training {
           outcome.first_iteration_s > 0 ? std::min(outcome.first_iteration_s, at) : at;
     }
     constexpr double kUsPerS = 1e6;
-    for (const Pipe& pipe : world_.topology->pipes()) {
+    const std::vector<Pipe>& pipes = world_.topology->pipes();
+    for (std::size_t i = 0; i < pipes.size(); ++i) {
+      const Pipe& pipe = pipes[i];
       if (pipe.messages == 0) continue;
       outcome.links.push_back(
-          {pipe.name, pipe.bytes, pipe.messages, pipe.busy_us / (outcome.virtual_s * kUsPerS)});
+          {i, pipe.name, pipe.bytes, pipe.messages, pipe.busy_us / (outcome.virtual_s * kUsPerS)});
     }
     outcome.coordinator = world_.topology->coordinator();
     outcome.losses = outages_->losses();

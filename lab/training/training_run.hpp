@@ -42,6 +42,7 @@ struct TrainingOptions {
 };
 
 struct LinkUse {
+  std::size_t pipe = 0;  // of Topology::pipes()
   std::string name;
   std::uint64_t bytes = 0;
   std::uint64_t messages = 0;

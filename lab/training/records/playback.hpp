@@ -75,6 +75,7 @@ class Playback {
   void close(TimePoint end) { bins_->cover(end); }
 
   [[nodiscard]] const std::vector<Host>& hosts() const { return hosts_; }
+  /// As the topology's pipes.
   [[nodiscard]] const std::vector<Link>& links() const { return links_; }
   [[nodiscard]] const std::vector<Test>& tests() const { return tests_; }
   [[nodiscard]] std::uint32_t workers() const { return workers_; }

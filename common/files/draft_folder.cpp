@@ -1,0 +1,105 @@
+#include "common/files/draft_folder.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "common/files/file_writer.hpp"
+#include "common/files/folder.hpp"
+#include "common/files/regular_file.hpp"
+
+namespace taut {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr const char* kLockName = "writer";
+
+Error exists_already(const fs::path& folder) {
+  return make_error(
+      ErrorCode::kExists,
+      fmt::format("{}: exists already; choose another name, or remove it", folder.string()));
+}
+
+fs::path parent_of(const fs::path& path) {
+  return path.has_parent_path() ? path.parent_path() : fs::path(".");
+}
+
+/// Whether a folder that exists holds nothing that a draft does not.
+bool may_be_draft(const fs::path& folder) {
+  std::error_code failed;
+  return fs::exists(folder / kLockName, failed) || (fs::is_empty(folder, failed) && !failed);
+}
+
+}  // namespace
+
+DraftFolder::DraftFolder(fs::path place, fs::path draft, Descriptor lock)
+    : place_(std::move(place)), draft_(std::move(draft)), lock_(std::move(lock)) {}
+
+Result<std::unique_ptr<DraftFolder>> DraftFolder::create(const fs::path& folder) {
+  std::error_code failed;
+  if (fs::exists(folder, failed)) return exists_already(folder);
+  // "name/" is the folder "name".
+  const fs::path place = folder.has_filename() ? folder : folder.parent_path();
+  fs::path draft = place;
+  draft += ".part";
+  fs::create_directories(parent_of(draft), failed);
+  if (failed) return io_error(folder, "be created", failed);
+  const bool is_new = fs::create_directory(draft, failed);
+  if (failed) return io_error(draft, "be created", failed);
+  if (!is_new && !may_be_draft(draft)) return exists_already(draft);
+  TAUT_TRY(Descriptor lock, open_to_write(draft / kLockName, O_RDWR));
+  if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno == EWOULDBLOCK) {
+      return make_error(ErrorCode::kExists,
+                        fmt::format("{}: another process is writing it; wait for it, or choose "
+                                    "another name",
+                                    folder.string()));
+    }
+    // A file system without locks does not say whether another process writes.
+    if (!is_new) return exists_already(draft);
+  }
+  std::unique_ptr<DraftFolder> made(new DraftFolder(place, draft, std::move(lock)));
+  TAUT_TRY(made->remove_files());
+  return made;
+}
+
+DraftFolder::~DraftFolder() {
+  if (is_in_place_ || !remove_files()) return;
+  // The lock goes last: what another process writes from then on is its own.
+  std::error_code ignored;
+  fs::remove(draft_ / kLockName, ignored);
+  fs::remove(draft_, ignored);
+}
+
+Result<void> DraftFolder::remove_files() const {
+  std::error_code failed;
+  std::vector<fs::path> files;
+  for (fs::directory_iterator entry(draft_, failed), end; !failed && entry != end;
+       entry.increment(failed)) {
+    if (entry->path().filename() != kLockName) files.push_back(entry->path());
+  }
+  for (const fs::path& file : files) {
+    if (!failed) fs::remove(file, failed);
+  }
+  if (failed) return io_error(draft_, "be emptied", failed);
+  return ok();
+}
+
+Result<void> DraftFolder::put_in_place() {
+  if (::rename(draft_.c_str(), place_.c_str()) != 0) {
+    if (errno == ENOTEMPTY || errno == EEXIST) return exists_already(place_);
+    return io_error(place_, "be put in place");
+  }
+  is_in_place_ = true;
+  std::error_code ignored;
+  fs::remove(place_ / kLockName, ignored);
+  return flush_folder(parent_of(place_));
+}
+
+}  // namespace taut
