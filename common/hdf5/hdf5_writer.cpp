@@ -2,17 +2,22 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <signal.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <bit>
 #include <cerrno>
+#include <charconv>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
 #include "common/files/file_writer.hpp"
 #include "common/files/regular_file.hpp"
 #include "common/hdf5/hdf5_handle.hpp"
+#include "common/hdf5/hdf5_reader.hpp"
 
 namespace taut::hdf5 {
 namespace {
@@ -80,7 +85,39 @@ Result<std::vector<std::uint64_t>> create_arrays(int part, const fs::path& path,
   return offsets;
 }
 
+/// Whether it is the draft of a process that has ended.
+/// process  the end of its name
+bool is_abandoned(const fs::path& file, std::string_view process) {
+  pid_t number = 0;
+  const char* const last = process.data() + process.size();
+  const auto [end, error] = std::from_chars(process.data(), last, number);
+  if (error != std::errc() || end != last || number <= 1) return false;
+  if (::kill(number, 0) == 0 || errno != ESRCH) return false;
+  // A process of another container or machine may have that number.
+  const auto opened = open_to_read(file);
+  if (!opened || ::flock(opened.value().get(), LOCK_EX | LOCK_NB) != 0) return false;
+  // Parts of a download are called so too.
+  std::string head(kSignature.size(), '\0');
+  const ssize_t count = ::pread(opened.value().get(), head.data(), head.size(), 0);
+  return count == 0 || (count > 0 && head == kSignature);
+}
+
 }  // namespace
+
+void remove_abandoned_drafts(const fs::path& path) {
+  const std::string start = path.filename().string() + ".part";
+  const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
+  std::vector<fs::path> found;
+  std::error_code failed;
+  for (fs::directory_iterator entry(folder, failed), end; !failed && entry != end;
+       entry.increment(failed)) {
+    const std::string name = entry->path().filename().string();
+    if (!name.starts_with(start)) continue;
+    const std::string_view process = std::string_view(name).substr(start.size());
+    if (is_abandoned(entry->path(), process)) found.push_back(entry->path());
+  }
+  for (const fs::path& file : found) fs::remove(file, failed);
+}
 
 Writer::Writer(fs::path path, fs::path part) : path_(std::move(path)), part_(std::move(part)) {}
 
@@ -108,6 +145,8 @@ Result<Writer> Writer::create(const fs::path& path, const std::vector<ArraySpec>
   Writer made(path, part);
   made.file_ = file.release();
   TAUT_TRY(made.offsets_, create_arrays(made.file_, path, arrays, writer));
+  // Says to remove_abandoned_drafts() that it is written. HDF5 has had its own lock until here.
+  (void)::flock(made.file_, LOCK_EX | LOCK_NB);
   return made;
 }
 

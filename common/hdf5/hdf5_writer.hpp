@@ -48,4 +48,7 @@ class Writer {
   std::vector<std::uint64_t> offsets_;  // of each array in the file
 };
 
+/// Removes what processes left of a file that they were writing when they ended: NAME.partPID.
+void remove_abandoned_drafts(const std::filesystem::path& path);
+
 }  // namespace taut::hdf5

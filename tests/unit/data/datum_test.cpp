@@ -1,3 +1,6 @@
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <filesystem>
 
 #include "proto/caffe_data.pb.h"
@@ -175,4 +178,41 @@ TEST_CASE("an LMDB whose writing ends early leaves nothing", "[lmdb]") {
   }
   CHECK_FALSE(std::filesystem::exists(path));
   CHECK(data::open_lmdb(lmdb_of(folder, 3), Colour::kAsStored).value()->size() == 3);
+}
+
+TEST_CASE("an LMDB of a killed process has no name, and the next writer replaces it", "[lmdb]") {
+  const TempFolder folder;
+  const auto path = folder.path() / "lmdb";
+  const auto draft = folder.path() / "lmdb.part";
+  const pid_t killed = fork();
+  if (killed == 0) {
+    auto writer = data::LmdbWriter::create(path);
+    // Above 1,000, at which records are first committed.
+    for (int i = 0; writer && i < 1500; ++i) {
+      (void)writer.value()->add(std::to_string(10000 + i), "record");
+    }
+    _exit(writer ? 0 : 1);
+  }
+  int status = 1;
+  REQUIRE(waitpid(killed, &status, 0) == killed);
+  REQUIRE(status == 0);
+  CHECK_FALSE(std::filesystem::exists(path));
+  CHECK(std::filesystem::exists(draft / "data.mdb"));
+  CHECK(data::open_lmdb(lmdb_of(folder, 3), Colour::kAsStored).value()->size() == 3);
+  CHECK_FALSE(std::filesystem::exists(draft));
+}
+
+TEST_CASE("an LMDB has one writer at a time, and takes no folder of another kind", "[lmdb]") {
+  const TempFolder folder;
+  const auto path = folder.path() / "lmdb";
+  {
+    const auto writer = data::LmdbWriter::create(path);
+    REQUIRE(writer.has_value());
+    CHECK(data::LmdbWriter::create(path).error().message ==
+          path.string() + ": another process is writing it; wait for it, or choose another name");
+  }
+  const auto other = folder.write("lmdb.part/data.mdb", "of a user");
+  CHECK(data::LmdbWriter::create(path).error().message ==
+        path.string() + ".part: exists already; choose another name, or remove it");
+  CHECK(std::filesystem::file_size(other) == 9);
 }

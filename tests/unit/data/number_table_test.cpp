@@ -1,5 +1,7 @@
 #include "worker/data/tables/number_table.hpp"
 
+#include <unistd.h>
+
 #include <cmath>
 #include <cstring>
 #include <set>
@@ -209,6 +211,23 @@ TEST_CASE("a table converted to HDF5 or an LMDB is read back unchanged by data l
   const auto fractions = parse_csv("1,0.5\n", labelled("2"), "t.csv");
   CHECK_THAT(write_table(fractions.value(), {0}, folder.path() / "lmdb").error().message,
              Contains("row 1 has label 0.5: an LMDB holds whole numbers as labels"));
+}
+
+TEST_CASE("a table converted to HDF5 replaces the drafts of processes that have ended", "[table]") {
+  const TempFolder folder;
+  const auto table = parse_csv("1,0\n", labelled("2"), "t.csv");
+  REQUIRE(table);
+  const auto out = folder.path() / "t.h5";
+  // Of no process, as numbers end at 4194304; a part of a download; of a process that lives.
+  const std::string start = "\x89HDF\r\n\x1a\n";
+  const auto ended = folder.write("t.h5.part4194305", start + "and a part");
+  const auto download = folder.write("t.h5.part4194306", "and so on");
+  const auto living = folder.write("t.h5.part" + std::to_string(getppid()), start);
+  REQUIRE(write_table(table.value(), {0}, out));
+  CHECK(std::filesystem::exists(out));
+  CHECK_FALSE(std::filesystem::exists(ended));
+  CHECK(std::filesystem::exists(download));
+  CHECK(std::filesystem::exists(living));
 }
 
 TEST_CASE("rows for testing are drawn from the seed, and the others are for training", "[table]") {

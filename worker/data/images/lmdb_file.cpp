@@ -7,6 +7,7 @@
 #include <system_error>
 #include <utility>
 
+#include "common/files/draft_folder.hpp"
 #include "common/files/regular_file.hpp"
 #include "common/thread_sanitizer.hpp"
 #include "worker/data/images/lmdb_check.hpp"
@@ -31,11 +32,12 @@ struct Environment {
   std::string name;
 
   Environment() = default;
-  ~Environment() {
-    if (env != nullptr) mdb_env_close(env);
-  }
+  ~Environment() { close(); }
   Environment(const Environment&) = delete;
   Environment& operator=(const Environment&) = delete;
+  void close() {
+    if (env != nullptr) mdb_env_close(std::exchange(env, nullptr));
+  }
 };
 
 struct Transaction {
@@ -143,22 +145,11 @@ std::string lmdb_key(std::uint64_t number, std::uint64_t count) {
   return fmt::format("{:0{}}", number, std::max(digits, kDigits));
 }
 
-namespace {
-
-void remove_unfinished(const fs::path& folder) {
-  std::error_code ignored;
-  fs::remove(folder / "data.mdb", ignored);
-  fs::remove(folder / "lock.mdb", ignored);
-  fs::remove(folder, ignored);
-}
-
-}  // namespace
-
 struct LmdbWriter::State : Environment {
   Transaction transaction;
   MDB_dbi table = 0;
   std::uint64_t pending = 0;
-  bool is_finished = false;
+  std::unique_ptr<DraftFolder> folder;
 };
 
 LmdbWriter::LmdbWriter(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -166,31 +157,18 @@ LmdbWriter::LmdbWriter(std::unique_ptr<State> state) : state_(std::move(state)) 
 // The transaction ends before its environment, and that before its files.
 LmdbWriter::~LmdbWriter() {
   state_->transaction.abort();
-  if (state_->is_finished) return;
-  const fs::path folder = state_->name;
-  state_.reset();
-  remove_unfinished(folder);
+  state_->close();
 }
 
 Result<std::unique_ptr<LmdbWriter>> LmdbWriter::create(const fs::path& folder) {
-  std::error_code fault;
-  if (fs::exists(folder, fault)) {
-    return make_error(
-        ErrorCode::kExists,
-        fmt::format("{}: exists already; choose another name, or remove it", folder.string()));
-  }
-  fs::create_directories(folder, fault);
-  if (fault) {
-    return make_error(ErrorCode::kIo, fmt::format("{}: {}", folder.string(), fault.message()));
-  }
   auto state = std::make_unique<State>();
   state->name = folder.string();
+  TAUT_TRY(state->folder, DraftFolder::create(folder));
   int code = mdb_env_create(&state->env);
   if (code == 0) code = mdb_env_set_mapsize(state->env, kWriterMapBytes);
-  if (code == 0) code = mdb_env_open(state->env, state->name.c_str(), MDB_NOSYNC, 0644);
+  if (code == 0) code = mdb_env_open(state->env, state->folder->path().c_str(), MDB_NOSYNC, 0644);
   if (code == 0) code = mdb_txn_begin(state->env, nullptr, 0, &state->transaction.txn);
   if (code == 0) code = mdb_dbi_open(state->transaction.txn, nullptr, 0, &state->table);
-  // The destructor removes what there is of an unfinished one.
   std::unique_ptr<LmdbWriter> writer(new LmdbWriter(std::move(state)));
   if (code != 0) return failed(folder.string(), "creating", code, ErrorCode::kIo);
   return writer;
@@ -212,8 +190,8 @@ Result<void> LmdbWriter::finish() {
   int code = state_->transaction.commit();
   if (code == 0) code = mdb_env_sync(state_->env, 1);
   if (code != 0) return failed(state_->name, "writing", code, ErrorCode::kIo);
-  state_->is_finished = true;
-  return ok();
+  state_->close();
+  return state_->folder->put_in_place();
 }
 
 }  // namespace taut::data

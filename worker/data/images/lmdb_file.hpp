@@ -45,11 +45,11 @@ class LmdbReader {
 /// record has more, since keys are in the order of their bytes.
 [[nodiscard]] std::string lmdb_key(std::uint64_t number, std::uint64_t count);
 
-/// Writes a new LMDB, key by key in ascending order. One that is not finished is removed with its
-/// writer: a part of it would be read as if it were the whole.
+/// Writes a new LMDB, key by key in ascending order. It has its name once it is finished, since a
+/// part of it would be read as if it were the whole (DraftFolder).
 class LmdbWriter {
  public:
-  /// Errors    exists: the folder exists already; io
+  /// Errors    as DraftFolder::create()
   [[nodiscard]] static Result<std::unique_ptr<LmdbWriter>> create(
       const std::filesystem::path& folder);
   ~LmdbWriter();
@@ -58,7 +58,8 @@ class LmdbWriter {
 
   /// Errors    io: the disk is full, or another error of LMDB
   [[nodiscard]] Result<void> add(const std::string& key, const std::string& value);
-  /// Writes the rest and flushes it to the disk.
+  /// Writes the rest, flushes it to the disk and puts the folder in its place. Nothing is written
+  /// afterwards.
   [[nodiscard]] Result<void> finish();
 
  private:

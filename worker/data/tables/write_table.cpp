@@ -29,6 +29,7 @@ Result<void> write_hdf5(const NumberTable& table, const std::vector<std::uint64_
   std::vector<hdf5::ArraySpec> arrays{{"data", {count, static_cast<std::int64_t>(table.columns)}}};
   const bool has_labels = !table.labels.empty();
   if (has_labels) arrays.push_back({"label", {count}});
+  hdf5::remove_abandoned_drafts(out);
   TAUT_TRY(hdf5::Writer writer, hdf5::Writer::create(out, arrays));
   std::vector<float> labels;
   for (std::uint64_t i = 0; i < rows.size(); ++i) {
