@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <compare>
 
 #include "lab/schedule/policy_list.hpp"
 
@@ -7,8 +8,9 @@ namespace taut::schedule {
 namespace {
 
 /// Time slices, packing and migration: the jobs that ran longest ago have the devices for the next
-/// slice. While others wait, a job also runs on the devices of another one of its size where both
-/// keep three quarters of their speed. When none waits, a job that is spread is moved together.
+/// slice, and of those that run the ones that have had fewest slices in a row. While others wait, a
+/// job also runs on the devices of another one of its size where both keep three quarters of their
+/// speed. When none waits, a job that is spread is moved together.
 /// Source    Xiao et al., "Gandiva: Introspective Cluster Scheduling for Deep Learning", OSDI 2018,
 ///           section 3. It finds by trial which jobs pack well, here the model says it; its slices
 ///           are a minute, here five, because a job may come back on other devices.
@@ -18,15 +20,23 @@ class Gandiva : public Policy {
   [[nodiscard]] double round_s() const override { return 300; }
 
   [[nodiscard]] Plan decide(const View& view) override {
-    std::vector<std::pair<double, JobIndex>> keyed;
+    struct Turn {
+      double since;
+      std::uint32_t slices;
+      JobIndex job;
+      auto operator<=>(const Turn&) const = default;
+    };
+    std::vector<Turn> turns;
     for (const JobIndex job : view.active()) {
-      const double since = view.is_running(job) ? view.now_s() : view.state(job).waits_since_s;
-      keyed.emplace_back(since, job);
+      if (slices_.size() <= job) slices_.resize(job + 1);
+      const bool runs = view.is_running(job);
+      slices_[job] = runs ? slices_[job] + 1 : 0;
+      turns.push_back({runs ? view.now_s() : view.state(job).waits_since_s, slices_[job], job});
     }
-    std::ranges::sort(keyed);
+    std::ranges::sort(turns);
     std::vector<JobIndex> order;
-    order.reserve(keyed.size());
-    for (const auto& [since, job] : keyed) order.push_back(job);
+    order.reserve(turns.size());
+    for (const Turn& turn : turns) order.push_back(turn.job);
     Plan plan = fill_in_order(view, order);
     if (plan.grants.size() == order.size()) {
       for (Grant& grant : plan.grants) grant.moves = view.is_running(grant.job);
@@ -58,6 +68,8 @@ class Gandiva : public Policy {
       }
     }
   }
+
+  std::vector<std::uint32_t> slices_;  // in a row, of each job
 };
 
 }  // namespace

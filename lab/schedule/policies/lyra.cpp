@@ -106,9 +106,11 @@ class Lyra : public Policy {
     std::vector<Choice> found;
     for (const std::uint32_t more : {(one.workers + 1) / 2, one.workers}) {
       if (one.workers + more > one.max_workers) continue;
-      const double saved = time(one.workers) - time(one.workers + more);
-      // A restart must pay.
+      double saved = time(one.workers) - time(one.workers + more);
+      // A restart must pay; to lose what it has costs one.
       constexpr double kRestart = 60;
+      const bool has_it = view.workers(job) == one.workers + more;
+      if (has_it) saved += kRestart;
       if (saved > kRestart) found.push_back({more, saved});
     }
     return found;

@@ -11,8 +11,8 @@ namespace {
 /// Interleaving of resources: jobs that ask for the same number of devices form groups of up to
 /// three that share them, so that each uses another stage at any time. Groups are matched for the
 /// greatest sum of efficiencies, first in pairs, then pairs with single jobs; jobs with least left,
-/// time x devices, go first. When all fit without, no job shares. A plan stays until a job arrives
-/// or ends.
+/// time x devices, go first; what groups leave idle goes to single jobs. When all fit without, no
+/// job shares. A plan stays until a job arrives or ends.
 /// Source    Zhao et al., "Multi-Resource Interleaving for Deep Learning Training", SIGCOMM 2022,
 ///           sections 4 and 5, with known durations (Muri-S); every six minutes. It has four
 ///           stages; the traces' stages here are three.
@@ -41,7 +41,7 @@ class Muri : public Policy {
     order.reserve(keyed.size());
     for (const auto& [left, job] : keyed) order.push_back(job);
     if (requested <= view.usable_devices()) return fill_in_order(view, order);
-    return place(view, groups_of(view, order));
+    return place(view, groups_of(view, order), order);
   }
 
   static std::vector<const Job*> jobs_of(const View& view, const Group& group) {
@@ -152,8 +152,10 @@ class Muri : public Policy {
     return groups;
   }
 
-  static Plan place(const View& view, const std::vector<Group>& groups) {
+  static Plan place(const View& view, const std::vector<Group>& groups,
+                    const std::vector<JobIndex>& order) {
     Plan plan;
+    std::vector<bool> granted(*std::ranges::max_element(order) + 1);
     std::uint32_t left = view.usable_devices();
     for (Group group : groups) {
       const std::uint32_t workers = view.job(group.front()).workers;
@@ -165,12 +167,20 @@ class Muri : public Policy {
       if (leader != group.end()) std::iter_swap(group.begin(), leader);
       const double share = 1.0 / static_cast<double>(group.size());
       for (std::size_t i = 0; i < group.size(); ++i) {
+        granted[group[i]] = true;
         plan.grants.push_back({.job = group[i],
                                .workers = workers,
                                .with = i == 0 ? kNoJob : group.front(),
                                .share = share,
                                .interleaved = true});
       }
+    }
+    // Most of a long queue is in no group.
+    for (const JobIndex job : order) {
+      const std::uint32_t workers = view.job(job).workers;
+      if (granted[job] || workers > left) continue;
+      left -= workers;
+      plan.grants.push_back({.job = job, .workers = workers});
     }
     return plan;
   }

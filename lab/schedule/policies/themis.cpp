@@ -10,7 +10,8 @@ namespace {
 /// that are treated worst, by what they would take by what they would with a part of the cluster of
 /// their own. Among those the auction maximizes the product of what they gain, and so the sum of
 /// its logarithms, which for jobs that need all of their devices at once is nearly the order of the
-/// gain for each device. What is left goes to the others, the worst treated first.
+/// gain for each device. What is left goes to the others, the worst treated first. What a job that
+/// ends leaves before is auctioned at once, among those that wait, until the leases end.
 /// Source    Mahajan et al., "Themis: Fair and Efficient GPU Cluster Scheduling", NSDI 2020,
 ///           section 4; leases of 20 minutes and the fraction of 0.8 that is not offered are its
 ///           defaults. Leases all end together here.
@@ -18,21 +19,26 @@ class Themis : public Policy {
  public:
   [[nodiscard]] Promise promise() const override { return {.conserves_work = true}; }
   [[nodiscard]] bool counts_shares() const override { return true; }
-  [[nodiscard]] double round_s() const override { return kLease; }
 
   [[nodiscard]] Plan decide(const View& view) override {
+    constexpr double kRounding = 1e-6;
     count_contention(view);
-    std::vector<Bid> bids;
-    for (const JobIndex job : view.active()) bids.push_back(bid_of(view, job));
-    std::ranges::sort(bids, std::ranges::greater(), &Bid::unfairness);
-    const auto offered =
-        static_cast<std::ptrdiff_t>(std::ceil(kOffered * static_cast<double>(bids.size())));
-    std::ranges::stable_sort(bids.begin(), bids.begin() + offered, std::ranges::greater(),
-                             &Bid::gain);
+    const bool all_end = view.now_s() >= leases_end_s_ - kRounding;
+    if (all_end) leases_end_s_ = view.now_s() + kLease;
     std::vector<JobIndex> order;
-    order.reserve(bids.size());
+    std::vector<Bid> bids;
+    for (const JobIndex job : view.active()) {
+      if (!all_end && view.is_running(job)) {
+        order.push_back(job);
+      } else if (all_end || view.idle_parts() > 0) {
+        bids.push_back(bid_of(view, job));
+      }
+    }
+    auction(bids);
     for (const Bid& bid : bids) order.push_back(bid.job);
-    return fill_in_order(view, order);
+    Plan plan = fill_in_order(view, order);
+    plan.wake_s = leases_end_s_;
+    return plan;
   }
 
  private:
@@ -44,6 +50,15 @@ class Themis : public Policy {
     double unfairness;  // with devices from now on
     double gain;        // of the logarithm, a device, over another lease without
   };
+
+  /// Orders bids as they are served.
+  static void auction(std::vector<Bid>& bids) {
+    std::ranges::sort(bids, std::ranges::greater(), &Bid::unfairness);
+    const auto offered =
+        static_cast<std::ptrdiff_t>(std::ceil(kOffered * static_cast<double>(bids.size())));
+    std::ranges::stable_sort(bids.begin(), bids.begin() + offered, std::ranges::greater(),
+                             &Bid::gain);
+  }
 
   /// The integral of how many times the cluster's devices are requested.
   void count_contention(const View& view) {
@@ -74,6 +89,7 @@ class Themis : public Policy {
   double contention_ = 1;
   double contention_s_ = 0;
   double counted_s_ = 0;
+  double leases_end_s_ = 0;
   std::vector<double> contention_at_start_;  // of each job
   std::vector<double> start_s_;
 };

@@ -9,8 +9,8 @@ namespace {
 /// Discretized least attained service in two dimensions: a job whose devices x time are below a
 /// threshold is in the first queue, and goes before all of the second one; in a queue, by
 /// submission. Jobs are stopped for others ahead of them. A job in the second queue that has
-/// waited for eight times as long as it has run goes back to the first one, and its service counts
-/// from there.
+/// waited for eight times as long as it has run goes back to the first one, and its service and the
+/// time that it has run count from there.
 /// Source    Gu et al., "Tiresias: A GPU Cluster Manager for Distributed Deep Learning", NSDI 2019,
 ///           section 3.2; the threshold of one device-hour is that of its simulator's example with
 ///           two queues, the factor of 8 an assumption
@@ -21,23 +21,27 @@ class Tiresias : public Policy {
 
   [[nodiscard]] Plan decide(const View& view) override {
     constexpr double kStarving = 8;
-    // A job within the rounding of its times has crossed the threshold: it is not seen again.
+    // A job within the rounding of its times has crossed a threshold: it is not seen again.
     constexpr double kRounding = 1e-6;
+    double starving_s = std::numeric_limits<double>::infinity();  // the next one does from then on
     // Active jobs are by submission, and so is each queue.
     std::vector<JobIndex> order;
     std::vector<JobIndex> second_queue;
     for (const JobIndex job : view.active()) {
-      if (forgiven_s_.size() <= job) forgiven_s_.resize(job + 1);
-      const double ran = view.held_s(job);
+      if (forgiven_.size() <= job) forgiven_.resize(job + 1);
+      const double ran = view.held_s(job) - forgiven_[job].held_s;
       bool second = until_second_s(view, job) <= kRounding;
-      if (second && ran > 0 && view.waited_s(job) >= kStarving * ran) {
-        forgiven_s_[job] = view.attained_s(job);
+      const double patience_s = kStarving * ran - view.waited_s(job);
+      if (second && ran > 0 && patience_s <= kRounding) {
+        forgiven_[job] = {.attained_s = view.attained_s(job), .held_s = view.held_s(job)};
         second = false;
       }
+      if (second) starving_s = std::min(starving_s, view.now_s() + patience_s);
       (second ? second_queue : order).push_back(job);
     }
     order.insert(order.end(), second_queue.begin(), second_queue.end());
     Plan plan = fill_in_order(view, order);
+    if (plan.grants.size() < order.size()) plan.wake_s = starving_s;
     // When the next one crosses the threshold.
     for (const Grant& grant : plan.grants) {
       const double left_s = until_second_s(view, grant.job);
@@ -50,11 +54,16 @@ class Tiresias : public Policy {
   /// Until the job, with its devices, has what the first queue gives.
   [[nodiscard]] double until_second_s(const View& view, JobIndex job) const {
     constexpr double kThreshold = 3600;
-    const double left = kThreshold - (view.attained_s(job) - forgiven_s_[job]);
+    const double left = kThreshold - (view.attained_s(job) - forgiven_[job].attained_s);
     return left / view.job(job).devices();
   }
 
-  std::vector<double> forgiven_s_;  // of the service of each job
+  /// What counts no longer of what a job has had.
+  struct Forgiven {
+    double attained_s = 0;
+    double held_s = 0;
+  };
+  std::vector<Forgiven> forgiven_;  // by job
 };
 
 }  // namespace

@@ -127,6 +127,15 @@ TEST_CASE("Tiresias puts a new job before one that has had its device-hour", "[s
   CHECK(ends(run_policy("tiresias", both, cluster)) == Times{2900, 3200});
 }
 
+TEST_CASE("Tiresias lets a job that starves run at each eighth of the time", "[schedule]") {
+  // Its device-hour is over after 900 s. Short ones go first then, which are more than enough.
+  std::vector<Job> jobs = {test_job(0, 4, 2700)};
+  for (int i = 0; i < 18; ++i) jobs.push_back(test_job(900, 4, 890));
+  // It runs again from 8100 s on, and from 16200 s on, each time for 900 s.
+  CHECK(run_policy("tiresias", numbered(jobs), test_cluster("1x4")).jobs[0].ended_s ==
+        Approx(17100));
+}
+
 TEST_CASE("Tiresias sees a job cross the threshold although its times are rounded", "[schedule]") {
   const Cluster cluster = test_cluster("1x1");
   const auto jobs = numbered({test_job(0, 1, 0.3), test_job(0.1, 1, 1e5), test_job(100.1, 1, 100)});
