@@ -26,14 +26,6 @@ const pb::LabLink& link_of(const pb::LabCluster& cluster, const std::string& nam
   return *found;
 }
 
-double to_us(TimePoint time) {
-  return static_cast<double>(time.since_origin().count());
-}
-
-TimePoint from_us(double us) {
-  return TimePoint(from_microseconds(us));
-}
-
 }  // namespace
 
 Result<std::unique_ptr<Topology>> Topology::make(const pb::LabCluster& cluster,
@@ -57,6 +49,7 @@ std::size_t Topology::add_pipe(const std::string& name, const pb::LabLink& link)
   pipe.latency_us = link.latency_us();
   pipe.jitter_us = link.jitter_us();
   pipe.loss = link.loss();
+  keep_order_ |= pipe.jitter_us > 0;
   return pipes_.size() - 1;
 }
 
@@ -199,120 +192,6 @@ FairLinks::Way Topology::way_of(sim::NodeId from, sim::NodeId to) const {
   }
   if (in != nullptr) way.add(in->in);
   return way;
-}
-
-TimePoint Topology::arrival(sim::NodeId from, sim::NodeId to, std::uint64_t bytes, TimePoint now) {
-  const FairLinks::Way way = way_of(from, to);
-  double head = to_us(now);  // when its first byte enters a link
-  double tail = head;        // when its last byte can
-  double path_us = 0;
-  for (const std::uint32_t number : way.links()) {
-    Pipe& pipe = pipes_[number];
-    const double takes = static_cast<double>(bytes) * pipe.us_per_byte;
-    const double start = std::max(head, to_us(pipe.free_at));
-    const double end = std::max(start + takes, tail);
-    pipe.free_at = from_us(end);
-    pipe.bytes += bytes;
-    ++pipe.messages;
-    pipe.busy_us += takes;
-    if (notify_) notify_({number, from, to, from_us(start), pipe.free_at, takes});
-    double later = pipe.latency_us;
-    if (pipe.jitter_us > 0) later += pipe.jitter_us * draw();
-    head = start + later;
-    tail = end + later;
-    path_us += pipe.latency_us;
-  }
-  for (const std::uint32_t number : way.links()) tail += loss_us(pipes_[number], bytes, path_us);
-  return from_us(tail);
-}
-
-void Topology::share_fairly() {
-  std::vector<double> us_per_byte;
-  us_per_byte.reserve(pipes_.size());
-  for (const Pipe& pipe : pipes_) us_per_byte.push_back(pipe.us_per_byte);
-  fair_.emplace(std::move(us_per_byte));
-  fair_->on_pass([this](const FairLinks::Passage& passage) {
-    if (!notify_) return;
-    const Trip& trip = trips_[passage.flight];
-    notify_({passage.link, trip.from, trip.to, from_us(passage.begin_us), from_us(passage.end_us),
-             static_cast<double>(trip.bytes) * pipes_[passage.link].us_per_byte});
-  });
-}
-
-void Topology::count(const Trip& trip) {
-  if (trip.to == kCoordinator) {
-    ++coordinator_.messages_in;
-    coordinator_.bytes_in += trip.bytes;
-  } else if (trip.from == kCoordinator) {
-    ++coordinator_.messages_out;
-    coordinator_.bytes_out += trip.bytes;
-  }
-}
-
-std::optional<TimePoint> Topology::depart(const Trip& trip, TimePoint now) {
-  count(trip);
-  if (!fair_) return arrival(trip.from, trip.to, trip.bytes, now);
-  if (trip.flight >= trips_.size()) trips_.resize(trip.flight + 1);
-  trips_[trip.flight] = trip;
-  const FairLinks::Way way = way_of(trip.from, trip.to);
-  for (const std::uint32_t number : way.links()) {
-    Pipe& pipe = pipes_[number];
-    pipe.bytes += trip.bytes;
-    ++pipe.messages;
-    pipe.busy_us += static_cast<double>(trip.bytes) * pipe.us_per_byte;
-  }
-  fair_->send(trip.connection, {trip.flight, trip.bytes, way}, now);
-  return std::nullopt;
-}
-
-TimePoint Topology::next() const {
-  return fair_ ? fair_->next() : TimePoint::never();
-}
-
-void Topology::advance(TimePoint now) {
-  if (fair_) fair_->advance(now);
-}
-
-std::vector<sim::Journey::Arrival> Topology::take_known() {
-  std::vector<Arrival> known;
-  if (!fair_) return known;
-  for (const FairLinks::Passed& passed : fair_->take_passed()) {
-    const Trip& trip = trips_[passed.flight];
-    const double later = later_us(way_of(trip.from, trip.to), trip.bytes);
-    known.push_back({passed.flight, from_us(passed.at_us + later)});
-  }
-  return known;
-}
-
-double Topology::later_us(const FairLinks::Way& way, std::uint64_t bytes) {
-  double path_us = 0;
-  double later = 0;
-  for (const std::uint32_t number : way.links()) {
-    const Pipe& pipe = pipes_[number];
-    path_us += pipe.latency_us;
-    if (pipe.jitter_us > 0) later += pipe.jitter_us * draw();
-  }
-  for (const std::uint32_t number : way.links()) later += loss_us(pipes_[number], bytes, path_us);
-  return path_us + later;
-}
-
-double Topology::draw() {
-  constexpr double kUnit = 0x1p-53;
-  return static_cast<double>(random_.next() >> 11U) * kUnit;
-}
-
-/// Source    RFC 5681: three later segments have a lost one sent again at once; RFC 6298, and
-///           Linux' least retransmission timeout of 200 ms, where too few follow
-double Topology::loss_us(const Pipe& pipe, std::uint64_t bytes, double path_us) {
-  constexpr double kPacket = 1448;
-  constexpr double kFollowing = 3;
-  constexpr double kTimeout_us = 200e3;
-  if (pipe.loss <= 0) return 0;
-  const double packets = std::max(1.0, std::ceil(static_cast<double>(bytes) / kPacket));
-  const auto any_of = [&](double count) { return 1 - std::pow(1 - pipe.loss, count); };
-  const double drawn = draw();
-  if (drawn < any_of(std::min(packets, kFollowing))) return kTimeout_us;
-  return drawn < any_of(packets) ? 2 * path_us : 0;
 }
 
 }  // namespace taut::lab

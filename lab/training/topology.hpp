@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -25,7 +26,7 @@ struct Pipe {
   double latency_us = 0;
   double jitter_us = 0;
   double loss = 0;    // of packets
-  TimePoint free_at;  // of whole messages: when everything sent so far has passed
+  TimePoint free_at;  // of whole messages: when everything that has got to it has passed
   std::uint64_t bytes = 0;
   std::uint64_t messages = 0;
   double busy_us = 0;
@@ -35,7 +36,7 @@ struct Pipe {
 /// message passes its sender's card, the links of the racks if they differ, and its receiver's
 /// card; and in an island the links of the workers' devices first and last. Each link passes it on
 /// while it still arrives. Connections share a link equally, or whole messages pass it one after
-/// the other, as the cluster's file says.
+/// the other, in the order in which their first bytes get to it, as the cluster's file says.
 class Topology final : public sim::Journey {
  public:
   /// How processes are numbered: the coordinator and the user, then servers, then workers.
@@ -69,7 +70,8 @@ class Topology final : public sim::Journey {
   [[nodiscard]] TimePoint next() const override;
   void advance(TimePoint now) override;
   std::vector<Arrival> take_known() override;
-  /// When a message that is sent now arrives where whole messages pass links, one after the other.
+  /// When a message arrives that is sent now and has its place on all links of its way at once,
+  /// behind what they have got: for reckoning without a network, whose messages depart().
   TimePoint arrival(sim::NodeId from, sim::NodeId to, std::uint64_t bytes, TimePoint now);
 
   /// Messages of one process, and their bytes.
@@ -117,6 +119,22 @@ class Topology final : public sim::Journey {
     std::size_t out = 0;  // pipes
     std::size_t in = 0;
   };
+  /// A message between two links: when its first and its last byte get to the next one.
+  struct Front {
+    double head_us = 0;
+    double tail_us = 0;
+  };
+  /// A message on its way, where whole messages pass links.
+  struct Leg {
+    TimePoint at{};  // when it gets to the next link
+    std::uint64_t order = 0;
+    std::uint32_t flight = 0;
+    std::uint32_t links = 0;  // that it has passed
+    Front front{};
+    friend bool operator<(const Leg& a, const Leg& b) {
+      return a.at != b.at ? a.at > b.at : a.order > b.order;
+    }
+  };
   Topology(std::uint32_t servers, std::uint64_t seed) : servers_(servers), random_(seed) {}
   void add_hosts(const pb::LabCluster& cluster);
   void add_racks(const pb::LabCluster& cluster);
@@ -126,6 +144,10 @@ class Topology final : public sim::Journey {
   void give_devices(std::uint32_t workers);
   void share_fairly();
   [[nodiscard]] FairLinks::Way way_of(sim::NodeId from, sim::NodeId to) const;
+  [[nodiscard]] Front pass(std::uint32_t pipe, const Trip& trip, const Front& front);
+  void go_on(Leg leg);
+  /// How much later a message arrives because packets were lost on any link.
+  [[nodiscard]] double losses_us(const FairLinks::Way& way, std::uint64_t bytes);
   /// What latency, jitter and losses add to a message's time on its links.
   [[nodiscard]] double later_us(const FairLinks::Way& way, std::uint64_t bytes);
   /// The device of a process, if it has a link to its host.
@@ -146,7 +168,14 @@ class Topology final : public sim::Journey {
   std::vector<std::size_t> host_of_;                   // by node
   std::vector<std::optional<std::size_t>> device_of_;  // by node
   std::optional<FairLinks> fair_;                      // nullopt: whole messages pass links
-  std::vector<Trip> trips_;                            // by flight, where connections share links
+  std::vector<Trip> trips_;                            // by flight
+  std::vector<Leg> legs_;                              // a heap, where whole messages pass links
+  std::uint64_t order_ = 0;
+  std::vector<Arrival> known_;
+  bool keep_order_ = false;  // a link has jitter
+  // Of the newest message of each connection, by the links that it has passed: when its first byte
+  // gets to the next one.
+  std::vector<std::array<double, FairLinks::Way::kMax>> newest_us_;
   OnPass notify_;
   Traffic coordinator_;
 };

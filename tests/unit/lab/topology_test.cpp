@@ -95,6 +95,32 @@ TEST_CASE("workers that send at once share the server's card as the cluster's fi
   }
 }
 
+TEST_CASE("a message that waits for its sender's card does not hold the receiver's", "[lab]") {
+  const auto star = make(kStar, 4);
+  sim::Network network(*star);
+  const auto listen = [&](sim::NodeId node, const char* name) {
+    network.listen(network.open(node), name);
+  };
+  listen(star->server_node(0), "server");
+  listen(star->worker_node(2), "worker");
+  const auto send = [&](sim::SocketId from, const char* to, std::size_t bytes) {
+    Message message;
+    message.frames.push_back(Frame::copy_of(std::string(bytes, 'x')));
+    network.send(from, network.connect(from, to), std::move(message));
+  };
+  // The first worker's second message is on its card from 1000 us on; another worker's gets to the
+  // server's before that, although it is sent after it.
+  const sim::SocketId first = network.open(star->worker_node(0));
+  send(first, "worker", 1'000'000);
+  send(first, "server", 100'000);
+  send(network.open(star->worker_node(1)), "server", 100'000);
+  std::vector<std::int64_t> arrivals;
+  while (network.next_due() != TimePoint::never()) {
+    if (network.take_next()) arrivals.push_back(us(network.now()));
+  }
+  CHECK(arrivals == std::vector<std::int64_t>{120, 1020, 1120});
+}
+
 TEST_CASE("the two directions of a card do not share", "[lab]") {
   const auto star = make(kStar, 4);
   CHECK(us(star->arrival(star->worker_node(0), star->server_node(0), 100'000, kStart)) == 120);
