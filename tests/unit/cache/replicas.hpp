@@ -114,7 +114,7 @@ inline LocalCache::Options local_options(JobMaker& job, std::size_t replicas) {
 }
 
 /// The same sums on one device, which needs no copies of anything.
-ReadTables expected(JobMaker& job, std::size_t replicas) {
+inline ReadTables expected(JobMaker& job, std::size_t replicas) {
   const auto backend = cpu();
   LocalCache cache(*backend, tables(), local_options(job, replicas));
   const std::vector<Backend*> devices(replicas, backend.get());
