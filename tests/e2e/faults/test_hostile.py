@@ -74,9 +74,10 @@ class HostilePeers(ClusterTest):
             self.assert_bounded(lambda: whole_messages(dealer, body, 3))
 
     def test_handshakes_that_never_end_take_bounded_memory(self):
-        for pause_s in (0.4, 0):  # a daemon looks every few milliseconds
-            self.assert_bounded(lambda: in_turns(
-                [lambda: unanswered_handshake(self.shard, 11 * MIB, pause_s)] * 12))
+        # As fast as they are taken, scripts/bench/hostile/table sends them: there a daemon has to get
+        # a processor in time.
+        self.assert_bounded(lambda: in_turns(
+            [lambda: unanswered_handshake(self.shard, 11 * MIB, 0.4)] * 12))
 
     def test_strangers_beyond_the_descriptors_cost_no_processor(self):
         few = 256

@@ -138,7 +138,8 @@ TEST_CASE("a message arrives whole and can be answered", "[endpoint]") {
 
 TEST_CASE("a process that receives nothing is reached, and one that does not exist is not",
           "[endpoint]") {
-  Pair pair = connected(zmq_transport());
+  const Transport transport = zmq_transport();  // it outlives the sockets
+  Pair pair = connected(transport);
   const PeerId to_none = pair.client->connect("127.0.0.1:" + std::to_string(free_port())).value();
   CHECK_FALSE(pair.client->has_reached(pair.to_server));
   const TimePoint deadline = steady_now() + kWait;
