@@ -446,7 +446,8 @@ TEST_CASE("no job shrinks for one of its own priority, or where shrinking is off
   Jobs cluster(2);
   cluster.options.scheduling.set_shrinking(shrinks);
   cluster.restart_coordinator(1s);
-  cluster.run_for(1s);
+  // Before that no job shrinks at all.
+  cluster.run_for(cluster.options.heartbeat_limit + 1s);
   const std::uint64_t first = cluster.start(elastic_job(1, 2));
   const std::uint64_t second = cluster.submit(with_priority(make_job(1), shrinks ? 0 : 5)).job();
   cluster.run_for(5s);
