@@ -149,6 +149,14 @@ bool TensorFile::has_changed() const {
          modified_ns(status) != modified_ns_;
 }
 
+bool TensorFile::was_replaced() const {
+  if (stored_) return false;
+  struct stat own {};
+  struct stat at_path {};
+  return fstat(file_, &own) != 0 || stat(path_.c_str(), &at_path) != 0 ||
+         own.st_dev != at_path.st_dev || own.st_ino != at_path.st_ino;
+}
+
 Result<void> TensorFile::read_bytes(std::uint64_t offset, std::span<std::byte> out) const {
   if (offset > bytes_ || out.size() > bytes_ - offset) {
     return invalid(fmt::format("{}: has {} bytes; {} are required from byte {} on", path_.string(),

@@ -44,6 +44,9 @@ class TensorFile {
   [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
   /// Whether the file was written after it was opened, according to its modification time.
   [[nodiscard]] bool has_changed() const;
+  /// Whether its path names another file by now, as after a rename, or none. This one can still be
+  /// read.
+  [[nodiscard]] bool was_replaced() const;
 
   /// Errors: invalid beyond the file's end; mismatch: see pin(); io.
   [[nodiscard]] Result<void> read_bytes(std::uint64_t offset, std::span<std::byte> out) const;

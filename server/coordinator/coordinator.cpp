@@ -178,6 +178,8 @@ CoordinatorOutput Coordinator::tick(TimePoint now) {
   if (pause > options_.heartbeat_limit / 2) {
     registry_.excuse_silence(pause, now);
     for (auto& [id, job] : jobs_) job.followers.excuse_silence(pause, now);
+    // Nor could they reconnect meanwhile, if that is soon after a restart.
+    recovered_at_ = recovered_at_ + pause;
   }
   // What only time changes, progress and connections among it, is looked at now.
   for (auto& [id, job] : jobs_) {

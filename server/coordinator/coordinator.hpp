@@ -175,7 +175,8 @@ class Coordinator {
   [[nodiscard]] ScheduledJob scheduled(const JobRecord& job, bool competes) const;
   [[nodiscard]] bool may_know_workers(const JobRecord& job) const;
   /// Whether processes of an earlier coordinator may yet reconnect to this one: for the limit of
-  /// heartbeats after a restart, since the state does not name those that are idle.
+  /// heartbeats after a restart, since the state does not name those that are idle. Pauses in which
+  /// the coordinator itself does not run do not count.
   [[nodiscard]] bool awaits_any() const;
   /// Whether a process that a running job needs, and that the state therefore names, has yet to
   /// reconnect: until then no place is known to be free, and none to be lacking.
@@ -226,7 +227,7 @@ class Coordinator {
   pb::TraceState trace_ = pb::TRACE_AS_CONFIGURED;  // until the coordinator ends
   TimePoint now_;
   TimePoint last_tick_;
-  TimePoint recovered_at_;
+  TimePoint recovered_at_;            // and later by the pauses in which this one did not run
   bool had_processes_;                // before it restarted
   TimePoint next_refusal_note_;       // no hello's refusal is noted before
   std::uint64_t quiet_refusals_ = 0;  // since the last note of one

@@ -234,7 +234,8 @@ bool Coordinator::may_know_workers(const JobRecord& job) const {
 }
 
 bool Coordinator::awaits_any() const {
-  return had_processes_ && now_ - recovered_at_ <= options_.heartbeat_limit;
+  // Until the last tick: what arrives before the next one may follow a pause, which a tick notices.
+  return had_processes_ && last_tick_ - recovered_at_ <= options_.heartbeat_limit;
 }
 
 bool Coordinator::awaits_known() const {

@@ -49,7 +49,7 @@ void FileWeights::read_ahead(const std::vector<std::string>& files) {
 bool FileWeights::has_read(const std::string& file) {
   const std::lock_guard lock(mutex_);
   return std::ranges::any_of(known_, [&](const Known& known) {
-    return known.file->path() == file && !known.file->has_changed();
+    return known.file->path() == file && !known.file->has_changed() && !known.file->was_replaced();
   });
 }
 

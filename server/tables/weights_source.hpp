@@ -46,7 +46,7 @@ class FileWeights final : public WeightsSource {
   /// large file takes. Workers do the same before they open their tables.
   /// Thread    the owner's
   void read_ahead(const std::vector<std::string>& files);
-  /// Whether a file was read through and has not been written to since.
+  /// Whether a file was read through, and was neither written to nor replaced by another since.
   [[nodiscard]] bool has_read(const std::string& file);
   /// Ends the reading of files, so that no thread is waited for. A second call does nothing.
   void stop();

@@ -463,6 +463,12 @@ void FakeCluster::restart_coordinator(Duration pause) {
   coordinator_ = std::make_unique<Coordinator>(options, store_->load().value(), now_);
 }
 
+void FakeCluster::pause_coordinator(Duration pause) {
+  std::unique_ptr<Coordinator> paused = std::move(coordinator_);
+  run_for(pause);
+  coordinator_ = std::move(paused);
+}
+
 pb::ControlMessage FakeCluster::ask(pb::ControlMessage request) {
   const PeerId client(next_peer_++);
   request.set_request(next_session_++);

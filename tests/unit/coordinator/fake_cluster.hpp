@@ -143,6 +143,8 @@ class FakeCluster {
   bool run_until(const std::function<bool()>& holds, Duration limit = std::chrono::seconds(60));
   /// The coordinator ends and starts again from what it saved, `pause` later.
   void restart_coordinator(Duration pause);
+  /// The coordinator does not run for a while, and what is sent to it meanwhile does not arrive.
+  void pause_coordinator(Duration pause);
 
   /// Asks the coordinator as a client would.
   pb::ControlMessage ask(pb::ControlMessage request);

@@ -406,6 +406,27 @@ TEST_CASE("after a restart no job shrinks before the processes that it has are b
   CHECK(cluster.broken().empty());
 }
 
+TEST_CASE("after a restart processes have the same time to return when the coordinator pauses",
+          "[coordinator][queue][store]") {
+  Jobs cluster(3);
+  const std::uint64_t low = cluster.start(elastic_job(1, 2));
+  REQUIRE(cluster.workers_of(low) == Names{"w0", "w1"});
+  cluster.at("w1").cut_off = true;
+  cluster.restart_coordinator(1s);
+  cluster.run_for(2s);
+  const std::uint64_t high = cluster.submit(with_priority(make_job(2), 1)).job();
+  cluster.pause_coordinator(10s);
+  // The limit is past, and this coordinator has run for half of it.
+  cluster.run_for(6s);
+  CHECK(cluster.status(high).message() ==
+        "waits for processes of running jobs to reconnect after the coordinator's restart");
+  CHECK(cluster.workers_of(low) == Names{"w0", "w1"});
+  cluster.at("w1").cut_off = false;
+  REQUIRE(cluster.run_until_state(high, pb::RUNNING));
+  CHECK(cluster.workers_of(low).size() == 1);
+  CHECK(cluster.broken().empty());
+}
+
 TEST_CASE("after a restart no job is placed before the servers of others are back",
           "[coordinator][queue][store]") {
   Jobs cluster(3);
@@ -446,7 +467,8 @@ TEST_CASE("no job shrinks for one of its own priority, or where shrinking is off
   Jobs cluster(2);
   cluster.options.scheduling.set_shrinking(shrinks);
   cluster.restart_coordinator(1s);
-  cluster.run_for(1s);
+  // Before that no job shrinks at all.
+  cluster.run_for(cluster.options.heartbeat_limit + 1s);
   const std::uint64_t first = cluster.start(elastic_job(1, 2));
   const std::uint64_t second = cluster.submit(with_priority(make_job(1), shrinks ? 0 : 5)).job();
   cluster.run_for(5s);

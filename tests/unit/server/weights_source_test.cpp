@@ -21,6 +21,15 @@ TensorPlace place_of(const std::filesystem::path& path, std::uint64_t offset) {
           ElementType::kF32};
 }
 
+bool is_read_ahead(FileWeights& values, const std::string& path) {
+  const auto begin = std::chrono::steady_clock::now();
+  while (!values.has_read(path) &&
+         std::chrono::steady_clock::now() - begin < std::chrono::seconds(60)) {
+    std::this_thread::yield();
+  }
+  return values.has_read(path);
+}
+
 }  // namespace
 
 TEST_CASE("a slice gets its own elements of a tensor in a file", "[initial]") {
@@ -41,17 +50,30 @@ TEST_CASE("a file that was read ahead is not read through again by the shard tha
   FileWeights values;
   CHECK_FALSE(values.has_read(path.string()));
   values.read_ahead({(folder.path() / "absent").string(), path.string()});
-  const auto begin = std::chrono::steady_clock::now();
-  while (!values.has_read(path.string()) &&
-         std::chrono::steady_clock::now() - begin < std::chrono::seconds(60)) {
-    std::this_thread::yield();
-  }
-  REQUIRE(values.has_read(path.string()));
+  REQUIRE(is_read_ahead(values, path.string()));
   // Under its name there is nothing any more that could be read through.
   std::filesystem::rename(path, folder.path() / "moved");
   std::vector<float> out(2);
   REQUIRE(values.read(place, 1, out));
   CHECK(out == std::vector<float>{2, 3});
+}
+
+TEST_CASE("a file that has replaced one of its name is read ahead too", "[initial]") {
+  const test::TempFolder folder;
+  const auto path = folder.write("w", bytes_of_floats({1, 2, 3}));
+  FileWeights values;
+  values.read_ahead({path.string()});
+  REQUIRE(is_read_ahead(values, path.string()));
+  std::filesystem::rename(folder.write("next", bytes_of_floats({4, 5, 6})), path);
+  CHECK_FALSE(values.has_read(path.string()));
+  const TensorPlace place = place_of(path, 0);
+  values.read_ahead({path.string()});
+  REQUIRE(is_read_ahead(values, path.string()));
+  // No file of that name can be read through for the shard.
+  std::filesystem::rename(path, folder.path() / "moved");
+  std::vector<float> out(2);
+  REQUIRE(values.read(place, 1, out));
+  CHECK(out == std::vector<float>{5, 6});
 }
 
 TEST_CASE("a shard and what reads ahead may need a file at once", "[initial]") {
