@@ -110,12 +110,25 @@ TEST_CASE("workers that exchange count a rule's applications from where its stat
   CHECK(second.step() == Approx(kRate).epsilon(1e-3));
 }
 
+TEST_CASE(
+    "a worker resumes with a state that has more applications of the rule than its job clocks",
+    "[cache][replicas]") {
+  Exchanging further(Clock(1000));
+  for (int i = 0; i < 4; ++i) CHECK(further.step() == Approx(kRate).epsilon(1e-3));
+  // As of a worker that joined at clock 0 and took the state of one that was two clocks ahead.
+  Exchanging resumed(Clock(2));
+  REQUIRE(resumed.cache->restore(further.cache->own_state(Clock(1004))));
+  CHECK(resumed.step() == Approx(kRate).epsilon(1e-3));
+  CHECK(resumed.cache->own_state(Clock(3)).back() == std::vector<float>{5.0F});
+}
+
 TEST_CASE("the state of a worker that exchanges is refused where it does not fit",
           "[cache][replicas]") {
   Exchanging worker(Clock(10));
   std::vector<std::vector<float>> own = worker.cache->own_state(Clock(10));
   REQUIRE(own.size() == 4);
-  for (const float applied : {-1.0F, 11.0F, std::numeric_limits<float>::quiet_NaN()}) {
+  using Limits = std::numeric_limits<float>;
+  for (const float applied : {-1.0F, Limits::max(), Limits::infinity(), Limits::quiet_NaN()}) {
     own.back()[0] = applied;
     CHECK_FALSE(worker.cache->restore(own));
   }
