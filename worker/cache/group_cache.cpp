@@ -214,6 +214,9 @@ Result<void> GroupCache::train_clock() {
     if (has_gradient) {
       local_.begin_state(standing_.state_from);
       local_.finish_clock(0, clock);
+    } else {
+      // The rule was not applied, so the count of its applications stays.
+      standing_.state_from = standing_.state_from.next();
     }
     group_->set_values();
     standing_.next = clock.next();
