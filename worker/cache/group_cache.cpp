@@ -1,6 +1,7 @@
 #include "worker/cache/group_cache.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <utility>
 
 #include "common/check.hpp"
@@ -12,6 +13,8 @@ namespace {
 
 // Between two looks at what else there is to do.
 constexpr Duration kStep = std::chrono::milliseconds(20);
+// Of a rule, in a checkpoint: more than any job has.
+constexpr std::int64_t kMaxApplications = std::int64_t{1} << 40U;
 
 }  // namespace
 
@@ -211,6 +214,9 @@ Result<void> GroupCache::train_clock() {
     if (has_gradient) {
       local_.begin_state(standing_.state_from);
       local_.finish_clock(0, clock);
+    } else {
+      // The rule was not applied, so the count of its applications stays.
+      standing_.state_from = standing_.state_from.next();
     }
     group_->set_values();
     standing_.next = clock.next();
@@ -331,8 +337,9 @@ bool GroupCache::restore(std::vector<std::vector<float>> own) {
   Clock state_from(0);
   if (own.size() == sizes.size() + 1 && own.back().size() == 1) {
     const float applied = own.back()[0];
-    // Also where it was damaged: not before the job, and not after this clock.
-    if (!(applied >= 0 && applied <= static_cast<float>(standing_.next.value()))) return false;
+    // It may have been damaged. More than this clock is right: without a common clock a worker that
+    // joins keeps its own, and takes the state of one that is further.
+    if (!(applied >= 0 && applied <= static_cast<float>(kMaxApplications))) return false;
     state_from = standing_.next - static_cast<std::int64_t>(applied);
     own.pop_back();
   }

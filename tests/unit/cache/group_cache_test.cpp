@@ -1,8 +1,10 @@
 // The cache of a worker that exchanges with others, in a group of one.
 #include "worker/cache/group_cache.hpp"
 
+#include <cstdint>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -23,7 +25,9 @@ constexpr float kRate = 0.125F;
 /// if the applications are counted from where the moments were zero.
 class Exchanging {
  public:
-  explicit Exchanging(Clock start) : clock_(start), served_(job_from(start)) {
+  /// joins_after  clocks of a synchronous gossip before the worker's own first; nullopt: it sums
+  explicit Exchanging(Clock start, std::optional<std::int64_t> joins_after = std::nullopt)
+      : clock_(start), served_(job_from(start)) {
     BackendOptions of_backend;
     of_backend.device = DeviceKind::kCpu;
     of_backend.threads = 1;
@@ -41,7 +45,8 @@ class Exchanging {
     options.rule = to_update_rule(served_.job.solver()).value();
     options.schedule.interval = 1000;
     options.wait = kDeadline;
-    options.group.first = start;
+    options.group.first = start + joins_after.value_or(0);
+    if (joins_after) options.group.graph = collective::Graph::kRing;
     auto opened = GroupCache::open(*client_, *backend_, {table()}, std::move(options),
                                    std::move(rank), board_);
     REQUIRE(opened.has_value());
@@ -110,12 +115,35 @@ TEST_CASE("workers that exchange count a rule's applications from where its stat
   CHECK(second.step() == Approx(kRate).epsilon(1e-3));
 }
 
+TEST_CASE(
+    "a worker resumes with a state that has more applications of the rule than its job clocks",
+    "[cache][replicas]") {
+  Exchanging further(Clock(1000));
+  for (int i = 0; i < 4; ++i) CHECK(further.step() == Approx(kRate).epsilon(1e-3));
+  // As of a worker that joined at clock 0 and took the state of one that was two clocks ahead.
+  Exchanging resumed(Clock(2));
+  REQUIRE(resumed.cache->restore(further.cache->own_state(Clock(1004))));
+  CHECK(resumed.step() == Approx(kRate).epsilon(1e-3));
+  CHECK(resumed.cache->own_state(Clock(3)).back() == std::vector<float>{5.0F});
+}
+
+TEST_CASE("clocks that a worker only averages before its own first count as no applications",
+          "[cache][replicas]") {
+  constexpr int kJoinsAfter = 3;
+  Exchanging worker(Clock(1000), kJoinsAfter);
+  for (int i = 0; i < kJoinsAfter; ++i) CHECK(worker.step() == 0);
+  CHECK(worker.step() == Approx(kRate).epsilon(1e-3));
+  CHECK(worker.step() == Approx(kRate).epsilon(1e-3));
+  CHECK(worker.cache->own_state(Clock(1005)).back() == std::vector<float>{2.0F});
+}
+
 TEST_CASE("the state of a worker that exchanges is refused where it does not fit",
           "[cache][replicas]") {
   Exchanging worker(Clock(10));
   std::vector<std::vector<float>> own = worker.cache->own_state(Clock(10));
   REQUIRE(own.size() == 4);
-  for (const float applied : {-1.0F, 11.0F, std::numeric_limits<float>::quiet_NaN()}) {
+  using Limits = std::numeric_limits<float>;
+  for (const float applied : {-1.0F, Limits::max(), Limits::infinity(), Limits::quiet_NaN()}) {
     own.back()[0] = applied;
     CHECK_FALSE(worker.cache->restore(own));
   }

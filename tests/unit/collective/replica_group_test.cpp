@@ -221,10 +221,13 @@ TEST_CASE("a rank whose clock takes longer than all attempts without it is waite
   HurriedTime time;
   TwoRanks two;
   std::array<std::string, 2> errors;
+  std::array<std::atomic<bool>, 2> has_failed{};
   std::array<std::atomic<bool>, 2> has_ended{};
   const auto train = [&](std::uint32_t i, const std::function<void()>& compute) {
     ReplicaGroup::Options options;
     options.time = &time;
+    // One that is alone would wait for the other without a limit.
+    options.stops = [&has_failed, i] { return has_failed[1 - i].load(); };
     ReplicaGroup group(two.values[i], two.boards[i], *two.ranks[i].endpoint, options);
     auto standing = group.join({.next = Clock(0)});
     if (standing) {
@@ -235,6 +238,7 @@ TEST_CASE("a rank whose clock takes longer than all attempts without it is waite
     } else {
       errors[i] = standing.error().message;
     }
+    has_failed[i] = !errors[i].empty();
     has_ended[i] = true;
   };
   std::thread fast([&] { train(0, [] {}); });
