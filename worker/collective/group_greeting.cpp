@@ -69,10 +69,12 @@ Result<void> AllReduceGroup::connect(Duration limit) {
     const TimePoint now = options_.time->now();
     if (greets) greeted = now;
     if (now >= deadline) {
-      return fail(make_error(ErrorCode::kTimeout,
-                             fmt::format("{} did not answer within {:.1f} s: each worker must "
-                                         "reach the others at these addresses",
-                                         names_of(missing), seconds(limit))));
+      return fail(make_error(
+          ErrorCode::kTimeout,
+          fmt::format("{} did not answer within {:.1f} s: {}", names_of(missing), seconds(limit),
+                      unreached().empty()
+                          ? "it is reached, so it computes or hangs"
+                          : "each worker must reach the others at these addresses")));
     }
     if (now >= began + kLongSilence && !std::exchange(has_warned, true)) {
       log::warn(
