@@ -292,8 +292,12 @@ Result<void> AllReduceGroup::wait_for_more(SumId sum) {
   if (missing->silence >= options_.silence_limit) return fail(silence_of(sum, *missing));
   if (now < said_so_ + options_.silence_limit / 8) return ok();
   said_so_ = now;
+  const Rank guilty = blamed(missing->from, now);
+  // A rank may compute for long, and is waited for; only people know that one hangs.
+  log::warn("has waited {:.1f} s for {}: it computes or hangs", seconds(missing->silence),
+            name_of(guilty == options_.rank ? missing->from : guilty));
   pb::PeerWaits waits;
-  waits.set_rank(blamed(missing->from, now).value());
+  waits.set_rank(guilty.value());
   for (const auto& [rank, receiver] : receivers_) {
     send(rank, {options_.group, options_.rank.value(), waits});
   }

@@ -17,6 +17,9 @@ constexpr Duration kGreetAgain = std::chrono::milliseconds(100);
 constexpr Duration kGreetingWait = std::chrono::milliseconds(50);
 // A rank may compute for as long before it joins.
 constexpr Duration kLongSilence = std::chrono::seconds(10);
+constexpr Duration kWarnAgain = std::chrono::minutes(1);
+// What one may do that its transport reaches.
+constexpr const char* kComputes = "it is reached, so it computes or hangs";
 // Bytes, as the schema says: the hosts of a thousand ranks.
 constexpr std::size_t kMaxAgreement = 8192;
 
@@ -51,7 +54,7 @@ Result<void> AllReduceGroup::connect(Duration limit) {
   }
   const TimePoint began = options_.time->now();
   const TimePoint deadline = began + limit;
-  bool has_warned = false;
+  TimePoint warns_at = began + kLongSilence;
   TimePoint greeted;
   while (true) {
     std::set<Rank> missing;
@@ -69,16 +72,19 @@ Result<void> AllReduceGroup::connect(Duration limit) {
     const TimePoint now = options_.time->now();
     if (greets) greeted = now;
     if (now >= deadline) {
-      return fail(make_error(ErrorCode::kTimeout,
-                             fmt::format("{} did not answer within {:.1f} s: each worker must "
-                                         "reach the others at these addresses",
-                                         names_of(missing), seconds(limit))));
+      return fail(make_error(
+          ErrorCode::kTimeout,
+          fmt::format("{} did not answer within {:.1f} s: {}", names_of(missing), seconds(limit),
+                      unreached().empty()
+                          ? kComputes
+                          : "each worker must reach the others at these addresses")));
     }
-    if (now >= began + kLongSilence && !std::exchange(has_warned, true)) {
-      log::warn(
-          "{} has not answered for {:.0f} s: it computes, or a firewall is between this worker and "
-          "that port",
-          names_of(missing), seconds(now - began));
+    if (now >= warns_at) {
+      warns_at = now + kWarnAgain;
+      log::warn("{} has not answered for {:.0f} s: {}", names_of(missing), seconds(now - began),
+                unreached().empty()
+                    ? kComputes
+                    : "it computes, or a firewall is between this worker and that port");
     }
     TAUT_TRY(step(kGreetingWait));
   }

@@ -189,7 +189,7 @@ class ReplicaGroup {
   void work_until_end();
   [[nodiscard]] Result<Standing> regroup(Standing own);
   [[nodiscard]] Result<void> wait_for_news();
-  [[nodiscard]] Result<Standing> form(Standing own);
+  [[nodiscard]] Result<Standing> form(Standing own, Duration limit);
   [[nodiscard]] Result<std::vector<Member>> agree(Standing own);
   [[nodiscard]] Result<Standing> settle(Standing own, const std::vector<Member>& members);
   [[nodiscard]] Result<void> spread(std::uint32_t holder, bool needs);
@@ -210,6 +210,7 @@ class ReplicaGroup {
   std::size_t begun_ = 0;               // buckets
   std::unique_ptr<GossipMix> mix_;      // with a graph, in place of the buckets
   std::unique_ptr<AllReduceGroup> group_;
+  bool has_connected_ = false;  // the group
   /// A group that was given up, until all its ranks have given it up.
   struct Retired {
     std::unique_ptr<AllReduceGroup> group;

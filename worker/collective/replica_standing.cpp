@@ -16,8 +16,9 @@ namespace {
 
 constexpr Duration kLookStep = std::chrono::milliseconds(5);
 constexpr Duration kLongestPause = std::chrono::seconds(1);
-// Each attempt to form a group lasts such a part of the limit: of the ranks one may have ended its
-// job meanwhile, and one that computes is asked again under the newest number.
+// The first attempt to form a group lasts such a part of the limit, and the next ones longer while
+// all ranks are reached: each costs every rank a new group, and the coordinator a number. A change
+// of the ranks ends an attempt at once.
 constexpr int kAttempts = 20;
 // Of values: a tree's levels pass them on message by message, so that its depth costs little.
 constexpr Bytes kTreeMessage{128UL << 10U};
@@ -83,11 +84,12 @@ Result<Standing> ReplicaGroup::join(Standing own) {
 Result<Standing> ReplicaGroup::regroup(Standing own) {
   Duration pause = kLookStep;
   Duration unreached{0};
+  Duration attempt = options_.limit / kAttempts;
   while (true) {
     if (is_broken_) board_.report_broken(number_);
     TAUT_TRY(wait_for_news());
     const TimePoint began = options_.time->now();
-    auto standing = form(own);
+    auto standing = form(own, attempt);
     if (standing) return standing;
     if (stops()) return stopped();
     const ErrorCode code = standing.error().code;
@@ -96,6 +98,8 @@ Result<Standing> ReplicaGroup::regroup(Standing own) {
     // so long, is behind a firewall.
     const std::string missing = group_->unreached();
     unreached = missing.empty() ? Duration(0) : unreached + (options_.time->now() - began);
+    attempt = missing.empty() ? std::min<Duration>(2 * attempt, options_.limit)
+                              : options_.limit / kAttempts;
     if (unreached >= options_.limit) {
       return make_error(ErrorCode::kTimeout,
                         fmt::format("{} cannot be reached: each worker must reach the others at "
@@ -116,12 +120,18 @@ void ReplicaGroup::retire() {
   if (!group_) return;
   sent_before_ += group_->sent().bytes;
   group_->disconnect();
+  if (!has_connected_) {
+    // It has lent nothing. A rank that computes may have many of these attempts made without it.
+    group_.reset();
+    return;
+  }
   retired_.push_back({std::move(group_), {}});
   if (mix_) retired_.back().values = mix_->lent();
   for (const Bucket& bucket : buckets_) retired_.back().values.push_back(bucket.values);
 }
 
-Result<Standing> ReplicaGroup::form(Standing own) {
+/// limit  for the ranks to connect
+Result<Standing> ReplicaGroup::form(Standing own, Duration limit) {
   const auto ranks = board_.newest();
   retire();
   forget_sums();
@@ -159,7 +169,9 @@ Result<Standing> ReplicaGroup::form(Standing own) {
     return is_broken_ || options_.time->now() >= moved + options_.patience;
   };
   group_ = std::make_unique<AllReduceGroup>(endpoint_, std::move(options));
-  TAUT_TRY(group_->connect(options_.limit / kAttempts));
+  has_connected_ = false;
+  TAUT_TRY(group_->connect(limit));
+  has_connected_ = true;
   TAUT_TRY(const std::vector<Member> members, agree(own));
   retired_.clear();
   TAUT_TRY(const Standing standing, settle(own, members));

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <new>
 #include <optional>
 #include <random>
 #include <span>
@@ -13,6 +14,8 @@
 #include <thread>
 #include <vector>
 
+#include "common/net/shared_arena.hpp"
+#include "common/net/shared_link.hpp"
 #include "tests/unit/collective/toy_cluster.hpp"
 #include "tests/unit/collective/toy_group.hpp"
 
@@ -90,6 +93,18 @@ struct TwoRanks {
   pb::WorkerJob job;
   std::atomic<std::uint64_t> number = 0;
 };
+
+/// How many more links an arena has memory for.
+std::size_t room_for_links(SharedArena& arena) {
+  constexpr std::size_t kLinkBytes = SharedLink::kLoans * sizeof(std::uint32_t);
+  std::vector<void*> taken;
+  try {
+    while (true) taken.push_back(arena.allocate(kLinkBytes));
+  } catch (const std::bad_alloc&) {
+    for (void* const memory : taken) arena.deallocate(memory, kLinkBytes);
+  }
+  return taken.size();
+}
 
 /// Passes fifty times as fast as the machine's.
 class HurriedTime final : public TimeSource {
@@ -217,7 +232,14 @@ TEST_CASE("a sum continues while a rank that has added its part computes",
 
 TEST_CASE("a rank whose clock takes longer than all attempts without it is waited for",
           "[collective][replicas]") {
-  constexpr std::uint64_t kGroups = 25;  // more than the attempts that a limit has
+  // Of attempts that last a twentieth of the limit each there would be more than 30.
+  constexpr std::uint64_t kMaxGroups = 12;
+  constexpr std::size_t kMaxTaken = 2;  // a link of an attempt that is under way, and a margin
+  const std::array<std::shared_ptr<SharedArena>, 2> arenas = {
+      SharedArena::create(Bytes(16UL << 20U)).value(),
+      SharedArena::create(Bytes(16UL << 20U)).value()};
+  std::optional<std::size_t> room;
+  std::size_t room_at_end = 0;
   HurriedTime time;
   TwoRanks two;
   std::array<std::string, 2> errors;
@@ -226,6 +248,7 @@ TEST_CASE("a rank whose clock takes longer than all attempts without it is waite
   const auto train = [&](std::uint32_t i, const std::function<void()>& compute) {
     ReplicaGroup::Options options;
     options.time = &time;
+    options.shared_memory = arenas[i];
     // One that is alone would wait for the other without a limit.
     options.stops = [&has_failed, i] { return has_failed[1 - i].load(); };
     ReplicaGroup group(two.values[i], two.boards[i], *two.ranks[i].endpoint, options);
@@ -244,9 +267,13 @@ TEST_CASE("a rank whose clock takes longer than all attempts without it is waite
   std::thread fast([&] { train(0, [] {}); });
   std::thread slow([&] {
     train(1, [&] {
-      while (two.number < kGroups && !has_ended[0]) {
+      const TimePoint end = time.now() + 3 * ReplicaGroup::Options().limit;
+      while (time.now() < end && !has_ended[0]) {
+        // From the second attempt on.
+        if (two.number >= 3 && !room) room = room_for_links(*arenas[0]);
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
       }
+      room_at_end = room_for_links(*arenas[0]);
     });
   });
   while (!has_ended[0] || !has_ended[1]) {
@@ -256,7 +283,10 @@ TEST_CASE("a rank whose clock takes longer than all attempts without it is waite
   fast.join();
   slow.join();
   CHECK(errors == std::array<std::string, 2>());
-  CHECK(two.number >= kGroups);
+  CHECK(two.number <= kMaxGroups);
+  // Each attempt returns what it has taken.
+  REQUIRE(room.has_value());
+  CHECK(room_at_end + kMaxTaken >= *room);
   CHECK(two.values[0].first == 3);
   CHECK(two.values[1].first == 3);
 }
