@@ -29,7 +29,7 @@ struct SharedMemoryOffer {
 /// What becomes of an arena's pages once they are written.
 enum class ArenaPages : std::uint8_t {
   /// They stay until the arena ends: a seal keeps the owner from removing them. A process that
-  /// reads what was written once makes no page of its own.
+  /// reads what was written once makes no page.
   kStay,
   /// Large blocks give theirs back to the system when they are freed.
   kReturned,

@@ -12,8 +12,8 @@ namespace taut::schedule {
 
 /// What must hold at each event of a simulation:
 ///   - no device is given beyond itself: the shares on it are at most 1 in all; jobs share all of
-///     their devices or none; nor is more of a device's memory than it has, where jobs say what they
-///     take (Job::memory_gib)
+///     their devices or none; nor is more of a device's memory than it has, where jobs say what
+///     they take (Job::memory_gib)
 ///   - gang: a job has none of its devices, or as many as it asks for (as it may have, where the
 ///     policy is elastic), each of them once, on hosts that may be used
 ///   - work is conserved: a job's progress never shrinks, and grows by no more than its speed since

@@ -18,7 +18,7 @@
 #include "lab/schedule/report/completion_chart.hpp"
 #include "lab/schedule/report/figures.hpp"
 #include "lab/schedule/trace.hpp"
-#include "lab/schedule/traces/nodes.hpp"
+#include "lab/schedule/traces/host_list.hpp"
 #include "lab/schedule/workload.hpp"
 
 namespace taut::cli {

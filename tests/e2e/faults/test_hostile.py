@@ -74,8 +74,8 @@ class HostilePeers(ClusterTest):
             self.assert_bounded(lambda: whole_messages(dealer, body, 3))
 
     def test_handshakes_that_never_end_take_bounded_memory(self):
-        # As fast as they are taken, scripts/bench/hostile/table sends them: there a daemon has to get
-        # a processor in time.
+        # As fast as they are taken, scripts/bench/hostile/table sends them: there a daemon has to
+        # get a processor in time.
         self.assert_bounded(lambda: in_turns(
             [lambda: unanswered_handshake(self.shard, 11 * MIB, 0.4)] * 12))
 

@@ -1,6 +1,6 @@
 // Traces: four formats are read, and lines that cannot be are refused with their place.
 #include "lab/schedule/trace.hpp"
-#include "lab/schedule/traces/nodes.hpp"
+#include "lab/schedule/traces/host_list.hpp"
 
 #include "lab/schedule/models.hpp"
 #include "tests/support/catch.hpp"

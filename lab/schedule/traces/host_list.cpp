@@ -1,4 +1,4 @@
-#include "lab/schedule/traces/nodes.hpp"
+#include "lab/schedule/traces/host_list.hpp"
 
 #include <fmt/format.h>
 
