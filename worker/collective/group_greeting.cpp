@@ -17,8 +17,6 @@ constexpr Duration kGreetAgain = std::chrono::milliseconds(100);
 constexpr Duration kGreetingWait = std::chrono::milliseconds(50);
 // A rank may compute for as long before it joins.
 constexpr Duration kLongSilence = std::chrono::seconds(10);
-// Bytes, as the schema says: the hosts of a thousand ranks.
-constexpr std::size_t kMaxAgreement = 8192;
 
 }  // namespace
 
@@ -26,7 +24,7 @@ std::string AllReduceGroup::agreement() const {
   return fmt::format("{}{} of {} ranks, at most {} elements in a message, on hosts {}",
                      options_.exchange_name, to_string(options_.algorithm), options_.members.size(),
                      chunk_, fmt::join(place().host_of, " "))
-      .substr(0, kMaxAgreement);
+      .substr(0, GroupOptions::kMaxAgreement.value());
 }
 
 /// Transfers between this rank and all with which it has any.
