@@ -196,7 +196,8 @@ class Shard {
   [[nodiscard]] std::vector<Outgoing> take_opening(PeerId from, const DataMessage& message);
   [[nodiscard]] static bool waits_for_list(JobState& job, PeerId from, const DataMessage& message);
   void open(PeerId from, const DataMessage& message, std::vector<Outgoing>& answers);
-  [[nodiscard]] std::string open_listed(JobState& job, const pb::OpenTables& requested);
+  [[nodiscard]] std::optional<std::string> open_listed(JobState& job,
+                                                       const pb::OpenTables& requested);
   [[nodiscard]] Result<void> create_slices(JobState& job, std::vector<TableSpec> tables);
   /// Where a job's slices keep the rule's state: with their values, where images of both are sent.
   [[nodiscard]] BufferPool& states_of(const JobView& view) {

@@ -121,8 +121,8 @@ void Shard::open(PeerId from, const DataMessage& message, std::vector<Outgoing>&
   } else if (requested.tables().empty() && !requested.tables_hash().empty()) {
     const bool are_open = job->second.tables_hash == requested.tables_hash();
     answers.push_back({from, answer(message, {}, !are_open)});
-  } else {
-    answers.push_back({from, answer(message, open_listed(job->second, requested))});
+  } else if (auto problem = open_listed(job->second, requested)) {
+    answers.push_back({from, answer(message, *std::move(problem))});
   }
   const auto greeting = greeted_.find(from);
   if (job == jobs_.end() || job->second.tables.empty() || greeting == greeted_.end()) return;
@@ -133,8 +133,9 @@ void Shard::open(PeerId from, const DataMessage& message, std::vector<Outgoing>&
   for (Outgoing& out : released.take()) answers.push_back(std::move(out));
 }
 
-/// Why the tables cannot be opened; empty: they are open, now or before.
-std::string Shard::open_listed(JobState& job, const pb::OpenTables& requested) {
+/// Why the tables cannot be opened; empty: they are open, now or before; nullopt: this process ends
+/// first. A refusal would fail the job, and the loss of a server need not.
+std::optional<std::string> Shard::open_listed(JobState& job, const pb::OpenTables& requested) {
   auto listed = listed_tables(requested);
   if (!listed) return listed.error().message;
   std::vector<TableSpec>& tables = listed.value();
@@ -149,6 +150,7 @@ std::string Shard::open_listed(JobState& job, const pb::OpenTables& requested) {
     if (!differ.empty()) return differ;
   }
   std::string problem;
+  bool is_stopping = false;
   const std::size_t images = job.begin.slices.size();
   try {
     Result<void> created = ok();
@@ -156,6 +158,7 @@ std::string Shard::open_listed(JobState& job, const pb::OpenTables& requested) {
     if (memory_) created = memory_->check(even_needs(tables, *job.view));
     if (created) created = create_slices(job, std::move(tables));
     if (!created) problem = created.error().message;
+    is_stopping = !created && created.error().code == ErrorCode::kClosed;
     if (created) {
       follow_checkpoint(job);
       job.images.follow(*job.view, job.id, job.slices, dial_);
@@ -177,6 +180,7 @@ std::string Shard::open_listed(JobState& job, const pb::OpenTables& requested) {
       changed_.push_back(job.view->job);
     }
   }
+  if (is_stopping) return std::nullopt;
   return problem;
 }
 

@@ -2,7 +2,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <utility>
+#include <vector>
 
 #include "proto/config/exchange/worker_state.hpp"
 #include "proto/config/experiment_check.hpp"
@@ -337,14 +339,19 @@ Coordinator::Queue Coordinator::queue() const {
   return queue;
 }
 
-/// First those that the policy starts or orders, then those that wait for what must join.
+/// First those that the policy starts or orders, then those that wait for what must join, by
+/// priority.
 void Coordinator::number(Queue& queue) const {
   std::uint32_t place = 0;
   for (const auto& start : queue.decision.starts) queue.places[start.job] = ++place;
   for (const auto& wait : queue.decision.waits) queue.places[wait.job] = ++place;
+  std::vector<const JobRecord*> others;
   for (const auto& [id, job] : jobs_) {
-    if (waits(job) && !queue.places.contains(id)) queue.places[id] = ++place;
+    if (waits(job) && !queue.places.contains(id)) others.push_back(&job);
   }
+  std::ranges::stable_sort(others, std::greater(),
+                           [](const JobRecord* job) { return job->stored().priority(); });
+  for (const JobRecord* job : others) queue.places[JobId(job->stored().job())] = ++place;
 }
 
 std::string Coordinator::waits_for_workers(const JobRecord& job, std::uint32_t fitting) const {

@@ -29,7 +29,8 @@ class WeightsSource {
   virtual ~WeightsSource() = default;
 
   /// Elements [first, first + out.size()) of the tensor at `place`.
-  /// Errors    not_found, io; mismatch: the file is not the one that the place names
+  /// Errors    not_found, io; mismatch: the file is not the one that the place names; closed: this
+  ///           process ends
   [[nodiscard]] virtual Result<void> read(const TensorPlace& place, std::uint64_t first,
                                           std::span<float> out) = 0;
 };

@@ -33,6 +33,8 @@ struct GroupMember {
 struct GroupOptions {
   static constexpr Bytes kWindow{32UL << 20U};
   static constexpr Bytes kMessage{1UL << 20U};
+  /// Of what ranks compare before they sum, as the schema says: the hosts of a thousand ranks.
+  static constexpr Bytes kMaxAgreement{8192};
 
   /// Identifies this group among all that its processes ever join; equal at every rank. Messages of
   /// another group are dropped.

@@ -20,8 +20,6 @@ constexpr Duration kLongSilence = std::chrono::seconds(10);
 constexpr Duration kWarnAgain = std::chrono::minutes(1);
 // What one may do that its transport reaches.
 constexpr const char* kComputes = "it is reached, so it computes or hangs";
-// Bytes, as the schema says: the hosts of a thousand ranks.
-constexpr std::size_t kMaxAgreement = 8192;
 
 }  // namespace
 
@@ -29,7 +27,7 @@ std::string AllReduceGroup::agreement() const {
   return fmt::format("{}{} of {} ranks, at most {} elements in a message, on hosts {}",
                      options_.exchange_name, to_string(options_.algorithm), options_.members.size(),
                      chunk_, fmt::join(place().host_of, " "))
-      .substr(0, kMaxAgreement);
+      .substr(0, GroupOptions::kMaxAgreement.value());
 }
 
 /// Transfers between this rank and all with which it has any.

@@ -14,8 +14,9 @@ constexpr Duration kLinger = std::chrono::seconds(2);
 // again as its headers, its greetings and the frames' own bytes take. A rank that computes looks at
 // nothing for a while, so fewer messages than these would have the others wait in their sockets.
 constexpr Bytes kArrivedBytes{36ULL << 20U};
-constexpr std::size_t kArrivedMessages = 1024;
-constexpr std::uint64_t kMaxHeaderBytes = 2048;
+constexpr std::size_t kArrivedMessages = 320;
+// A rank greets one that does not answer every 100 ms, and each greeting has all that both compare.
+constexpr std::uint64_t kMaxHeaderBytes = GroupOptions::kMaxAgreement.value() + 1024;
 static_assert(GroupOptions::kWindow.value() + kArrivedMessages * kMaxHeaderBytes +
                   GroupOptions::kMessage.value() <=
               kArrivedBytes.value());

@@ -29,10 +29,10 @@ double heartbeat_s(std::uint32_t workers) {
 std::optional<ClusterMisfit> heartbeat_misfit(const pb::LabControl& control,
                                               std::uint32_t workers) {
   const double apart_s = heartbeat_s(workers);
-  if (control.heartbeat_limit_s() >= 2 * apart_s) return std::nullopt;
+  if (control.heartbeat_limit_s() > 2 * apart_s) return std::nullopt;
   return ClusterMisfit{
       .steps = {{"control"}, {"heartbeat_limit_s"}},
-      .what = fmt::format("control: heartbeat_limit_s must be at least {:g} with {} workers, "
+      .what = fmt::format("control: heartbeat_limit_s must be more than {:g} with {} workers, "
                           "whose heartbeats are {:g} s apart, is {:g}",
                           2 * apart_s, workers, apart_s, control.heartbeat_limit_s())};
 }

@@ -208,7 +208,7 @@ compute { clock_ms: 5 }
         refused("and --memory-limit is", "--memory-limit", "1KiB")
         refused('has no layer "none"', cluster=CLUSTER.replace(
             "clock_ms: 2", 'layer { name: "none" forward_us: 1 }'))
-        refused("heartbeat_limit_s must be at least", cluster=CLUSTER +
+        refused("heartbeat_limit_s must be more than", cluster=CLUSTER +
                 "control { heartbeat_limit_s: 0.2 }")
         refused("network: the lab's links come from the cluster file",
                 job=self.job(extra="network { delay_ms: 1 }\n"))

@@ -427,6 +427,19 @@ TEST_CASE("after a restart processes have the same time to return when the coord
   CHECK(cluster.broken().empty());
 }
 
+TEST_CASE("the queue is shown by priority before the processes are back after a restart",
+          "[coordinator][queue][store]") {
+  Jobs cluster(2);
+  cluster.start(make_job(2));
+  cluster.at("w1").cut_off = true;
+  cluster.restart_coordinator(1s);
+  cluster.run_for(2s);
+  const std::uint64_t second = cluster.submit(make_job(2)).job();
+  const std::uint64_t third = cluster.submit(with_priority(make_job(2), 1)).job();
+  CHECK(cluster.status(third).place() == 1);
+  CHECK(cluster.status(second).place() == 2);
+}
+
 TEST_CASE("after a restart no job is placed before the servers of others are back",
           "[coordinator][queue][store]") {
   Jobs cluster(3);

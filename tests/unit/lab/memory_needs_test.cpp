@@ -147,8 +147,11 @@ TEST_CASE("what a job cannot be trained with is refused at its place in the clus
   CHECK(refusal("compute {\n  layer { name: \"los\" forward_us: 1 }\n}\n") ==
         ":4:11: compute: the net \"n\" has no layer \"los\"; did you mean \"loss\"?");
   CHECK(refusal("compute { clock_ms: 1 }\ncontrol { heartbeat_limit_s: 0.3 }\n") ==
-        ":4:11: control: heartbeat_limit_s must be at least 0.4 with 3 workers, whose heartbeats "
+        ":4:11: control: heartbeat_limit_s must be more than 0.4 with 3 workers, whose heartbeats "
         "are 0.2 s apart, is 0.3");
+  CHECK(refusal("compute { clock_ms: 1 }\ncontrol { heartbeat_limit_s: 0.4 }\n") ==
+        ":4:11: control: heartbeat_limit_s must be more than 0.4 with 3 workers, whose heartbeats "
+        "are 0.2 s apart, is 0.4");
 }
 
 TEST_CASE("more workers than this machine has memory for are refused before they start", "[lab]") {

@@ -19,11 +19,13 @@ Body only(const std::vector<Outgoing>& out) {
   return std::get<Body>(message.value().body);
 }
 
-/// Element i is i + 0.5; a file named "missing" does not exist.
+/// Element i is i + 0.5; a file named "missing" does not exist, and the process ends while it reads
+/// one named "long".
 class HalfValues final : public WeightsSource {
  public:
   Result<void> read(const TensorPlace& place, std::uint64_t first, std::span<float> out) override {
     if (place.file == "missing") return make_error(ErrorCode::kNotFound, "missing: is not there");
+    if (place.file == "long") return make_error(ErrorCode::kClosed, "long: this process ends");
     for (std::size_t i = 0; i < out.size(); ++i) out[i] = static_cast<float>(first + i) + 0.5F;
     return ok();
   }
@@ -35,8 +37,7 @@ TableSpec begins_in(const std::string& file) {
   return table;
 }
 
-/// What a shard with slices of 4 elements says to a table that starts in this file.
-pb::OpenTablesReply open_beginning(Shard& shard, JobMaker& job, const TableSpec& table) {
+std::vector<Outgoing> open_table(Shard& shard, JobMaker& job, const TableSpec& table) {
   pb::DataHello hello;
   hello.set_wire_version(kWireVersion);
   hello.set_job_hash(job.hash());
@@ -48,7 +49,12 @@ pb::OpenTablesReply open_beginning(Shard& shard, JobMaker& job, const TableSpec&
   *requested.add_tables() = to_wire(table);
   message = envelope;
   message.body = requested;
-  return only<pb::OpenTablesReply>(shard.handle(kPeer, message, TimePoint()));
+  return shard.handle(kPeer, message, TimePoint());
+}
+
+/// What a shard with slices of 4 elements says to a table that starts in this file.
+pb::OpenTablesReply open_beginning(Shard& shard, JobMaker& job, const TableSpec& table) {
+  return only<pb::OpenTablesReply>(open_table(shard, job, table));
 }
 
 }  // namespace
@@ -82,6 +88,19 @@ TEST_CASE("a table with an origin starts from the file's numbers, slice by slice
         test::floats_of(answer.items[0].payload) ==
         (slice == 0 ? std::vector<float>{0.5F, 1.5F, 2.5F, 3.5F} : std::vector<float>{4.5F, 5.5F}));
   }
+}
+
+TEST_CASE("a shard that ends while it reads a file refuses no table for that", "[shard]") {
+  JobMaker job(1);
+  job.state.mutable_definition()->add_weights("w");
+  job.state.mutable_definition()->add_weights("long");
+  BufferPool pool;
+  HalfValues values;
+  Shard shard(ShardId(0), pool, 4, &values);
+  REQUIRE(shard.set_job(job.view()).empty());
+  CHECK(open_table(shard, job, begins_in("long")).empty());
+  // Nor are they open.
+  CHECK(open_beginning(shard, job, begins_in("w")).accepted());
 }
 
 TEST_CASE("a shard that reads no files refuses tables that start from one", "[shard]") {
