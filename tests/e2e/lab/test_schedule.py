@@ -101,7 +101,7 @@ class Schedule(ClusterTest):
         rows = self.figures(folder / "tiresias-60.csv", "--hosts", "15x4", "--policy", "fifo,muri")
         self.assertEqual([row["jobs"] for row in rows], ["60", "60"])
         rows = self.figures(folder / "muri-trace1.csv.gz", "--hosts", "8x8", "--jobs", "200",
-                            "--policy", "fifo,tiresias")
+                            "--policy", "fifo,srtf")
         self.assertEqual([row["jobs"] for row in rows], ["200", "200"])
         self.assertLess(float(rows[1]["mean_s"]), float(rows[0]["mean_s"]))
 
