@@ -85,7 +85,7 @@ std::vector<std::string> TopView::shards(const pb::StatusReply& status, double s
                                 as_double(then.bytes_in() + then.bytes_out()));
       const double messages = rate(as_double(load.messages_in()), as_double(then.messages_in()));
       std::string state(state_word(server));
-      if (load.rows() > 0) state += fmt::format(", {} rows", load.rows());
+      if (load.rows() > 0) state += ", " + counted(static_cast<std::int64_t>(load.rows()), "row");
       all.push_back(
           {busy,
            {fmt::format("{}/{}", server.name(), i), bar(busy, bar_width),

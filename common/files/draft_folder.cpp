@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 
 #include <cerrno>
 #include <cstdio>
@@ -28,6 +29,14 @@ Error exists_already(const fs::path& folder) {
 
 fs::path parent_of(const fs::path& path) {
   return path.has_parent_path() ? path.parent_path() : fs::path(".");
+}
+
+/// Whether a file that was opened still has its name, or another process removed it meanwhile.
+bool has_name(const Descriptor& file, const fs::path& path) {
+  struct stat opened {};
+  struct stat named {};
+  return ::fstat(file.get(), &opened) == 0 && ::stat(path.c_str(), &named) == 0 &&
+         opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
 }
 
 /// Whether a folder that exists holds nothing that a draft does not.
@@ -64,6 +73,8 @@ Result<std::unique_ptr<DraftFolder>> DraftFolder::create(const fs::path& folder)
     // A file system without locks does not say whether another process writes.
     if (!is_new) return exists_already(draft);
   }
+  // Its writer ended in between, and a next one may have begun.
+  if (!has_name(lock, draft / kLockName)) return exists_already(draft);
   std::unique_ptr<DraftFolder> made(new DraftFolder(place, draft, std::move(lock)));
   TAUT_TRY(made->remove_files());
   return made;
@@ -92,6 +103,8 @@ Result<void> DraftFolder::remove_files() const {
 }
 
 Result<void> DraftFolder::put_in_place() {
+  // Its files' names are on the disk before its own is.
+  TAUT_TRY(flush_folder(draft_));
   if (::rename(draft_.c_str(), place_.c_str()) != 0) {
     if (errno == ENOTEMPTY || errno == EEXIST) return exists_already(place_);
     return io_error(place_, "be put in place");

@@ -103,6 +103,7 @@ void Simulator::start(const Grant& grant) {
     if (!view_.is_running(grant.with)) return;
     devices = view_.state(grant.with).devices;
   } else if (has_share(grant.job)) {
+    TAUT_CHECK(!grant.cell, "a job that shares devices is placed in any cell");
     devices = placement_.take_part(jobs_[grant.job].parts(), one.last_devices);
     if (devices.empty()) return;
   } else {

@@ -38,7 +38,8 @@ struct Sample {
 [[nodiscard]] inline double median(std::vector<double> values) {
   if (values.empty()) return 0;
   std::ranges::sort(values);
-  return values[values.size() / 2];
+  const std::size_t middle = values.size() / 2;
+  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
 /// CPU seconds of this process so far.

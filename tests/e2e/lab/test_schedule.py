@@ -126,7 +126,7 @@ class Schedule(ClusterTest):
         self.assertIn("on 2 hosts with 8 devices", answer.stdout)
         self.figures(trace, "--policy", "fifo,srtf")  # on 2x4
         rows = [[{name: value for name, value in row.items() if "decide" not in name}
-                 for row in csv.DictReader((self.folder / name).open(newline=""))]
+                 for row in csv.DictReader((self.folder / name).read_text().splitlines())]
                 for name in ("nodes.out.csv", "table.csv")]
         self.assertEqual(rows[0], rows[1])
         self.assertIn("give either --hosts or --nodes", self.schedule(

@@ -55,7 +55,8 @@ TrainingOptions of_eight_layers(int clocks, double clock_ms) {
   auto loaded = model::load_job(folder.path() / "job.textproto");
   if (!loaded) FAIL(loaded.error().message);
   auto cluster =
-      parse_lab_cluster(fmt::format("host {{ name: 's' cores: 4 workers: 0 link: 'card' }}\n"
+      parse_lab_cluster(fmt::format("host {{ name: 's' cores: 4 workers: 0 servers: 1 "
+                                    "link: 'card' }}\n"
                                     "host {{ name: 'w' cores: 4 servers: 0 link: 'card' }}\n"
                                     "link {{ name: 'card' gbit_per_s: 1 latency_us: 10 }}\n"
                                     "compute {{ clock_ms: {} }}\n",
