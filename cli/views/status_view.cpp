@@ -81,7 +81,8 @@ std::vector<std::string> process_table(const pb::StatusReply& status) {
     std::uint64_t table_rows = 0;
     for (const pb::ShardLoad& load : server.loads()) table_rows += load.rows();
     std::string has = counted(server.shards(), "shard");
-    if (table_rows > 0) has += ", " + counted(static_cast<std::int64_t>(table_rows), "row") + " of tables";
+    if (table_rows > 0)
+      has += ", " + counted(static_cast<std::int64_t>(table_rows), "row") + " of tables";
     rows.push_back({server.name(), "server", state_word(server),
                     fmt::format("{:.1f} s ago", server.silent_s()), has});
   }

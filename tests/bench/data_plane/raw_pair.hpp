@@ -12,8 +12,9 @@ namespace taut::bench {
 /// How a plain ZeroMQ program is written that the data plane is compared with.
 struct RawWay {
   const char* name = "";
-  std::size_t depth = 0;  // messages under way, each in its own memory; 0: 32 MiB of them, at most 256
-  bool adds = false;      // the receiver adds a message to its values before it answers
+  // Messages under way, each in its own memory; 0: 32 MiB of them, at most 256.
+  std::size_t depth = 0;
+  bool adds = false;  // the receiver adds a message to its values before it answers
 };
 
 inline constexpr RawWay kRawMany{"raw ZeroMQ", 0, false};
