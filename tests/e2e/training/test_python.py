@@ -93,7 +93,9 @@ class PythonTest(PythonMembers):
             signal.setitimer(signal.ITIMER_REAL, 0.002, 0.002)
             print(job.wait(30), len(calls))
             """, self.coordinator)
-        self.assertEqual(out.strip(), "STOPPED 200")
+        state, calls = out.split()
+        self.assertEqual(state, "STOPPED")
+        self.assertGreaterEqual(int(calls), 200)  # a signal may arrive while another one is handled
 
     def test_the_servers_of_a_local_cluster_end_with_a_program_that_is_killed(self):
         program = self.program("""
