@@ -43,11 +43,9 @@ void check_alike(const std::vector<std::unique_ptr<ToyWorker>>& workers) {
   }
 }
 
-/// Values whose gradient is 3 everywhere.
-struct Threes final : ReplicaValues {
-  std::vector<std::size_t> gradient_sizes() const override { return {1000}; }
+/// Gradients that are 3 everywhere, and nothing else that a rank exchanges.
+struct OnlyGradients : ReplicaValues {
   void read_gradient(std::size_t, std::span<float> into) override { std::ranges::fill(into, 3.0F); }
-  void write_gradient(std::size_t, std::span<const float> mean) override { first = mean[0]; }
   void write_no_gradient(std::size_t) override {}
   void read_values(std::size_t, std::span<float>) override {}
   void write_mixed(std::size_t, std::span<const float>, std::span<const float>) override {}
@@ -55,6 +53,11 @@ struct Threes final : ReplicaValues {
   void read_array(std::size_t, std::span<float>) override {}
   void write_array(std::size_t, std::span<const float>) override {}
   Result<void> begin() override { return ok(); }
+};
+
+struct Threes final : OnlyGradients {
+  std::vector<std::size_t> gradient_sizes() const override { return {1000}; }
+  void write_gradient(std::size_t, std::span<const float> mean) override { first = mean[0]; }
   std::atomic<float> first = 0;
 };
 
@@ -168,21 +171,12 @@ TEST_CASE("a clock that no rank computes, as all that would are gone, changes no
 }
 
 TEST_CASE("a clock that no rank computes has no mean to write", "[collective][replicas]") {
-  struct Values final : ReplicaValues {
+  struct Values final : OnlyGradients {
     std::vector<std::size_t> gradient_sizes() const override { return {4, 5}; }
-    void read_gradient(std::size_t, std::span<float> into) override {
-      std::ranges::fill(into, 3.0F);
-    }
     void write_gradient(std::size_t table, std::span<const float>) override {
       means.push_back(table);
     }
     void write_no_gradient(std::size_t table) override { nothing.push_back(table); }
-    void read_values(std::size_t, std::span<float>) override {}
-    void write_mixed(std::size_t, std::span<const float>, std::span<const float>) override {}
-    std::vector<std::size_t> array_sizes() const override { return {}; }
-    void read_array(std::size_t, std::span<float>) override {}
-    void write_array(std::size_t, std::span<const float>) override {}
-    Result<void> begin() override { return ok(); }
     std::vector<std::size_t> means;
     std::vector<std::size_t> nothing;
   };
