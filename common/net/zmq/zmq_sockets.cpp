@@ -168,6 +168,10 @@ Result<PeerId> ZmqSockets::connect(const std::string& address) {
     auto dealer = std::make_unique<Dealer>(context_, proof, token);
     zmq::socket_t& socket = dealer->socket;
     set_limits(socket);
+    // Connections take turns: the thread with the fewest descriptors, ZeroMQ's own choice, would
+    // get all those that are made before the first of them has one.
+    const auto threads = static_cast<std::uint64_t>(context_.get(zmq::ctxopt::io_threads));
+    socket.set(zmq::sockopt::affinity, std::uint64_t{1} << (next_peer_ % threads));
     if (token) {
       show_secret(socket, token->request());
     } else if (!security_.is_insecure()) {
