@@ -17,6 +17,7 @@ Result<BenchCluster> BenchCluster::start(const Options& options, Variant variant
   variant.choose_ucx_transports();
   cli::LocalClusterOptions of_cluster;
   of_cluster.servers = static_cast<std::uint32_t>(servers);
+  of_cluster.shards = static_cast<std::uint32_t>(variant.shards);
   of_cluster.workers = 0;
   of_cluster.folder = options.folder;
   of_cluster.insecure = variant.security == "insecure";

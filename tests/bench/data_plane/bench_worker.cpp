@@ -194,9 +194,9 @@ class Patterns {
     constexpr std::uint64_t kSliceBytes = 1ULL << 20U;
     return tables_.size() * std::max<std::uint64_t>(1, options_.table_bytes / kSliceBytes);
   }
-  [[nodiscard]] double servers_cpu_seconds() const {
-    double sum = 0;
-    for (const int pid : options_.server_pids) sum += cpu_seconds_of(pid);
+  [[nodiscard]] CpuTime servers_cpu_time() const {
+    CpuTime sum;
+    for (const int pid : options_.server_pids) sum += cpu_time_of(pid);
     return sum;
   }
   Sample measure(const std::string& pattern, const std::function<Result<void>()>& round) {
@@ -205,8 +205,8 @@ class Patterns {
       if (!round()) return sample;
     }
     if (!client_.flush(kWait)) return sample;
-    const double cpu = cpu_seconds();
-    const double servers_cpu = servers_cpu_seconds();
+    const CpuTime cpu = cpu_time();
+    const CpuTime servers_cpu = servers_cpu_time();
     const TimePoint begin = steady_now();
     std::uint64_t rounds = 0;
     while (seconds(steady_now() - begin) < options_.seconds) {
@@ -218,8 +218,8 @@ class Patterns {
     }
     if (!client_.flush(kWait)) return sample;
     sample.wall_s = seconds(steady_now() - begin);
-    sample.cpu_s = cpu_seconds() - cpu;
-    sample.server_cpu_s = servers_cpu_seconds() - servers_cpu;
+    sample.cpu = cpu_time() - cpu;
+    sample.server_cpu = servers_cpu_time() - servers_cpu;
     sample.gigabytes = static_cast<double>(rounds * tables_.size() * options_.table_bytes) * 1e-9;
     return sample;
   }

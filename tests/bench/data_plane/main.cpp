@@ -51,7 +51,7 @@ Result<void> run_bench(const Options& options) {
                cluster[2] == '1' ? "" : "s");
     TAUT_TRY(const Medians medians, measure_in_turns(options, cluster, report));
     print_medians(options, medians, memory_model);
-    if (cluster == "1x1") missed += print_targets(options, medians);
+    missed += print_table(options, cluster, medians);
   }
   TAUT_TRY(const bool memory_kept, check_memory_use(options, report));
   if (!options.json.empty()) {
@@ -105,6 +105,11 @@ int main(int argc, char** argv) {
                  "Of each process, 1 to 64: several numbers take turns")
       ->delimiter(',')
       ->check(CLI::Range(1, 64));
+  app.add_option("--shards", options.shards,
+                 "Of each server, 1 to 16, with a connection of each worker to each: several "
+                 "numbers take turns")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 16));
   app.add_flag("--require-targets", options.requires_targets,
                "Exits with 1 if a target of one server and one worker is missed");
   app.add_option("--server-pids", worker.server_pids, "")->delimiter(',')->group("");

@@ -16,19 +16,24 @@ double median_of(const std::vector<Total>& turns, double Total::*figure) {
 
 Total total_of(const std::vector<Sample>& samples) {
   Total total;
-  double cpu = 0;
+  CpuTime workers;
+  CpuTime servers;
   double moved = 0;
-  double servers = 0;
   for (const Sample& sample : samples) {
     total.rate += sample.rate();
     total.median_us = std::max(total.median_us, sample.median_us);
-    cpu += sample.cpu_s;
-    servers += sample.server_cpu_s;
+    workers += sample.cpu;
+    servers += sample.server_cpu;
     moved += sample.pattern == "push+pull" ? 2 * sample.gigabytes : sample.gigabytes;
   }
+  if (moved <= 0) return total;
+  total.worker_io = workers.io / moved;
+  total.worker_rest = workers.rest() / moved;
   // Each worker has seen all that the servers used, in about the same time.
-  cpu += servers / static_cast<double>(samples.size());
-  total.cpu_s_a_gigabyte = moved > 0 ? cpu / moved : 0;
+  const double seen = moved * static_cast<double>(samples.size());
+  total.server_io = servers.io / seen;
+  total.server_rest = servers.rest() / seen;
+  total.cpu_s_a_gigabyte = workers.all / moved + servers.all / seen;
   return total;
 }
 
@@ -39,8 +44,13 @@ void Medians::add(const std::string& way, std::uint64_t bytes, const std::string
 
 Total Medians::of(const std::string& way, std::uint64_t bytes, const std::string& pattern) const {
   const std::vector<Total>& found = turns(way, bytes, pattern);
-  return {median_of(found, &Total::rate), median_of(found, &Total::cpu_s_a_gigabyte),
-          median_of(found, &Total::median_us)};
+  return {median_of(found, &Total::rate),
+          median_of(found, &Total::median_us),
+          median_of(found, &Total::cpu_s_a_gigabyte),
+          median_of(found, &Total::worker_io),
+          median_of(found, &Total::worker_rest),
+          median_of(found, &Total::server_io),
+          median_of(found, &Total::server_rest)};
 }
 
 double Medians::ratio(const std::string& way, std::uint64_t bytes, const std::string& pattern,

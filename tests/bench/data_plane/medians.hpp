@@ -15,8 +15,13 @@ inline constexpr const char* kPatterns[] = {"push", "pull", "push+pull"};
 /// One pattern of all workers together, in one turn.
 struct Total {
   double rate = 0;              // GB/s of payload, one way
-  double cpu_s_a_gigabyte = 0;  // of workers and servers, for each GB moved either way
   double median_us = 0;         // round trips only
+  double cpu_s_a_gigabyte = 0;  // of workers and servers, for each GB moved either way
+  // Of that, in the threads that send and receive, and in the others.
+  double worker_io = 0;
+  double worker_rest = 0;
+  double server_io = 0;
+  double server_rest = 0;
 };
 
 /// samples  of one pattern, one of each worker; not empty

@@ -74,6 +74,7 @@ Result<bool> check_memory_use(const Options& options, nlohmann::json& report) {
   Options first = options;
   first.security.resize(1);
   first.io_threads.resize(1);
+  first.shards.resize(1);
   bool all_kept = true;
   for (const Variant& variant : variants_of(first)) {
     fmt::print("memory in training, 32 MiB of parameters, {}\n", variant.name());

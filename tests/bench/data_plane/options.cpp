@@ -12,8 +12,10 @@ std::string Variant::name() const {
   if (transport == "shared") way = "in shared memory";
   if (transport == "ucx-tcp") way = "through UCX over TCP";
   if (transport == "ucx-shm") way = "through UCX over shared memory";
-  return fmt::format("{}, {}, {} I/O thread{}", way, security, io_threads,
-                     io_threads == 1 ? "" : "s");
+  std::string name =
+      fmt::format("{}, {}, {} I/O thread{}", way, security, io_threads, io_threads == 1 ? "" : "s");
+  if (shards > 1) name += fmt::format(", {} shards a server", shards);
+  return name;
 }
 
 void Variant::choose_ucx_transports() const {
@@ -25,11 +27,12 @@ std::vector<Variant> variants_of(const Options& options) {
   std::vector<Variant> variants;
   for (const std::string& transport : options.transports) {
     for (const std::string& security : options.security) {
+      // UCX encrypts nothing, and is refused otherwise.
+      if (Variant{transport, security}.is_ucx() && security != "token") continue;
       for (const int threads : options.io_threads) {
-        Variant variant{transport, security, threads};
-        // UCX encrypts nothing, and is refused otherwise.
-        if (variant.is_ucx() && security != "token") continue;
-        variants.push_back(std::move(variant));
+        for (const int shards : options.shards) {
+          variants.push_back({transport, security, threads, shards});
+        }
       }
     }
   }

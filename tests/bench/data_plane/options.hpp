@@ -16,6 +16,7 @@ struct Options {
   // Without encryption, as the plain programs are.
   std::vector<std::string> security = {"token"};
   std::vector<int> io_threads = {1};
+  std::vector<int> shards = {1};  // of each server; a worker has a connection to each
   double seconds = 1;
   std::uint64_t window = SendPolicy{}.window.value();
   std::string json;
@@ -30,15 +31,17 @@ struct Variant {
   std::string transport;
   std::string security;
   int io_threads = 1;
+  int shards = 1;  // of each server
 
   [[nodiscard]] bool is_ucx() const { return transport.starts_with("ucx"); }
-  /// "through TCP, token, 1 I/O thread"
+  /// "through TCP, token, 1 I/O thread", and "2 shards a server" where there are several
   [[nodiscard]] std::string name() const;
   /// Sets the environment of the processes that are started from now on.
   void choose_ucx_transports() const;
 };
 
-/// Each transport with each security that it takes and each number of I/O threads.
+/// Each transport with each security that it takes and each number of I/O threads and of shards.
+/// The first one of a transport and security is what the others of it are compared with.
 [[nodiscard]] std::vector<Variant> variants_of(const Options& options);
 
 /// "4 KiB", "1 MiB"

@@ -69,13 +69,13 @@ class Sender {
   Sample pattern(const std::string& name, double seconds_each) {
     exchange(name == "push+pull", 0);  // its memory exists from here on
     Sample sample{name, bytes_};
-    const double cpu = cpu_seconds();
-    const double server_cpu = cpu_seconds_of(server_);
+    const CpuTime cpu = cpu_time();
+    const CpuTime server_cpu = cpu_time_of(server_);
     const TimePoint begin = steady_now();
     const std::uint64_t done = exchange(name == "push+pull", seconds_each);
     sample.wall_s = seconds(steady_now() - begin);
-    sample.cpu_s = cpu_seconds() - cpu;
-    sample.server_cpu_s = cpu_seconds_of(server_) - server_cpu;
+    sample.cpu = cpu_time() - cpu;
+    sample.server_cpu = cpu_time_of(server_) - server_cpu;
     sample.gigabytes = static_cast<double>(done * bytes_) * 1e-9;
     return sample;
   }

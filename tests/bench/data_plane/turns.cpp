@@ -91,6 +91,7 @@ class Turns {
       row["transport"] = variant->transport;
       row["security"] = variant->security;
       row["io_threads"] = variant->io_threads;
+      row["shards"] = variant->shards;
     }
     report_["rows"].push_back(std::move(row));
   }
