@@ -102,6 +102,9 @@ class Monitoring(ClusterTest):
                 for label in re.findall(r"\{\{(\w+)\}\}", target.get("legendFormat", "")):
                     self.assertTrue(any(label in series[name] or label in ("job", "instance")
                                         for name in names), f"{panel['title']}: {label}")
+        rules = (MONITORING / "alerts.yml").read_text()
+        for name in re.findall(r"tautline_\w+", rules):  # in expressions and explanations
+            self.assertIn(name, series, "alerts.yml")
 
     def test_the_reference_names_every_metric_with_its_labels(self):
         self.start_cluster()
@@ -150,6 +153,18 @@ class Monitoring(ClusterTest):
         for unprotected, wanted, fires in cases:
             values = {"unprotected_shards": unprotected, "wanted_backups": wanted}
             self.assertEqual(holds(expression, values), fires, values)
+
+    def test_backups_that_are_too_few_or_behind_have_an_alert_and_a_panel(self):
+        few, behind = (alerts()[name] for name in ("TautlineTooFewBackups", "TautlineBackupBehind"))
+        for whole, wanted, fires in ((0, 0, False), (1, 1, False), (0, 1, True), (1, 2, True)):
+            values = {"whole_backups": whole, "wanted_backups": wanted}
+            self.assertEqual(holds(few, values), fires, values)
+        for seconds, fires in ((0, False), (60, False), (61, True)):
+            self.assertEqual(holds(behind, {"backup_lag_seconds": seconds}), fires, seconds)
+        shown = " ".join(expression for _, expression in queries(
+            json.loads((MONITORING / "grafana.json").read_text())))
+        for metric in ("unprotected_shards", "backup_lag_seconds"):
+            self.assertIn(f"tautline_job_{metric}", shown)
 
     def test_shares_of_a_job_that_balances_are_exported_and_shown(self):
         self.start_cluster(settings="slowdown_ms: 10")
