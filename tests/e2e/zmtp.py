@@ -3,6 +3,7 @@ what it must survive. Source: https://rfc.zeromq.org/spec/23/"""
 
 import ctypes
 import ctypes.util
+import hmac
 import os
 import pathlib
 import re
@@ -15,6 +16,8 @@ WIRE_VERSION = int(re.search(r"kWireVersion = (\d+)", (
 
 GREETING = (b"\xff" + bytes(8) + b"\x7f" + b"\x03\x00" + b"NULL".ljust(20, b"\0") + b"\x00"
             + bytes(31))
+METADATA = b"".join(bytes([len(name)]) + name + struct.pack(">I", len(value)) + value
+                    for name, value in ((b"Socket-Type", b"DEALER"), (b"Identity", b"")))
 
 
 def connect(address, timeout=5):
@@ -54,10 +57,7 @@ class Dealer:
     def greet(self):
         self.stream.sendall(GREETING)
         receive_exactly(self.stream, len(GREETING))
-        ready = b"\x05READY"
-        for name, value in ((b"Socket-Type", b"DEALER"), (b"Identity", b"")):
-            ready += bytes([len(name)]) + name + struct.pack(">I", len(value)) + value
-        self.stream.sendall(frame(ready, command=True))
+        self.stream.sendall(frame(b"\x05READY" + METADATA, command=True))
         self.receive_frame()  # the peer's READY
 
     def send(self, *frames):
@@ -83,14 +83,19 @@ class Dealer:
         self.stream.close()
 
 
+def plain_hello(secret, user=b"tautline"):
+    """PLAIN's first command. Source: https://rfc.zeromq.org/spec/24/"""
+    return frame(b"\x05HELLO" + bytes([len(user)]) + user + bytes([len(secret)]) + secret,
+                 command=True)
+
+
 def shows_secret(address, secret, user=b"tautline"):
     """Whether a listener of a plain data plane lets a connection in that shows this secret."""
     stream = connect(address)
     try:
         stream.sendall(GREETING.replace(b"NULL\0", b"PLAIN", 1))
         receive_exactly(stream, len(GREETING))
-        hello = b"\x05HELLO" + bytes([len(user)]) + user + bytes([len(secret)]) + secret
-        stream.sendall(frame(hello, command=True))
+        stream.sendall(plain_hello(secret, user))
         receive_exactly(stream, 1)
         answer = receive_exactly(stream, receive_exactly(stream, 1)[0])
         return answer.startswith(b"\x07WELCOME")
@@ -98,6 +103,38 @@ def shows_secret(address, secret, user=b"tautline"):
         return False
     finally:
         stream.close()
+
+
+class PlainDealer(Dealer):
+    """A DEALER of a plain data plane, which shows a secret."""
+
+    def __init__(self, address, secret):
+        self.secret = secret
+        super().__init__(address)
+
+    def greet(self):
+        self.stream.sendall(GREETING.replace(b"NULL\0", b"PLAIN", 1))
+        receive_exactly(self.stream, len(GREETING))
+        self.stream.sendall(plain_hello(self.secret))
+        if not self.receive_frame()[1].startswith(b"\x07WELCOME"):
+            raise ConnectionError("not admitted")
+        self.stream.sendall(frame(b"\x08INITIATE" + METADATA, command=True))
+        if not self.receive_frame()[1].startswith(b"\x05READY"):
+            raise ConnectionError("not ready")
+
+    def part(self, body, more):
+        """The bytes of one frame."""
+        return frame(body, more)
+
+
+def check_secret(key, cluster_secret):
+    """The request secret of a check of links, of a key's holder: docs/WIRE.md, "The plain data
+    plane"."""
+    scope = b"\x04" + key.public + bytes(28)
+    derived = hmac.new(cluster_secret.encode(), b"tautline data plane", "sha256").hexdigest()
+    return scope + hmac.new(derived.encode(), b"request".ljust(16, b"\0") + scope,
+                            "sha256").digest()
+
 
 class Sodium:
     """libsodium's crypto_box, by ctypes."""
@@ -155,6 +192,7 @@ class Key:
         self.name = fields["name"]
         self.public, self.secret = from_z85(fields["public"]), from_z85(fields["secret"])
         self.cluster = from_z85(fields["cluster"])
+        self.cluster_secret = fields.get("cluster_secret", "")  # of a server's key
 
 
 class CurveDealer(Dealer):
@@ -184,10 +222,7 @@ class CurveDealer(Dealer):
         vouch_nonce = os.urandom(16)
         vouch = sodium.box(public + self.key.cluster, b"VOUCH---" + vouch_nonce,
                            sodium.shared(theirs, self.key.secret))
-        metadata = b""
-        for name, value in ((b"Socket-Type", b"DEALER"), (b"Identity", b"")):
-            metadata += bytes([len(name)]) + name + struct.pack(">I", len(value)) + value
-        body = self.key.public + vouch_nonce + vouch + metadata
+        body = self.key.public + vouch_nonce + vouch + METADATA
         nonce = self.nonce()
         self.stream.sendall(frame(
             b"\x08INITIATE" + cookie + nonce

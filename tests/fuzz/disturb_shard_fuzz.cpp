@@ -45,8 +45,8 @@ void play(Script script) {
         const Identity mallory{"mallory", kRoles.at(script.pick(kRoles.size()))};
         const PeerId from(kStrangers + script.pick(4));
         const auto message =
-            decode_data(encode(strange_message(script, kJob, script.pick(kMembers + 1), hash)));
-        if (message) disturbed.handle(from, message.value(), now, mallory);
+            hear(strange_message(script, kJob, script.pick(kMembers + 1), hash), mallory);
+        if (message) disturbed.handle(from, *message, now, mallory);
         break;
       }
       case kChange: {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstring>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "proto/config/job_state.hpp"
 #include "proto/wire_version.hpp"
 #include "server/shard.hpp"
+#include "server/ungreeted.hpp"
 #include "tests/fuzz/script.hpp"
 
 // A shard, members of its jobs, and what others may send to it, for fuzzers of its state machine.
@@ -26,7 +28,17 @@ constexpr std::uint32_t kRows = 40;
 constexpr std::uint32_t kBuckets = 2;
 constexpr std::uint32_t kRowWidth = 2;
 constexpr std::uint64_t kStrangers = 100;  // the first of their connections
-constexpr PeerId kOtherHost(90);  // that keeps this one's images, and has its own kept here
+constexpr std::uint32_t kHosts = 3;        // that keep images of each other's shards
+constexpr std::uint64_t kHostPeers = 90;   // the first of their connections
+
+/// The connection to a host, and from it.
+inline PeerId peer_of(std::uint32_t host) {
+  return PeerId(kHostPeers + host);
+}
+
+inline std::string address_of(std::uint32_t host) {
+  return "127.0.0.1:" + std::to_string(host + 1);
+}
 
 /// A job whose members are w0, w1 and so on, of incarnation 100, 101 and so on.
 inline pb::ServerJob make_job(JobId id, Slack slack) {
@@ -81,9 +93,21 @@ inline Frame row_payload(const std::vector<std::uint64_t>& rows, bool pushes,
 /// A shard, and what it tells the members of a job.
 class Side {
  public:
+  /// What is on its way to another host.
+  struct Sent {
+    std::uint32_t to = 0;
+    DataMessage message;
+  };
+
   explicit Side(const pb::ServerJob& job, ShardId host = ShardId(0))
       : job_(job.job()), shard_(host, pool_) {
-    shard_.set_dial({[](const std::string&) { return kOtherHost; }, [](PeerId) {}});
+    shard_.set_dial({[](const std::string& address) {
+                       for (std::uint32_t to = 0; to < kHosts; ++to) {
+                         if (address == address_of(to)) return peer_of(to);
+                       }
+                       return peer_of(kHosts);  // none hears it
+                     },
+                     [](PeerId) {}});
     shard_.limit_memory(memory_);
     set(job);
   }
@@ -96,7 +120,7 @@ class Side {
     hear(shard_.handle(from, message, now, &sender));
   }
   /// What it has sent to other hosts since the last call.
-  [[nodiscard]] std::vector<DataMessage> take_sent() { return std::exchange(sent_, {}); }
+  [[nodiscard]] std::vector<Sent> take_sent() { return std::exchange(sent_, {}); }
   /// All that a daemon asks of it between messages.
   void look(JobId job) {
     (void)shard_.report(job);
@@ -127,7 +151,9 @@ class Side {
  private:
   void hear(const std::vector<Outgoing>& answers) {
     for (const Outgoing& one : answers) {
-      if (one.to == kOtherHost) sent_.push_back(one.message);
+      for (std::uint32_t to = 0; to < kHosts; ++to) {
+        if (one.to == peer_of(to)) sent_.push_back({to, one.message});
+      }
       if (one.to.value() >= kStrangers || one.message.job != job_) continue;
       for (const Frame& frame : encode(one.message).frames) told_ += frame.text();
     }
@@ -138,7 +164,7 @@ class Side {
   std::shared_ptr<TableMemory> memory_ = std::make_shared<TableMemory>(Bytes(1 << 18));
   Shard shard_;
   std::string told_;
-  std::vector<DataMessage> sent_;
+  std::vector<Sent> sent_;
 };
 
 /// A worker of the job: it greets, opens its tables, and then pushes a clock and reads the next.
@@ -391,6 +417,18 @@ inline DataMessage strange_message(Script& script, JobId job, std::uint32_t work
     }
   }
   return message;
+}
+
+/// What a shard's thread hears of a message; nullopt: it does not decode. What it reads of one
+/// before that, where the connection has not said hello, says the same.
+inline std::optional<DataMessage> hear(const DataMessage& message, const Identity& sender) {
+  const Message bytes = encode(message);
+  const auto envelope = envelope_of(bytes);
+  if (envelope) (void)may_decode_ungreeted(*envelope, &sender);
+  auto decoded = decode_data(bytes);
+  if (!decoded) return std::nullopt;
+  TAUT_CHECK(envelope && envelope->job == decoded.value().job, "a message has the job it names");
+  return std::move(decoded.value());
 }
 
 }  // namespace taut::server::fuzzed

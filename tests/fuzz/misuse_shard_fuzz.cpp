@@ -3,6 +3,7 @@
 // to them must be the same to the bit. Members keep to their own names, as their keys say.
 #include <google/protobuf/stubs/logging.h>
 
+#include <algorithm>
 #include <array>
 #include <string>
 #include <vector>
@@ -53,13 +54,15 @@ void draw_policies(Script& script, pb::ServerJob& job) {
   }
 }
 
-/// The misused job, of whose two shards this server is primary and backup.
+/// The misused job. Of its two shards this server is primary and backup; a third host keeps images
+/// of both where each shard has two copies.
 pb::ServerJob make_misused_job(Script& script) {
   constexpr std::array kSlacks = {0, 1, 3};
   pb::ServerJob job = make_job(kMisused, Slack(kSlacks.at(script.pick(kSlacks.size()))));
   draw_policies(script, job);
   if (!make_job_view(job).has_value()) job = make_job(kMisused, Slack(1));
-  if (script.pick(2) == 0) return job;
+  const std::uint32_t copies = script.pick(3);
+  if (copies == 0) return job;
   job.set_replication_interval(1);
   job.set_logs_updates(script.pick(2) == 0);
   job.clear_shards();
@@ -67,21 +70,44 @@ pb::ServerJob make_misused_job(Script& script) {
     pb::ShardInfo& info = *job.add_shards();
     info.set_shard(shard);
     info.set_host(shard);
-    info.set_address("127.0.0.1:1");
+    info.set_address(address_of(shard));
     info.set_term(1);
     info.set_copy(1);
-    pb::ShardBackup& backup = *info.add_backups();
-    backup.set_host(1 - shard);
-    backup.set_address("127.0.0.1:2");
-    backup.set_choice(1);
+    for (std::uint32_t copy = 0; copy < copies; ++copy) {
+      const std::uint32_t host = copy == 0 ? 1 - shard : 2;
+      pb::ShardBackup& backup = *info.add_backups();
+      backup.set_host(host);
+      backup.set_address(address_of(host));
+      backup.set_choice(1);
+    }
   }
   return job;
+}
+
+/// A host is lost, or lives and answers no member, as all of them report: it is no backup any more,
+/// and the first backup of its shard serves that.
+void leave_out(pb::ServerJob& job, std::uint32_t host) {
+  for (pb::ShardInfo& shard : *job.mutable_shards()) {
+    auto& backups = *shard.mutable_backups();
+    const auto of_host = std::ranges::find(backups, host, &pb::ShardBackup::host);
+    if (of_host != backups.end()) {
+      backups.erase(of_host);
+    } else if (shard.host() == host && !backups.empty()) {
+      shard.set_host(backups[0].host());
+      shard.set_address(backups[0].address());
+      shard.set_term(shard.term() + 1);
+      backups.erase(backups.begin());
+    } else {
+      continue;
+    }
+    shard.set_copy(shard.copy() + 1);
+  }
 }
 
 void change(Script& script, pb::ServerJob& job) {
   job.set_revision(job.revision() + 1);
   pb::Member& member = *job.mutable_members(static_cast<int>(script.pick(kMembers)));
-  switch (script.pick(5)) {
+  switch (script.pick(6)) {
     case 0:
       member.set_fenced(true);
       break;
@@ -95,13 +121,12 @@ void change(Script& script, pb::ServerJob& job) {
       job.set_hold_from(script.pick(2) == 0 ? Clock::never().value()
                                             : static_cast<std::int64_t>(script.pick(8)));
       break;
+    case 4:
+      leave_out(job, 1);
+      break;
     default:
-      // The other shard's host is lost: its backup here takes over.
-      if (job.shards_size() < 2 || job.shards(1).host() == 0) break;
-      job.mutable_shards(1)->set_host(0);
-      job.mutable_shards(1)->set_term(2);
-      job.mutable_shards(1)->clear_backups();
-      job.mutable_shards(0)->clear_backups();
+      // It lives, and what its members and the other hosts send it arrives nevertheless.
+      leave_out(job, 0);
   }
 }
 
@@ -111,6 +136,8 @@ void play(Script script) {
   Side both(other);
   Side alone(other);
   Side backup(misused, ShardId(1));
+  Side second(misused, ShardId(2));
+  const std::array<Side*, kHosts> hosts = {&both, &backup, &second};
   std::vector<Worker> misusers;
   std::vector<Worker> at_backup;  // the same members, at the other shard
   std::vector<Worker> members;
@@ -147,18 +174,19 @@ void play(Script script) {
         }
         break;
       case kExchange:
-        // What is on its way between the two hosts arrives, or some of it is lost.
-        for (const DataMessage& message : both.take_sent()) {
-          if (which > 0) backup.handle(kOtherHost, message, now, kHost);
-        }
-        for (const DataMessage& message : backup.take_sent()) {
-          if (which < 2) both.handle(kOtherHost, message, now, kHost);
+        // What is on its way between the hosts arrives, or some of it is lost.
+        for (std::uint32_t host = 0; host < kHosts; ++host) {
+          const bool is_lost = which == (host == 0 ? 0 : 2);
+          for (const Side::Sent& one : hosts[host]->take_sent()) {
+            if (!is_lost) hosts[one.to]->handle(peer_of(host), one.message, now, kHost);
+          }
         }
         break;
       case kMisuse: {
-        const auto message = decode_data(encode(strange_message(script, kMisused, which, hash)));
-        if (message && message.value().job != kOther) {
-          both.handle(from, message.value(), now, identity_of(which));
+        const auto message =
+            hear(strange_message(script, kMisused, which, hash), identity_of(which));
+        if (message && message->job != kOther) {
+          both.handle(from, *message, now, identity_of(which));
         }
         break;
       }
@@ -170,6 +198,7 @@ void play(Script script) {
         if (!make_job_view(misused).has_value()) break;
         both.set(misused);
         backup.set(misused);
+        second.set(misused);
         break;
       case kBackup: {
         DataMessage message{kMisused, {}, {}, {}};
@@ -198,10 +227,8 @@ void play(Script script) {
           }
           message.body = reply;
         }
-        const auto decoded = decode_data(encode(message));
-        if (decoded) {
-          both.handle(kOtherHost, decoded.value(), now, kHost);
-        }
+        const auto heard = hear(message, kHost);
+        if (heard) both.handle(peer_of(1), *heard, now, kHost);
         break;
       }
       default:
@@ -210,6 +237,7 @@ void play(Script script) {
     both.tick(now);
     alone.tick(now);
     backup.tick(now);
+    second.tick(now);
     both.look(kMisused);
     TAUT_CHECK(both.take() == alone.take(), "a job has changed what another one's members see");
   }
@@ -219,11 +247,13 @@ void play(Script script) {
 }  // namespace taut::server::fuzzed
 
 std::vector<std::string> taut::fuzz::samples() {
-  // Members of both jobs in turns at both hosts, in between messages of each kind; the other host's
-  // shard is taken over, and its members come here.
+  // Members of both jobs in turns at both hosts, in between messages of each kind, with one copy of
+  // a shard and with two; the other host's shard is taken over, and its members come here. At times
+  // this host's shard is then taken over too, while it lives.
   std::vector<std::string> samples;
   for (char policy = 0; policy < 8; ++policy) {
-    std::string steps{1, static_cast<char>(policy % 4), static_cast<char>(policy < 6 ? 1 : 0),
+    const int copies = policy < 6 ? 1 + policy / 4 : 0;
+    std::string steps{1, static_cast<char>(policy % 4), static_cast<char>(copies),
                       static_cast<char>(policy % 2)};
     for (char round = 0; round < 12; ++round) {
       for (char member = 0; member < 3; ++member) {
@@ -239,6 +269,7 @@ std::vector<std::string> taut::fuzz::samples() {
           steps += std::string{1, member, 1, 1, 1, 2, 0, 1, 1, 1, 1, 2};
         }
       }
+      if (round == 8 && copies == 2) steps += std::string{3, 0, 0, 5};
       if (round == 9) steps += std::string{3, 0, 1, 0, 4, 0, 0, 1, 1, 1, 2, 0, 1, 1, 0, 0, 1};
     }
     samples.push_back(steps);

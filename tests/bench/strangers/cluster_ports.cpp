@@ -1,5 +1,4 @@
 // The rows of a coordinator, and of a shard's data plane.
-#include <optional>
 #include <string>
 #include <utility>
 
@@ -23,7 +22,8 @@ class ClusterPorts final : public Port {
                                        .is_granted = is_granted});
     add_control_rows();
     if (is_plain_) {
-      add_plain_rows();
+      const auto shard = plain_rows(cluster_);
+      rows_.insert(rows_.end(), shard.begin(), shard.end());
       return std::move(rows_);
     }
     const auto shard = usual_strangers(cluster_, {.port = "shard",
@@ -101,86 +101,6 @@ class ClusterPorts final : public Port {
         request::part());
     add("wrong role: worker", "part of a checkpoint", false, KeyRole::kWorker, "worker0",
         request::part());
-  }
-
-  /// One at the shard whose data plane is plain.
-  void add_plain_row(const char* who, const char* what, const DataMessage& message,
-                     const Security& key, std::optional<DataToken> token) {
-    rows_.push_back({.port = "shard",
-                     .who = who,
-                     .what = what,
-                     .address = cluster_.shard(),
-                     .key = key,
-                     .message = saying(message),
-                     .is_granted = is_granted,
-                     .token = std::move(token),
-                     .is_dropped = true});
-  }
-
-  /// The last row's request is granted.
-  void grant(const std::function<Message()>& greeting = {}) {
-    rows_.back().may = true;
-    rows_.back().is_dropped = false;
-    rows_.back().greeting = greeting;
-  }
-
-  void add_plain_rows() {
-    const DataMessage hello = request::data_hello();
-    const DataMessage push = request::item(0, pb::DataItem::PUSH);
-    const Security own = cluster_.admit("worker0", KeyRole::kWorker);
-    const TokenScope member = GuardedCluster::member(own, 0);
-    const auto right = cluster_.secret(member);
-    add_plain_row("worker0's secret", "hello", hello, own, right);
-    grant();
-    add_plain_row("worker0's secret", "open tables as worker0", request::open_tables(0), own,
-                  right);
-    grant(saying(hello));
-    add_plain_row("worker0's secret", "push as worker0", push, own, right);
-    grant(saying(hello));
-    add_plain_row("a key, no secret", "hello", hello, own, std::nullopt);
-    add_plain_row("no key, no secret", "hello", hello, Security::insecure(), std::nullopt);
-    add_plain_row("a secret of chance", "hello", hello, own,
-                  DataToken::from(std::string(DataToken::kRequestBytes, 'x'),
-                                  std::string(DataToken::kAnswerBytes, 'x')));
-    add_plain_row("of another cluster", "hello", hello, own,
-                  TokenKey(make_key_pair().secret_key).make(member));
-    add_revoked_plain_rows(hello);
-    const Security other = cluster_.admit("worker1", KeyRole::kWorker);
-    add_plain_row("another's: worker1", "push as worker0", push, other,
-                  cluster_.secret(GuardedCluster::member(other, 1)));
-    TokenScope scope = member;
-    scope.incarnation = Incarnation(99);
-    add_plain_row("of an earlier life", "push as worker0", push, own, cluster_.secret(scope));
-    scope = member;
-    scope.submission -= 1;
-    add_plain_row("of an earlier job", "push as worker0", push, own, cluster_.secret(scope));
-    scope = member;
-    scope.use = TokenUse::kRead;
-    add_plain_row("a reader's", "push as worker0", push, own, cluster_.secret(scope));
-    for (const auto& [who, use] : {std::pair("a server's", TokenUse::kServe),
-                                   std::pair("of a check of links", TokenUse::kCheck)}) {
-      add_plain_row(who, "push as worker0", push, own,
-                    cluster_.secret({.use = use, .public_key = own.own.public_key}));
-    }
-    const Security server = cluster_.admit("server2", KeyRole::kServer);
-    add_plain_row("a server's", "part of a checkpoint", request::part(), server,
-                  cluster_.secret({.use = TokenUse::kServe, .public_key = server.own.public_key}));
-    grant();
-    add_plain_row("worker0's secret", "part of a checkpoint", request::part(), own, right);
-  }
-
-  void add_revoked_plain_rows(const DataMessage& hello) {
-    const auto secret = [&](const Security& key) {
-      return cluster_.secret(GuardedCluster::member(key, 0));
-    };
-    const Security unknown = cluster_.with(make_key_pair());
-    add_plain_row("of an unknown key", "hello", hello, unknown, secret(unknown));
-    const Security revoked = cluster_.admit("revoked", KeyRole::kOwner);
-    cluster_.revoke(revoked);
-    add_plain_row("of a revoked key", "hello", hello, revoked, secret(revoked));
-    const Security late = cluster_.admit("late", KeyRole::kOwner);
-    add_plain_row("revoked, connection open", "hello", hello, late, secret(late));
-    rows_.back().revoke = [this, late] { cluster_.revoke(late); };
   }
 
   GuardedCluster& cluster_;

@@ -13,14 +13,18 @@ class Port {
  public:
   virtual ~Port() = default;
   [[nodiscard]] virtual std::vector<Stranger> strangers() = 0;
-  /// Ends the handler that admits keys there.
+  /// Ends the handler that admits keys there, if it has one.
   virtual void end_admission() = 0;
+  [[nodiscard]] virtual bool has_handler() const { return true; }
 };
 
 /// The rows that every port has: no key, another cluster's, an unknown and two revoked ones. What
 /// they say is `friendly`, which the last row's key, a reader's, is granted.
 [[nodiscard]] std::vector<Stranger> usual_strangers(test::GuardedCluster& cluster,
                                                     const Stranger& friendly);
+
+/// The rows of a shard whose data plane is plain, and of the parts of checkpoints there.
+[[nodiscard]] std::vector<Stranger> plain_rows(test::GuardedCluster& cluster);
 
 /// A coordinator, and the data plane of a shard with the parts of checkpoints.
 /// is_plain  the shard's plane is plain, and its peers prove themselves by secrets
@@ -31,6 +35,10 @@ class Port {
 [[nodiscard]] std::unique_ptr<Port> rank_port(test::GuardedCluster& cluster);
 /// A follower that passes models on to others.
 [[nodiscard]] std::unique_ptr<Port> relay_port(test::GuardedCluster& cluster);
+
+/// A shard of a separate cluster with a plain data plane, reached through UCX; nullptr, and a line
+/// that says why: there is no UCX here.
+[[nodiscard]] std::unique_ptr<Port> ucx_port();
 
 /// Tries what a daemon serves over HTTP: requests with tokens and links. Prints its rows. There is
 /// no handler that could end: each request is judged by itself.

@@ -14,7 +14,6 @@ namespace {
 constexpr Duration kAnswerWait = std::chrono::seconds(10);
 // Refusals arrive within milliseconds; a handler that is gone may leave a handshake pending.
 constexpr Duration kBatchWait = std::chrono::seconds(2);
-constexpr int kBatch = 50;
 
 /// Its process, with one connection.
 struct Caller {
@@ -34,11 +33,11 @@ struct Caller {
 int connect_and_ask(const Stranger& stranger, int tries) {
   ZmqContext context(stranger.key);
   int granted = 0;
-  for (int done = 0; done < tries; done += kBatch) {
+  for (int done = 0; done < tries; done += stranger.at_once) {
     const auto endpoint = context.make_endpoint();
     endpoint->use_token(stranger.token);
     std::set<PeerId> waiting;
-    for (int i = 0; i < std::min(kBatch, tries - done); ++i) {
+    for (int i = 0; i < std::min(stranger.at_once, tries - done); ++i) {
       const PeerId peer = endpoint->connect(stranger.address).value();
       (void)endpoint->send(peer, stranger.message());
       waiting.insert(peer);

@@ -28,6 +28,7 @@ struct Stranger {
   std::function<Message()> greeting{};  // first on that connection; empty: none
   std::optional<DataToken> token{};     // what its messages to a plain data plane carry
   bool is_dropped = false;              // what it says gets no answer at all
+  int at_once = 50;                     // connections, where each try is a new one
   std::function<void()> revoke{};       // its key, once it has been answered; empty: not
 };
 

@@ -65,6 +65,21 @@ def without_end(dealer, body, most_bytes, at_once=1):
     return sent
 
 
+def plain_without_end(dealer, body, most_bytes):
+    """As without_end(), on a plain plane: all parts have the same bytes, and are sent as fast as
+    they are taken."""
+    part = dealer.part(body, True)
+    piece = part * (MIB // 8 // len(part))
+    sent = 0
+    try:
+        while sent < most_bytes:
+            dealer.stream.sendall(piece)
+            sent += len(piece)
+    except OSError:
+        pass
+    return sent
+
+
 def whole_messages(dealer, body, count):
     """The same message as often as it is taken. Returns how often that was."""
     try:

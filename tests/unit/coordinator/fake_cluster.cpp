@@ -142,21 +142,28 @@ pb::Heartbeat FakeServer::report() const {
     if (kept.state.has_checkpoint()) {
       report_checkpoint(kept, *reply.mutable_checkpoint());
     }
-    if (!memory.empty()) report_problems(kept.state, reply);
+    report_copies(kept.state, reply);
   }
   return heartbeat;
 }
 
-/// The problem of each shard whose images it is to keep on its first host.
-void FakeServer::report_problems(const pb::ServerJob& state, pb::ServerJobReply& reply) const {
+/// Of each shard whose images it is to keep on its first host: its problem, or that it has them.
+void FakeServer::report_copies(const pb::ServerJob& state, pb::ServerJobReply& reply) const {
   for (const pb::ShardInfo& shard : state.shards()) {
     for (const pb::ShardBackup& backup : shard.backups()) {
       if (backup.host() != state.first_shard()) continue;
-      pb::BackupProblem& problem = *reply.add_problems();
-      problem.set_shard(shard.shard());
-      problem.set_term(shard.term());
-      problem.set_choice(backup.choice());
-      problem.set_reason(memory);
+      if (!memory.empty()) {
+        pb::BackupProblem& problem = *reply.add_problems();
+        problem.set_shard(shard.shard());
+        problem.set_term(shard.term());
+        problem.set_choice(backup.choice());
+        problem.set_reason(memory);
+      } else if (is_whole) {
+        pb::ShardCopy& copy = *reply.add_copies();
+        copy.set_shard(shard.shard());
+        copy.set_choice(backup.choice());
+        copy.set_complete(true);
+      }
     }
   }
 }
@@ -250,7 +257,9 @@ void FakeWorker::step(const std::vector<FakeServer*>& servers) {
   for (FakeServer* server : servers) {
     if (server->push(*job_, clock)) pushed_.insert(server);
   }
-  if (pushed_.size() != servers.size()) return;
+  // It may have pushed to one that is lost since then.
+  const auto has = [&](FakeServer* server) { return pushed_.contains(server); };
+  if (!std::ranges::all_of(servers, has)) return;
   pushed_.clear();
   part_.reset();
   progress_.set_clock(clock + 1);
@@ -280,6 +289,7 @@ pb::Heartbeat FakeWorker::report() const {
     heartbeat.mutable_progress()->mutable_checkpoint()->set_number(saved);
     heartbeat.mutable_progress()->mutable_checkpoint()->set_written(true);
   }
+  if (silent) *heartbeat.mutable_progress()->mutable_silent() = *silent;
   shares_->report(*heartbeat.mutable_progress());
   last_clocks_->report(*heartbeat.mutable_progress());
   return heartbeat;

@@ -34,10 +34,11 @@ class FakeServer {
 
   [[nodiscard]] const pb::ServerJob* state_of(std::uint64_t job) const;
   [[nodiscard]] bool has_finished(std::uint64_t job) const;
-  std::string refuses;  // why it runs no job; empty: it does
-  std::string disk;     // why it cannot write checkpoints; empty: it can
-  std::string memory;   // why it keeps no images of shards; empty: it does
-  bool stalls = false;  // its disk neither writes nor fails
+  std::string refuses;    // why it runs no job; empty: it does
+  std::string disk;       // why it cannot write checkpoints; empty: it can
+  std::string memory;     // why it keeps no images of shards; empty: it does
+  bool is_whole = false;  // it says that it has all images of the shards that its first host keeps
+  bool stalls = false;    // its disk neither writes nor fails
   std::map<std::uint32_t, std::uint64_t> bad_updates;  // of workers: clocks that it has refused
   int late = 0;                     // so many orders of checkpoints come too late for it
   std::vector<std::string> broken;  // contradictions found
@@ -49,7 +50,7 @@ class FakeServer {
     std::int64_t max_done = 0;
   };
   void report_checkpoint(const Kept& kept, pb::CheckpointPart& part) const;
-  void report_problems(const pb::ServerJob& state, pb::ServerJobReply& reply) const;
+  void report_copies(const pb::ServerJob& state, pb::ServerJobReply& reply) const;
   void apply(const pb::ServerJob& state);
   void check(const Kept& kept, const pb::ServerJob& next);
 
@@ -80,6 +81,7 @@ class FakeWorker {
   std::uint64_t saved = 0;  // the order of a checkpoint of which it has written its part
   bool listens = true;      // where the job's workers sum among themselves
   std::optional<pb::CompressionCosts> measured;  // of a job whose compression is AUTO
+  std::optional<pb::SilentShard> silent;         // that owes it an answer, as it says
   std::uint64_t broken = 0;  // the number of a group of them in which its sums failed
   enum class Leaves : std::uint8_t { kNot, kForNow, kFinished };
   Leaves leaves = Leaves::kNot;  // at the end of a clock

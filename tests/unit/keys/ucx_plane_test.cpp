@@ -128,6 +128,10 @@ TEST_CASE("over UCX nothing gets through without the right secret", "[keys]") {
   Member stranger(cluster.token(unknown), cluster.place);
   stranger.say("stranger");
   CHECK(stranger.refusal());
+  RawUcx silent(cluster.place);
+  const auto answer = silent.greet(Frame());
+  REQUIRE(answer);
+  CHECK(answer->kind == UcxPartKind::kRefused);
   CHECK_FALSE(cluster.ucx->receive(std::chrono::milliseconds(200)));
   // Without a secret this side does not even connect, nor without keys.
   ZmqContext keyed(test::some_keys());

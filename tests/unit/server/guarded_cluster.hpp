@@ -24,7 +24,8 @@ namespace taut::test {
 class GuardedCluster {
  public:
   /// is_plain  with data_security: TOKEN
-  explicit GuardedCluster(bool is_plain = false)
+  /// shard_at  where the shard listens
+  explicit GuardedCluster(bool is_plain = false, const std::string& shard_at = "127.0.0.1:0")
       : listening_(listener(is_plain)), context_(listening_) {
     CoordinatorThread::Config config;
     config.tokens = context_.tokens();
@@ -38,7 +39,7 @@ class GuardedCluster {
       done.head.set_request(request.head.request());
       shard.reply(from, std::move(done));
     };
-    shard_ = server::ShardThread::start(context_, "127.0.0.1:0", std::move(options),
+    shard_ = server::ShardThread::start(context_, shard_at, std::move(options),
                                         [this](std::size_t, const server::ShardReport&) {
                                           (void)adopted_.push(true, Duration::zero());
                                         })
