@@ -12,6 +12,8 @@ THOUSANDS = "More workers than a real coordinator takes"
 MANY_JOBS = "Many jobs"
 ORDERINGS = "The orderings that the papers publish"
 FORMULA = "The formula against the lab"
+EXCHANGES = "Exchanges among workers"
+BOUNDS = "How stale may 64 workers be?"
 
 # What it measures is of this machine: it runs alone, and another run prints other figures.
 OF_THE_MACHINE = ("scripts/bench/lab/memory", "scripts/bench/lab/accuracy_against_real",
@@ -142,13 +144,15 @@ GROUPS = (
                 f"--gbps {gbps} --clocks {clocks}")
         for workers, clocks in (("1,4,16,64", 4), ("1,256", 2)) for gbps in (100, 200)
     ]),
-    ("Exchanges among workers", "servers, sums and averages", [
+    (EXCHANGES, "servers, sums and averages", [
         "scripts/bench/lab/exchanges --workers 4,16,64 --gbit 1,10,100",
         "scripts/bench/lab/exchanges --workers 256 --gbit 1,10",
     ]),
-    ("How stale may 64 workers be?", "time to an accuracy under each bound", [
+    (BOUNDS, "time to an accuracy under each bound", [
         "scripts/bench/lab/best_bound --kind bursts --seeds 2",
         "scripts/bench/lab/best_bound --kind slow --kind tail --seeds 1",
+        "scripts/bench/lab/best_bound --kind spread --deviation 0.1,0.3,1 --seeds 1",
+        "scripts/bench/lab/best_bound --kind bursts --burst-factor 2,8 --seeds 1",
     ]),
     (LAWS, "messages and bytes of servers and the coordinator", list(map(scaling, (
         "laws --net lenet --mode BSP --mode ASYNC --workers 1,4,16,64 --clocks 4",
