@@ -228,3 +228,38 @@ class Command:
 
 
 COMMANDS = [Command(section, title, line) for section, title, lines in GROUPS for line in lines]
+
+# About what the longest take, in seconds of a core that has nothing else to do, by parts of the
+# command: from earlier runs as docs/SCALE.md has them or had them, and from what
+# scripts/bench/lab_against_real --estimate says. Those of best_bound are from the time of a
+# gradient. The others take a minute or less.
+ABOUT_S = (
+    ("lab_against_real --matrix", 10800),
+    ("lab_against_real --rate 100mbit --congestion", 2200),
+    ("lab_against_real --rate 1gbit --rate", 480),
+    ("lab_against_real --iterations 150", 1020),
+    ("lab_against_real", 340),
+    ("best_bound --kind spread", 1300),
+    ("best_bound", 870),
+    ("accuracy_against_real", 600),
+    ("lab/memory", 120),
+    ("--mode BSP --workers 1,1024 --servers 64", 1900),
+    ("--net resnet50 --net alexnet --mode BSP --workers 1,1024", 450),
+    ("--net resnet50 --net alexnet --mode BSP --mode ASYNC --workers 1,1024", 900),
+    ("weak --net resnet50 --mode 'SSP 3' --workers 1,1024", 400),
+    ("weak --net resnet50 --mode ASYNC --workers 1,1024", 400),
+    ("weak --net alexnet --mode 'SSP 3' --workers 1,1024", 300),
+    ("weak --net alexnet --mode ASYNC --workers 1,1024", 300),
+    ("strong --mode 'SSP 3' --workers 1,256,1024", 900),
+    ("ten_thousand.textproto --servers 16 --mode bsp --max-iter 2", 330),
+    ("ten_thousand.textproto", 120),
+    ("exchanges --workers 256", 600),
+    ("exchanges", 300),
+    ("--jobs 80000", 120),
+    ("scaling control", 120),
+)
+
+
+def about_s(command):
+    """The first that fits, or a minute."""
+    return next((seconds for part, seconds in ABOUT_S if part in command.line), 60)

@@ -215,6 +215,16 @@ class ScalePage(Measured):
         self.assertIn(f"both-ways: has no figures of what failed: {BOTH_WAYS}", notes)
         self.assertIn("| 100mbit | 93 | 87 | 89 |", page.text())
 
+    def test_the_list_says_what_a_command_took_or_about_how_long_it_takes(self):
+        kept = self.place / "build" / "scale" / "program"
+        kept.mkdir(parents=True)
+        keep(kept, BOTH_WAYS, BOTH_WAYS_PRINTS)
+        for only, seconds in ((BOTH_WAYS, "took 2 s"), ("matrix.md", "about 10,800 s")):
+            done = self.measure("scale", "--list", "--only", only, build=self.place / "build")
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            self.assertIn(f", {seconds}: scripts/bench/", done.stdout)
+            self.assertTrue(done.stderr.startswith("commands: 1, "), done.stderr)
+
     def test_each_marker_of_the_page_has_its_table_and_each_table_its_commands(self):
         names = scale_page.Page(PAGE.read_text(encoding="utf-8")).markers()
         self.assertEqual(sorted(names), sorted(scale_page.TABLES))
