@@ -12,6 +12,8 @@ THOUSANDS = "More workers than a real coordinator takes"
 MANY_JOBS = "Many jobs"
 ORDERINGS = "The orderings that the papers publish"
 FORMULA = "The formula against the lab"
+EXCHANGES = "Exchanges among workers"
+BOUNDS = "How stale may 64 workers be?"
 
 # What it measures is of this machine: it runs alone, and another run prints other figures.
 OF_THE_MACHINE = ("scripts/bench/lab/memory", "scripts/bench/lab/accuracy_against_real",
@@ -142,13 +144,15 @@ GROUPS = (
                 f"--gbps {gbps} --clocks {clocks}")
         for workers, clocks in (("1,4,16,64", 4), ("1,256", 2)) for gbps in (100, 200)
     ]),
-    ("Exchanges among workers", "servers, sums and averages", [
+    (EXCHANGES, "servers, sums and averages", [
         "scripts/bench/lab/exchanges --workers 4,16,64 --gbit 1,10,100",
         "scripts/bench/lab/exchanges --workers 256 --gbit 1,10",
     ]),
-    ("How stale may 64 workers be?", "time to an accuracy under each bound", [
+    (BOUNDS, "time to an accuracy under each bound", [
         "scripts/bench/lab/best_bound --kind bursts --seeds 2",
         "scripts/bench/lab/best_bound --kind slow --kind tail --seeds 1",
+        "scripts/bench/lab/best_bound --kind spread --deviation 0.1,0.3,1 --seeds 1",
+        "scripts/bench/lab/best_bound --kind bursts --burst-factor 2,8 --seeds 1",
     ]),
     (LAWS, "messages and bytes of servers and the coordinator", list(map(scaling, (
         "laws --net lenet --mode BSP --mode ASYNC --workers 1,4,16,64 --clocks 4",
@@ -224,3 +228,38 @@ class Command:
 
 
 COMMANDS = [Command(section, title, line) for section, title, lines in GROUPS for line in lines]
+
+# About what the longest take, in seconds of a core that has nothing else to do, by parts of the
+# command: from earlier runs as docs/SCALE.md has them or had them, and from what
+# scripts/bench/lab_against_real --estimate says. Those of best_bound are from the time of a
+# gradient. The others take a minute or less.
+ABOUT_S = (
+    ("lab_against_real --matrix", 10800),
+    ("lab_against_real --rate 100mbit --congestion", 2200),
+    ("lab_against_real --rate 1gbit --rate", 480),
+    ("lab_against_real --iterations 150", 1020),
+    ("lab_against_real", 340),
+    ("best_bound --kind spread", 1300),
+    ("best_bound", 870),
+    ("accuracy_against_real", 600),
+    ("lab/memory", 120),
+    ("--mode BSP --workers 1,1024 --servers 64", 1900),
+    ("--net resnet50 --net alexnet --mode BSP --workers 1,1024", 450),
+    ("--net resnet50 --net alexnet --mode BSP --mode ASYNC --workers 1,1024", 900),
+    ("weak --net resnet50 --mode 'SSP 3' --workers 1,1024", 400),
+    ("weak --net resnet50 --mode ASYNC --workers 1,1024", 400),
+    ("weak --net alexnet --mode 'SSP 3' --workers 1,1024", 300),
+    ("weak --net alexnet --mode ASYNC --workers 1,1024", 300),
+    ("strong --mode 'SSP 3' --workers 1,256,1024", 900),
+    ("ten_thousand.textproto --servers 16 --mode bsp --max-iter 2", 330),
+    ("ten_thousand.textproto", 120),
+    ("exchanges --workers 256", 600),
+    ("exchanges", 300),
+    ("--jobs 80000", 120),
+    ("scaling control", 120),
+)
+
+
+def about_s(command):
+    """The first that fits, or a minute."""
+    return next((seconds for part, seconds in ABOUT_S if part in command.line), 60)

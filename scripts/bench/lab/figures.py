@@ -11,6 +11,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 DASHES = ("", "7 3", "2 3", "9 3 2 3")
 WIDTH, HEIGHT = 640, 400
 LEFT, RIGHT, TOP, BELOW = 64, 170, 44, 48
+PANEL, GAP, MAX_IN_ROW = 250, 36, 4  # of charts next to each other
 MARK = 4
 
 
@@ -47,37 +48,79 @@ class Lines:
         return table, picture
 
     def svg(self):
-        points = [point for line in self.lines.values() for point in line]
-        low, high = min(x for x, _ in points), max(x for x, _ in points)
-        top = nice_above(max(y for _, y in points))
-        span = math.log2(high / low) or 1
+        return picture(self.title, [self])
 
-        def place(x, y):
-            return (LEFT + math.log2(x / low) / span * (WIDTH - LEFT - RIGHT),
-                    TOP + (1 - y / top) * (HEIGHT - TOP - BELOW))
 
-        parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
-                 'role="img" font-family="sans-serif" font-size="12">',
-                 f"<title>{escaped(self.title)}</title>",
-                 '<rect width="100%" height="100%" fill="#ffffff"/>',
-                 text(LEFT, TOP - 22, self.title),
-                 text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 10, self.x_label, "middle"),
-                 text(14, TOP - 8, self.y_label)]
-        for i in range(6):
-            value = top * i / 5
-            y = place(low, value)[1]
-            parts.append(f'<line x1="{LEFT}" y1="{y:.1f}" x2="{WIDTH - RIGHT}" y2="{y:.1f}" '
-                         'stroke="#cccccc" stroke-width="0.5"/>')
-            parts.append(text(LEFT - 6, y + 4, f"{value:.3g}", "end"))
-        for x in sorted({x for x, _ in points}):
-            parts.append(text(place(x, 0)[0], HEIGHT - BELOW + 16, f"{x:,g}", "middle"))
-        for number, (name, line) in enumerate(self.lines.items()):
-            parts += drawn(number, name, [place(x, y) for x, y in sorted(line)])
-        return "\n".join([*parts, "</svg>"]) + "\n"
+def picture(title, charts):
+    """An SVG of charts in rows, with one scale of values and one legend."""
+    panel = WIDTH - LEFT - RIGHT if len(charts) == 1 else PANEL
+    in_row = min(len(charts), MAX_IN_ROW)
+    width = LEFT + in_row * (panel + GAP) - GAP + RIGHT
+    height = HEIGHT * math.ceil(len(charts) / in_row)
+    top = nice_above(max(y for chart in charts for line in chart.lines.values() for _, y in line))
+    names = list(dict.fromkeys(name for chart in charts for name in chart.lines))
+    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
+             'role="img" font-family="sans-serif" font-size="12">',
+             f"<title>{escaped(title)}</title>",
+             '<rect width="100%" height="100%" fill="#ffffff"/>',
+             text(LEFT, TOP - 26, title), text(14, TOP - 8, charts[0].y_label)]
+    for number, chart in enumerate(charts):
+        row, column = divmod(number, in_row)
+        left = LEFT + column * (panel + GAP)
+        parts.append(f'<g transform="translate(0 {row * HEIGHT})">')
+        if len(charts) > 1:
+            parts.append(text(left + panel / 2, TOP - 8, chart.title, "middle"))
+        parts += [*drawn_panel(chart, names, left, panel, top, is_first=column == 0), "</g>"]
+    for number, name in enumerate(names):
+        y = TOP + 16 * number
+        parts += [mark(number, COLOURS[number % len(COLOURS)], width - RIGHT + 16, y),
+                  text(width - RIGHT + 26, y + 4, name)]
+    return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def drawn_panel(chart, names, left, width, top, is_first):
+    """The lines of one chart over its axes."""
+    points = [point for line in chart.lines.values() for point in line]
+    low, high = min(x for x, _ in points), max(x for x, _ in points)
+    span = math.log2(high / low) or 1
+
+    def place(x, y):
+        return (left + math.log2(x / low) / span * width,
+                TOP + (1 - y / top) * (HEIGHT - TOP - BELOW))
+
+    parts = [text(left + width / 2, HEIGHT - 10, chart.x_label, "middle")]
+    for i in range(6):
+        value = top * i / 5
+        y = place(low, value)[1]
+        parts.append(f'<line x1="{left}" y1="{y:.1f}" x2="{left + width}" y2="{y:.1f}" '
+                     'stroke="#cccccc" stroke-width="0.5"/>')
+        if is_first:
+            parts.append(text(left - 6, y + 4, f"{value:.3g}", "end"))
+    for x in sorted({x for x, _ in points}):
+        parts.append(text(place(x, 0)[0], HEIGHT - BELOW + 16, f"{x:,g}", "middle"))
+    for name, line in chart.lines.items():
+        parts += drawn(names.index(name), name, [place(x, y) for x, y in sorted(line)])
+    return parts
+
+
+def write_panels(folder, name, title, charts):
+    """NAME.csv and NAME.svg of charts next to each other, each with its title above it. Returns
+    their paths."""
+    folder = pathlib.Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    table, image = folder / f"{name}.csv", folder / f"{name}.svg"
+    with table.open("w", newline="", encoding="utf-8") as file:
+        rows = csv.writer(file, lineterminator="\n")
+        rows.writerow(["panel", "line", charts[0].x_label, charts[0].y_label])
+        for chart in charts:
+            for line, points in chart.lines.items():
+                rows.writerows([chart.title, line, f"{x:g}", f"{y:.6g}"] for x, y in points)
+    image.write_text(picture(title, charts), encoding="utf-8")
+    return table, image
 
 
 def drawn(number, name, places):
-    """One line, its marks, and its name at the right."""
+    """One line and its marks."""
     colour = COLOURS[number % len(COLOURS)]
     dash = DASHES[number // len(COLOURS) % len(DASHES)]
     parts = []
@@ -85,10 +128,7 @@ def drawn(number, name, places):
         way = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
         parts.append(f'<polyline points="{way}" fill="none" stroke="{colour}" stroke-width="2"'
                      f'{f" stroke-dasharray={chr(34)}{dash}{chr(34)}" if dash else ""}/>')
-    parts += [mark(number, colour, x, y) for x, y in places]
-    y = TOP + 16 * number
-    return [*parts, mark(number, colour, WIDTH - RIGHT + 16, y),
-            text(WIDTH - RIGHT + 26, y + 4, name)]
+    return parts + [mark(number, colour, x, y) for x, y in places]
 
 
 def mark(number, colour, x, y):

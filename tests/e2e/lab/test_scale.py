@@ -87,10 +87,10 @@ class Scale(Measured):
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
             for count, *figures in rows_below(done.stdout, "| workers "):
                 printed[f"{name}, {count}"] = figures[:len(WEAK_FIGURES)]
-        page = {name: figures for name, *figures in rows_below(PAGE.read_text(encoding="utf-8"),
-                                                               WEAK_HEAD)}
+        page = {name: figures[:len(WEAK_FIGURES)] for name, *figures in
+                rows_below(PAGE.read_text(encoding="utf-8"), WEAK_HEAD)}
         shown = {name: figures for name, figures in printed.items() if name in page}
-        self.assertEqual(len(shown), 4, (printed, page))
+        self.assertGreaterEqual(len(shown), 4, (printed, page))
         self.assertEqual(shown, {name: page[name] for name in shown})
 
 

@@ -1,0 +1,238 @@
+"""scripts/bench/scale --write and --figures: the tables and figures of docs/SCALE.md from kept
+outputs."""
+import contextlib
+import importlib.machinery
+import importlib.util
+import io
+import json
+import pathlib
+import re
+import shlex
+import sys
+import unittest
+import unittest.mock
+import xml.etree.ElementTree
+
+from cluster import SOURCE
+from test_bench import Measured
+
+BENCH = SOURCE / "scripts" / "bench"
+sys.path.insert(0, str(BENCH))
+import bench  # noqa: E402
+from scale_commands import COMMANDS  # noqa: E402
+from scale_page import kept as scale_kept  # noqa: E402
+from scale_page import page as scale_page  # noqa: E402
+
+PAGE = SOURCE / "docs" / "SCALE.md"
+ENDED = "ended with {} after 1.5 s, 2.5 s of the processor, 345 MiB\n"
+SCALING = [one.line for one in COMMANDS if one.line.startswith("scripts/bench/scaling ")]
+# The tables that scripts/bench/scaling alone fills.
+NETS = ("weak", "weak-64", "formula-1024", "epoch", "strong", "links", "servers", "h100",
+        "laws-lenet", "laws-alexnet", "control", "bottleneck")
+BOTH_WAYS = "scripts/bench/lab/both_ways"
+BOTH_WAYS_PRINTS = """
+| cards   | one way, Mbit/s | both ways: there | back |
+|---------|-----------------|------------------|------|
+| 100mbit | 93              | 87               | 89   |
+"""
+# Of scripts/bench/lab/best_bound: a part of each command, and its stragglers.
+STRAGGLERS = {"--kind bursts --seeds 2": ("bursts 4",),
+              "--kind slow --kind tail": ("slow 2", "tail 1.5"),
+              "--kind spread --deviation 0.1,0.3,1": ("spread 0.1", "spread 0.3", "spread 1"),
+              "--kind bursts --burst-factor 2,8": ("bursts 2", "bursts 8")}
+SPREADS = ["spread 0.1", "spread 0.3", "spread 1", "bursts 2", "bursts 4", "bursts 8", "tail 1.5",
+           "slow 2"]
+MADE_PAGE = """# Made
+
+It brings 92 Mbit/s one way, and 742 there.
+
+<!-- table: both-ways -->
+
+| cards | one way, Mbit/s | both ways: there | back |
+|---|---|---|---|
+| 100 Mbit/s | 92 | 87 | 89 |
+| 1 Gbit/s | 888 | 742 | 774 |
+
+Seen on 2026-11-26.
+
+| a table | without a marker |
+|---|---|
+| its figure | 742 |
+
+<!-- table: weak -->
+
+| net, workers | BSP: records/s |
+|---|---|
+| LeNet, 1 | 3,699 |
+"""
+
+
+def scaling():
+    """The command, as a module."""
+    path = str(BENCH / "scaling")
+    loader = importlib.machinery.SourceFileLoader("scaling_under_test", path)
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
+    with unittest.mock.patch.object(sys, "dont_write_bytecode", True):
+        loader.exec_module(module)
+    return module
+
+
+def lab_run(command):
+    """What `tautline lab` prints with --json, whose figures are simple."""
+    job = pathlib.Path(command[2]).read_text(encoding="utf-8")
+    workers, clocks = (int(re.search(rf"{name}: (\d+)", job)[1])
+                       for name in ("workers", "max_iter"))
+    links = [{"name": f"server0 {way}", "busy_share": 0.5, "messages": 9 * workers * clocks,
+              "bytes": 10 * workers * clocks} for way in ("in", "out")]
+    coordinator = dict.fromkeys(("messages_in", "messages_out", "bytes_in", "bytes_out"), clocks)
+    return json.dumps({"rate": 100.0 * workers, "lab": {
+        "events": 1, "virtual_s": float(clocks), "links": links,
+        "coordinator": coordinator}}) + "\n", 1024
+
+
+def tautline(command):
+    """What the other commands of tautline print."""
+    if "summary" in command:
+        return json.dumps({"flops": 6.4e9, "layers": [{"tops": [{"shape": [64]}]}]})
+    counts = command[command.index("--workers") + 1].split(",")
+    return "\n".join(["workers  clock ms   limit",
+                      *(f"{count:>7}     20.00  server" for count in counts)])
+
+
+def keep(folder, line, printed, status=0):
+    path = folder / scale_kept.file_name(line)
+    path.write_text(f"$ {line}\n{printed}{ENDED.format(status)}", encoding="utf-8")
+
+
+def keep_bounds(folder):
+    """With 64 workers no bound is soonest, with fewer a slack of 1; BSP is 1 of 2 runs' only."""
+    bounds = [one.line for one in COMMANDS if "/best_bound " in one.line]
+    for line in bounds:
+        cases = next(cases for part, cases in STRAGGLERS.items() if part in line)
+        rows = [f"| {case}, {workers} | 1 of 2 | {40 + workers}.5 | 99.0 | "
+                f"{'async' if workers == 64 else 'slack 1'} |"
+                for case in cases for workers in (4, 16, 64)]
+        keep(folder, line, "\nvirtual seconds to 80 %; batch 4 at each worker\n\n"
+             "| kind, workers | BSP | slack 1 | async | soonest |\n|---|---|---|---|---|\n"
+             + "\n".join(rows) + "\n\n")
+
+
+def keep_scaling(folder):
+    """Runs every command of scripts/bench/scaling, without a build, and keeps its output."""
+    module = scaling()
+    with unittest.mock.patch.object(bench, "program", lambda options, name: name), \
+            unittest.mock.patch.object(bench, "run", tautline), \
+            unittest.mock.patch.object(module, "run", lab_run):
+        for line in SCALING:
+            printed = io.StringIO()
+            with unittest.mock.patch.object(sys, "argv", [str(BENCH / "scaling"),
+                                                          *shlex.split(line)[1:]]), \
+                    contextlib.redirect_stdout(printed), \
+                    contextlib.redirect_stderr(io.StringIO()):
+                module.main()
+            keep(folder, line, printed.getvalue())
+
+
+class ScalePage(Measured):
+    def setUp(self):
+        super().setUp()
+        self.folder = self.place / "kept"
+        self.folder.mkdir()
+        self.page = self.place / "docs" / "SCALE.md"
+        self.page.parent.mkdir()
+        self.pictures = self.page.parent / "pictures"
+
+    def written(self, *words):
+        """Runs the script; returns what it says."""
+        done = self.measure("scale", "--kept", self.folder, "--page", self.page, "--write", *words)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        return done.stdout
+
+    def test_every_cell_of_the_nets_tables_has_its_command_and_is_written_from_its_output(self):
+        keep_scaling(self.folder)
+        self.page.write_text(PAGE.read_text(encoding="utf-8"), encoding="utf-8")
+        said = self.written("--figures", self.pictures)
+        for name in NETS:
+            self.assertNotRegex(said, rf"(?m)^{name}: ")
+        text = self.page.read_text(encoding="utf-8")
+        self.assertIn("\n| LeNet, 1,024 | 102,400 | 1.000 | 102,400 | 1.000 | 102,400 | 1.000 | ",
+                      text)
+        self.assertIn("\n| AlexNet, ASYNC | 1.000 | 1.000 | 1.000 | 1.000 |", text)
+        for name in ("weak", "strong", "links", "servers"):
+            self.assertIn(f"](pictures/{name}.svg)\n", text)
+            xml.etree.ElementTree.parse(self.pictures / f"{name}.svg")
+            self.assertTrue((self.pictures / f"{name}.csv").exists(), name)
+        # Each picture that the page shows exists, and a second time nothing changes.
+        for link in re.findall(r"\]\((pictures/[^)]*\.svg)\)", text):
+            self.assertTrue((self.page.parent / link).exists(), link)
+        self.written("--figures", self.pictures)
+        self.assertEqual(self.page.read_text(encoding="utf-8"), text)
+
+    def test_only_tables_whose_commands_have_ended_are_written_and_the_rest_is_told(self):
+        self.page.write_text(MADE_PAGE, encoding="utf-8")
+        keep(self.folder, BOTH_WAYS, BOTH_WAYS_PRINTS)
+        keep(self.folder, SCALING[0], "no table\n", status=1)
+        said = self.written("--figures", self.pictures)
+        before, _, after = MADE_PAGE.partition("| cards ")
+        rest = after[after.index("\nSeen on"):]
+        self.assertEqual(self.page.read_text(encoding="utf-8"),
+                         f"{before}| cards | one way, Mbit/s | both ways: there | back |\n"
+                         f"|---|---|---|---|\n| 100mbit | 93 | 87 | 89 |\n{rest}")
+        self.assertRegex(said, r"(?m)^weak: left as it is, as \d+ of \d+ commands have no output: ")
+        self.assertRegex(said, r"(?m)^weak: not drawn: \d+ of \d+ commands have no output$")
+        self.assertIn("control: the page has no marker of it\n", said)
+        self.assertIn("tables of no command: lines 13\n", said)
+        self.assertIn("sentences that quote figures: lines 3\n", said)
+        self.assertIn("  line 3: no table has these any longer: 742\n", said)
+
+    def test_the_soonest_bound_is_drawn_over_workers_and_spread(self):
+        keep_bounds(self.folder)
+        self.page.write_text("<!-- table: bounds -->\n", encoding="utf-8")
+        self.written("--figures", self.pictures)
+        rows = re.findall(r"(?m)^\| (\w+ [\d.]+), (\d+) \|", self.page.read_text(encoding="utf-8"))
+        self.assertEqual(rows, [(spread, workers) for spread in SPREADS
+                                for workers in ("4", "16", "64")])
+        grid = (self.pictures / "best-bound.csv").read_text(encoding="utf-8").splitlines()
+        self.assertEqual(grid, ["stragglers,workers,value",
+                                *(f"{spread},{workers},{best}" for spread in SPREADS
+                                  for workers, best in ((4, "slack 1"), (16, "slack 1"),
+                                                        (64, "async")))])
+        words = ["".join(node.itertext()) for node in
+                 xml.etree.ElementTree.parse(self.pictures / "best-bound.svg").iter()]
+        self.assertEqual(words.count("async"), len(SPREADS))
+        times = (self.pictures / "bounds.csv").read_text(encoding="utf-8")
+        self.assertIn("\nspread 0.1,slack 1,4,44.5\n", times)
+        self.assertNotIn("BSP", times)
+
+    def test_an_output_that_is_not_whole_is_none_and_what_failed_is_told(self):
+        (self.folder / scale_kept.file_name(BOTH_WAYS)).write_text(
+            f"$ {BOTH_WAYS}\n{BOTH_WAYS_PRINTS}", encoding="utf-8")
+        kept = scale_kept.Kept(self.folder)
+        self.assertEqual(kept.missing([BOTH_WAYS]), [BOTH_WAYS])
+        keep(self.folder, BOTH_WAYS, BOTH_WAYS_PRINTS, status=1)
+        page, notes = scale_page.write_tables(scale_kept.Kept(self.folder), MADE_PAGE, self.page,
+                                              self.pictures)
+        self.assertIn(f"both-ways: has no figures of what failed: {BOTH_WAYS}", notes)
+        self.assertIn("| 100mbit | 93 | 87 | 89 |", page.text())
+
+    def test_the_list_says_what_a_command_took_or_about_how_long_it_takes(self):
+        kept = self.place / "build" / "scale" / "program"
+        kept.mkdir(parents=True)
+        keep(kept, BOTH_WAYS, BOTH_WAYS_PRINTS)
+        for only, seconds in ((BOTH_WAYS, "took 2 s"), ("matrix.md", "about 10,800 s")):
+            done = self.measure("scale", "--list", "--only", only, build=self.place / "build")
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            self.assertIn(f", {seconds}: scripts/bench/", done.stdout)
+            self.assertTrue(done.stderr.startswith("commands: 1, "), done.stderr)
+
+    def test_each_marker_of_the_page_has_its_table_and_each_table_its_commands(self):
+        names = scale_page.Page(PAGE.read_text(encoding="utf-8")).markers()
+        self.assertEqual(sorted(names), sorted(scale_page.TABLES))
+        known = {one.line for one in COMMANDS}
+        for table in scale_page.TABLES.values():
+            self.assertTrue(table.lines, table.name)
+            self.assertEqual(set(table.lines) - known, set(), table.name)
+
+
+if __name__ == "__main__":
+    unittest.main()
