@@ -21,11 +21,13 @@ class Cluster:
     metrics   "true": workers record every clock
     shards    of each of these servers
     preempts  jobs of higher priority get the workers of others
+    cpus      processors that its processes are bound to, as taskset names them; None: all
     """
 
     def __init__(self, options, folder, servers, replication, workers=2, state=False, more="",
-                 metrics="false", shards=1, preempts=False):
+                 metrics="false", shards=1, preempts=False, cpus=None):
         self.options, self.folder, self.processes = options, pathlib.Path(folder), {}
+        self.bound = ["taskset", "-c", cpus] if cpus else []
         self.address, self.more, self.metrics = "127.0.0.1:0", more, metrics
         if isinstance(replication, int):
             replication = f"interval: {replication}"
@@ -52,7 +54,8 @@ class Cluster:
         ready = self.folder / f"{name}.ready"
         ready.unlink(missing_ok=True)
         self.processes[name] = subprocess.Popen(
-            [program(self.options, f"tautline-{role}"), "--config", config, "--ready-file", ready],
+            [*self.bound, program(self.options, f"tautline-{role}"), "--config", config,
+             "--ready-file", ready],
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         if wait:
             wait_for(ready.exists, f"{name} to be ready")
