@@ -5,8 +5,8 @@
 
 namespace taut::bench {
 
-/// Prints, for one server and one worker through TCP with TOKEN security and the first number of
-/// I/O threads, which targets are met; those whose size was not measured are left out.
+/// Prints, for one server and one worker through TCP with the first number of I/O threads, which
+/// targets are met; those whose size or security was not measured are left out.
 /// Returns how many are missed.
 [[nodiscard]] int print_targets(const Options& options, const Medians& medians);
 
