@@ -194,7 +194,7 @@ Result<JobOutcome> run_member(const pb::WorkerJob& job, const JobAssets& assets,
   TAUT_TRY(auto cache, open_cache(client, backends, graph, job, settings, place, orders));
   std::unique_ptr<TestPhases> tests;
   if (job.evaluates() && place.learns()) {
-    TAUT_TRY(tests, TestPhases::create(assets, *backends[0], place.pace()));
+    TAUT_TRY(tests, TestPhases::create(assets, *backends[0], place.pace(), job.token()));
   }
   TAUT_TRY(const std::unique_ptr<Recorder> recorder, open_recorder(job, config, place, board));
   RunState state(job, replicas, client, *cache, saver, silence_limit(job));
@@ -220,7 +220,7 @@ Result<JobOutcome> run_member(const pb::WorkerJob& job, const JobAssets& assets,
   if (has_left || !orders.evaluates || !place.learns()) return outcome;
   if (!job.evaluates()) {
     // The worker that was to do it has left.
-    TAUT_TRY(tests, TestPhases::create(assets, *backends[0], place.pace()));
+    TAUT_TRY(tests, TestPhases::create(assets, *backends[0], place.pace(), job.token()));
   }
   const DivergenceRule divergence(job.definition());
   TAUT_TRY(outcome.parameters_sha256,

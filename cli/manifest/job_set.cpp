@@ -182,19 +182,22 @@ std::string replicated_job(const ManifestOptions& options, const PodKind& kind) 
   return text + indented(pod(options, kind), 10);
 }
 
-std::string tcp_probes(int port) {
-  return fmt::format(R"(readinessProbe:
+constexpr const char* kReadiness = R"(readinessProbe:
   exec:
     command: ["test", "-e", "/run/tautline/ready"]
   periodSeconds: 5
-livenessProbe:
+)";
+constexpr const char* kMetricsPort = "- name: metrics\n  containerPort: 7680\n";
+
+std::string tcp_probes(int port) {
+  return kReadiness + fmt::format(R"(livenessProbe:
   tcpSocket:
     port: {}
   initialDelaySeconds: 30
   periodSeconds: 15
   failureThreshold: 4
 )",
-                     port);
+                                  port);
 }
 
 PodKind coordinator_pod() {
@@ -208,7 +211,7 @@ PodKind coordinator_pod() {
 }
 
 PodKind server_pods(const ManifestOptions& options) {
-  std::string ports = "- name: metrics\n  containerPort: 7680\n";
+  std::string ports = options.open_metrics ? kMetricsPort : "";
   for (std::uint32_t i = 0; i < options.shards; ++i) {
     ports += fmt::format("- name: shard{}\n  containerPort: {}\n", i, 7601 + i);
   }
@@ -231,8 +234,9 @@ PodKind worker_pods(const ManifestOptions& options) {
       .count = options.workers,
       .command = list({"tautline-worker", "--config", "/run/tautline/worker.textproto", "--name",
                        "worker$(JOB_COMPLETION_INDEX)", "--ready-file", "/run/tautline/ready"}),
-      .ports = "- name: metrics\n  containerPort: 7680\n",
-      .probes = tcp_probes(7680),
+      // A worker has no other port. One that hangs is noticed by the coordinator.
+      .ports = options.open_metrics ? kMetricsPort : "",
+      .probes = options.open_metrics ? tcp_probes(7680) : kReadiness,
       .memory = options.worker_memory,
       .processors = options.threads,
       .gpus = options.gpus};

@@ -27,7 +27,8 @@ struct ManifestOptions {
   std::string runs_claim;  // one for checkpoints and records, at /runs; empty: gone with the pods
   pb::ClusterConfig::DataSecurity data_security = pb::ClusterConfig::CURVE;
   std::uint32_t notice_s = 60;  // for a pod that is asked to end
-  bool monitor = false;         // with a PodMonitor of the Prometheus operator
+  bool open_metrics = false;    // of servers and workers: on the pods' addresses, without a login
+  bool monitor = false;         // with a PodMonitor of the Prometheus operator; of open metrics
 };
 
 /// A file of a Secret or a ConfigMap, by its key.

@@ -57,10 +57,12 @@ pb::ClusterConfig coordinator_config(const ManifestOptions& options, const Folde
   return config;
 }
 
-/// Metrics of servers and workers show figures, and change nothing.
-void serve_metrics(pb::ClusterConfig& config) {
-  config.mutable_http()->set_metrics(fmt::format("{}:7680", kPodIp));
-  config.mutable_http()->set_insecure(true);
+/// Metrics of servers and workers show figures, and change nothing. Where they are not open, they
+/// need a token and are reached through kubectl port-forward alone.
+void serve_metrics(const ManifestOptions& options, pb::ClusterConfig& config) {
+  pb::HttpConfig& http = *config.mutable_http();
+  http.set_metrics(fmt::format("{}:7680", options.open_metrics ? kPodIp : "127.0.0.1"));
+  if (options.open_metrics) http.set_insecure(true);
 }
 
 pb::ClusterConfig server_config(const ManifestOptions& options, const Folders& folders) {
@@ -69,7 +71,7 @@ pb::ClusterConfig server_config(const ManifestOptions& options, const Folders& f
   server.set_listen(kPodIp);
   server.set_port_base(7601);
   server.set_shards(options.shards);
-  serve_metrics(config);
+  serve_metrics(options, config);
   return config;
 }
 
@@ -79,7 +81,7 @@ pb::ClusterConfig worker_config(const ManifestOptions& options, const Folders& f
   worker.set_device(options.gpus > 0 ? pb::WorkerConfig::CUDA : pb::WorkerConfig::CPU);
   worker.set_threads(options.threads);
   for (std::uint32_t i = 0; options.gpus > 1 && i < options.gpus; ++i) worker.add_device_index(i);
-  serve_metrics(config);
+  serve_metrics(options, config);
   return config;
 }
 

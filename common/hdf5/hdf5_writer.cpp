@@ -163,12 +163,42 @@ Result<void> Writer::write(std::size_t array, std::uint64_t first, std::span<con
   return ok();
 }
 
-Result<void> Writer::finish() {
+Result<void> Writer::close_file() {
+  if (file_ < 0) return ok();
   if (::fsync(file_) != 0) return failed("fsync");
   if (::close(std::exchange(file_, -1)) != 0) return failed("close");
+  return ok();
+}
+
+Result<void> Writer::finish() {
+  TAUT_TRY(close_file());
   if (::rename(part_.c_str(), path_.c_str()) != 0) return failed("rename");
   part_.clear();
   return flush_folder(path_.has_parent_path() ? path_.parent_path() : fs::path("."));
+}
+
+Result<void> Writer::finish_as(const fs::path& path) {
+  path_ = path;
+  return finish();
+}
+
+Result<void> Writer::finish_as_new(const fs::path& path) {
+  TAUT_TRY(close_file());
+  // A link, as a rename would replace what has taken the name meanwhile.
+  if (::link(part_.c_str(), path.c_str()) == 0) {
+    ::unlink(part_.c_str());
+    part_.clear();
+    return flush_folder(path.has_parent_path() ? path.parent_path() : fs::path("."));
+  }
+  const bool has_links = errno != EPERM && errno != EOPNOTSUPP && errno != ENOSYS;
+  std::error_code ignored;
+  const bool is_taken =
+      errno == EEXIST || (!has_links && fs::exists(fs::symlink_status(path, ignored)));
+  if (is_taken) {
+    return make_error(ErrorCode::kExists, fmt::format("{}: exists", path.string()));
+  }
+  if (has_links) return failed("link");
+  return finish_as(path);
 }
 
 }  // namespace taut::hdf5

@@ -35,12 +35,18 @@ class Writer {
   [[nodiscard]] Result<void> write(std::size_t array, std::uint64_t first,
                                    std::span<const float> values);
 
-  /// Puts the file in its place; nothing is written afterwards. Errors: io.
+  /// Puts the file in its place, over one of that name; nothing is written afterwards. Errors: io.
   [[nodiscard]] Result<void> finish();
+  /// As finish(), under another name in the same folder. Errors: io.
+  [[nodiscard]] Result<void> finish_as(const std::filesystem::path& path);
+  /// As finish_as(), but no file is replaced.
+  /// Errors    exists: there is one of that name; this one can still be put elsewhere. io.
+  [[nodiscard]] Result<void> finish_as_new(const std::filesystem::path& path);
 
  private:
   Writer(std::filesystem::path path, std::filesystem::path part);
   [[nodiscard]] Error failed(const char* step) const;
+  [[nodiscard]] Result<void> close_file();
 
   std::filesystem::path path_;
   std::filesystem::path part_;  // the file until finish(); empty: nothing to remove

@@ -10,6 +10,7 @@ from bench import ROOT, give_up, program, run
 
 LIMIT_S = 2  # heartbeat_limit_s
 PATIENCE_S = 300
+DATA = "/usr/share/datasets/fashion-mnist"
 
 
 class Cluster:
@@ -20,11 +21,13 @@ class Cluster:
     metrics   "true": workers record every clock
     shards    of each of these servers
     preempts  jobs of higher priority get the workers of others
+    cpus      processors that its processes are bound to, as taskset names them; None: all
     """
 
     def __init__(self, options, folder, servers, replication, workers=2, state=False, more="",
-                 metrics="false", shards=1, preempts=False):
+                 metrics="false", shards=1, preempts=False, cpus=None):
         self.options, self.folder, self.processes = options, pathlib.Path(folder), {}
+        self.bound = ["taskset", "-c", cpus] if cpus else []
         self.address, self.more, self.metrics = "127.0.0.1:0", more, metrics
         if isinstance(replication, int):
             replication = f"interval: {replication}"
@@ -51,7 +54,8 @@ class Cluster:
         ready = self.folder / f"{name}.ready"
         ready.unlink(missing_ok=True)
         self.processes[name] = subprocess.Popen(
-            [program(self.options, f"tautline-{role}"), "--config", config, "--ready-file", ready],
+            [*self.bound, program(self.options, f"tautline-{role}"), "--config", config,
+             "--ready-file", ready],
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         if wait:
             wait_for(ready.exists, f"{name} to be ready")
@@ -100,7 +104,7 @@ def wait_for(condition, what):
     return time.monotonic() - began
 
 
-def lenet_job(folder, consistency, clocks, workers=2, min_workers=0, base_lr=0.01):
+def lenet_job(folder, consistency, clocks, workers=2, min_workers=0, base_lr=0.01, data=DATA):
     """LeNet on Fashion-MNIST. min_workers  0: the job does not name it"""
     elastic = f"min_workers: {min_workers}\n" if min_workers > 0 else ""
     path = pathlib.Path(folder) / "job.textproto"
@@ -109,14 +113,15 @@ name: "lenet"
 net: "{ROOT}/configs/models/lenet.prototxt"
 solver_param {{ base_lr: {base_lr:g} lr_policy: "fixed" momentum: 0.9 max_iter: {clocks}
                snapshot_after_train: false }}
-data {{ folder: "/usr/share/datasets/fashion-mnist" }}
+data {{ folder: "{data}" }}
 consistency {{ {consistency} }}
 workers: {workers}
 {elastic}""", encoding="utf-8")
     return path
 
 
-def wide_job(folder, mebibytes, more="", frozen="", mode="mode: SSP slack: 1"):
+def wide_job(folder, mebibytes, more="", frozen="", mode="mode: SSP slack: 1", clocks=1000000,
+             data=DATA):
     """Two hidden layers, so that the weights between them are of about this size.
     frozen  of the layer between them, e.g. "param { lr_mult: 0 }"
     """
@@ -138,9 +143,9 @@ net_param {{
           inner_product_param {{ num_output: 10 weight_filler {{ type: "xavier" }} }} }}
   layer {{ name: "loss" type: "SoftmaxWithLoss" bottom: "ip3" bottom: "label" top: "loss" }}
 }}
-solver_param {{ base_lr: 0.001 lr_policy: "fixed" max_iter: 1000000
+solver_param {{ base_lr: 0.001 lr_policy: "fixed" max_iter: {clocks}
                 snapshot_after_train: false }}
-data {{ folder: "/usr/share/datasets/fashion-mnist" }}
+data {{ folder: "{data}" }}
 consistency {{ {mode} }}
 workers: 2
 {more}
@@ -148,4 +153,4 @@ workers: 2
     return path
 
 
-__all__ = ["LIMIT_S", "Cluster", "lenet_job", "wait_for", "wide_job"]
+__all__ = ["DATA", "LIMIT_S", "Cluster", "lenet_job", "wait_for", "wide_job"]

@@ -42,17 +42,19 @@ bool are_kept_alike(const TableSpec& trained, const TableSpec& tested) {
 
 }  // namespace
 
-Evaluator::Evaluator(std::size_t test, const model::Graph& graph, Backend& backend)
+Evaluator::Evaluator(std::size_t test, const model::Graph& graph, Backend& backend,
+                     std::optional<std::uint64_t> submission)
     : test_(test),
       backend_(&backend),
       host_memory_(backend.shares_host_memory() ? nullptr : std::make_unique<BatchMemory>(backend)),
       snapshot_(host_memory_ ? host_memory_.get() : std::pmr::get_default_resource()),
-      files_(graph) {}
+      files_(graph, submission) {}
 
 Result<std::unique_ptr<Evaluator>> Evaluator::create(const JobAssets& assets, Backend& backend,
-                                                     int iterations, std::size_t test, Pace& pace) {
+                                                     int iterations, std::size_t test, Pace& pace,
+                                                     std::optional<std::uint64_t> submission) {
   const model::Graph& graph = *assets.test_graph(test);
-  std::unique_ptr<Evaluator> evaluator(new Evaluator(test, graph, backend));
+  std::unique_ptr<Evaluator> evaluator(new Evaluator(test, graph, backend, submission));
   evaluator->tables_ = model::served_tables(assets.train_graph());
   const std::vector<TableSpec> served = model::served_tables(graph);
   for (const TableSpec& table : graph.parameters) {

@@ -29,12 +29,12 @@ class Evaluator {
  public:
   /// iterations  batches of one test
   /// test        which of the job's test phases
+  /// submission  as of Hdf5Output
   /// Errors      invalid: a test net with other parameters than the training net, or that does
   ///             not fit in the device's budget
-  [[nodiscard]] static Result<std::unique_ptr<Evaluator>> create(const JobAssets& assets,
-                                                                 Backend& backend, int iterations,
-                                                                 std::size_t test = 0,
-                                                                 Pace& pace = machine_pace());
+  [[nodiscard]] static Result<std::unique_ptr<Evaluator>> create(
+      const JobAssets& assets, Backend& backend, int iterations, std::size_t test = 0,
+      Pace& pace = machine_pace(), std::optional<std::uint64_t> submission = std::nullopt);
 
   /// Runs one test phase of the newest values; the caller sets the result's clock.
   /// Errors    closed: `stop` was set, which is read before each batch
@@ -49,7 +49,8 @@ class Evaluator {
     DeviceBuffer values;
     std::optional<std::size_t> fed;  // by rows: the blob whose numbers name them
   };
-  Evaluator(std::size_t test, const model::Graph& graph, Backend& backend);
+  Evaluator(std::size_t test, const model::Graph& graph, Backend& backend,
+            std::optional<std::uint64_t> submission);
   /// Over the batches so far.
   struct Sums {
     double loss = 0;

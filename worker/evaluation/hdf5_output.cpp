@@ -14,13 +14,28 @@ namespace {
 
 constexpr const char* kArrayNames[] = {"data", "label"};
 
-// By which a later test knows that it may replace a file.
+// What a file that such a layer has written starts its mark with.
 constexpr const char* kWriter = "Tautline, HDF5Output";
 
-/// Errors: exists, a file that is something else and would be lost.
-Result<void> check_replaceable(const std::string& path) {
+/// By which a later test knows that it may replace a file.
+std::string mark_of(std::optional<std::uint64_t> submission) {
+  return submission ? fmt::format("{}, job {:016x}", kWriter, *submission) : std::string(kWriter);
+}
+
+/// The second is OUT-2.h5.
+std::filesystem::path numbered(const std::filesystem::path& path, int number) {
+  if (number == 1) return path;
+  std::filesystem::path name = path.stem();
+  name += fmt::format("-{}", number);
+  name += path.extension();
+  return path.parent_path() / name;
+}
+
+/// Errors: exists, a file that is something else: the name is a mistake.
+Result<void> check_name(const std::string& path) {
   std::error_code ignored;
-  if (!std::filesystem::exists(path, ignored) || hdf5::writer_of(path) == kWriter) return ok();
+  if (!std::filesystem::exists(path, ignored)) return ok();
+  if (hdf5::writer_of(path).starts_with(kWriter)) return ok();
   return make_error(ErrorCode::kExists,
                     fmt::format("{}: exists, and no HDF5Output layer has written it; remove it, or "
                                 "give another hdf5_output_param.file_name",
@@ -29,7 +44,8 @@ Result<void> check_replaceable(const std::string& path) {
 
 }  // namespace
 
-Hdf5Output::Hdf5Output(const model::Graph& graph) {
+Hdf5Output::Hdf5Output(const model::Graph& graph, std::optional<std::uint64_t> submission)
+    : mark_(mark_of(submission)), is_of_job_(submission.has_value()) {
   for (const model::Node& node : graph.nodes) {
     if (node.definition.type() != "HDF5Output") continue;
     File file{node.definition.name(), node.definition.hdf5_output_param().file_name(), {}};
@@ -53,13 +69,13 @@ Result<void> Hdf5Output::begin(std::uint64_t batches) {
                                     "hdf5_output_param.file_name",
                                     files_[before].layer, file.layer, file.path));
     }
-    TAUT_TRY(check_replaceable(file.path));
+    TAUT_TRY(check_name(file.path));
     std::vector<hdf5::ArraySpec> specs;
     for (std::size_t k = 0; k < file.arrays.size(); ++k) {
       specs.push_back({kArrayNames[k], file.arrays[k].shape});
       specs.back().shape[0] *= static_cast<std::int64_t>(batches);
     }
-    TAUT_TRY(hdf5::Writer writer, hdf5::Writer::create(file.path, specs, kWriter));
+    TAUT_TRY(hdf5::Writer writer, hdf5::Writer::create(file.path, specs, mark_));
     writers_.push_back(std::move(writer));
   }
   return ok();
@@ -82,10 +98,28 @@ Result<void> Hdf5Output::write() {
   return ok();
 }
 
+Result<std::filesystem::path> Hdf5Output::put_in_place(const File& file, hdf5::Writer& writer) {
+  if (!is_of_job_) {
+    TAUT_TRY(writer.finish());
+    return std::filesystem::path(file.path);
+  }
+  for (int number = 1;; ++number) {
+    std::filesystem::path path = numbered(file.path, number);
+    if (hdf5::writer_of(path) == mark_) {
+      TAUT_TRY(writer.finish_as(path));
+      return path;
+    }
+    const auto done = writer.finish_as_new(path);
+    if (done) return path;
+    if (done.error().code != ErrorCode::kExists) return done.error();
+  }
+}
+
 Result<void> Hdf5Output::finish() {
   for (std::size_t i = 0; i < writers_.size(); ++i) {
-    TAUT_TRY(writers_[i].finish());
-    log::info("layer \"{}\": {} batches are in {}", files_[i].layer, batch_, files_[i].path);
+    TAUT_TRY(const auto path, put_in_place(files_[i], writers_[i]));
+    log::info("layer \"{}\": {} batches are in {}{}", files_[i].layer, batch_, path.string(),
+              path == files_[i].path ? "" : ", as that name is another job's");
   }
   writers_.clear();
   return ok();

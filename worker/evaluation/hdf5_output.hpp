@@ -2,6 +2,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,12 +15,19 @@ namespace taut::worker {
 
 /// What the HDF5Output layers of a net write while the net is tested: each a file with the arrays
 /// "data" and "label", the layer's bottoms of all batches after each other.
+///
+/// A job replaces its own files alone: if OUT.h5 is another job's, or of this one before it was
+/// resumed, the file becomes OUT-2.h5, -3 and so on, as checkpoints do. A mark in each file says
+/// whose it is.
 /// Thread    one at a time
 /// Source    Caffe, src/caffe/layers/hdf5_output_layer.cpp, which can write one batch
 class Hdf5Output {
  public:
   /// Nothing is written before begin(). Keeps no reference to `graph`.
-  explicit Hdf5Output(const model::Graph& graph);
+  /// submission  the token of the job whose net it is; nullopt: a command that a user runs, which
+  ///             replaces the files of all such layers
+  explicit Hdf5Output(const model::Graph& graph,
+                      std::optional<std::uint64_t> submission = std::nullopt);
 
   /// Whether the net has no such layer.
   [[nodiscard]] bool empty() const { return files_.empty(); }
@@ -48,6 +57,11 @@ class Hdf5Output {
     std::vector<Array> arrays;  // data, label
   };
 
+  /// Where the file of a finished test is then.
+  [[nodiscard]] Result<std::filesystem::path> put_in_place(const File& file, hdf5::Writer& writer);
+
+  std::string mark_;  // of what it writes
+  bool is_of_job_ = false;
   std::vector<File> files_;
   std::vector<hdf5::Writer> writers_;  // one for each file, from begin() to finish()
   std::uint64_t batch_ = 0;            // to be written next

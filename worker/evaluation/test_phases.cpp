@@ -30,13 +30,15 @@ std::string text_of(const TestResult& result) {
 }  // namespace
 
 Result<std::unique_ptr<TestPhases>> TestPhases::create(const JobAssets& assets, Backend& backend,
-                                                       Pace& pace) {
+                                                       Pace& pace,
+                                                       std::optional<std::uint64_t> submission) {
   if (assets.test_count() == 0) return std::unique_ptr<TestPhases>();
   std::unique_ptr<TestPhases> phases(new TestPhases(pace));
   phases->is_resumed_ = assets.job().has_resume();
   for (std::size_t test = 0; test < assets.test_count(); ++test) {
     const int iterations = assets.job().solver_param().test_iter(static_cast<int>(test));
-    TAUT_TRY(auto evaluator, Evaluator::create(assets, backend, iterations, test, pace));
+    TAUT_TRY(auto evaluator,
+             Evaluator::create(assets, backend, iterations, test, pace, submission));
     phases->evaluators_.push_back(std::move(evaluator));
   }
   return phases;

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "common/result.hpp"
@@ -22,10 +24,11 @@ namespace taut::worker {
 class TestPhases {
  public:
   /// nullptr if the job has none.
-  /// Errors    as Evaluator::create
-  [[nodiscard]] static Result<std::unique_ptr<TestPhases>> create(const JobAssets& assets,
-                                                                  Backend& backend,
-                                                                  Pace& pace = machine_pace());
+  /// submission  as of Hdf5Output
+  /// Errors      as Evaluator::create
+  [[nodiscard]] static Result<std::unique_ptr<TestPhases>> create(
+      const JobAssets& assets, Backend& backend, Pace& pace = machine_pace(),
+      std::optional<std::uint64_t> submission = std::nullopt);
 
   /// Runs and logs all of them as of a clock, of the newest values; at the job's clock 0 of its
   /// initial ones, whatever other workers have pushed since. Returns the first one's result.

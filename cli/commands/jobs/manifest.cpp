@@ -71,6 +71,13 @@ Result<void> write(ManifestArguments& arguments) {
   return ok();
 }
 
+void check_monitor(const ManifestOptions& options) {
+  if (options.open_metrics || !options.monitor) return;
+  throw UsageError(
+      "--monitor: Prometheus reaches only metrics that are served on the pods' addresses, without "
+      "a login: add --open-metrics if every pod of the network may read them");
+}
+
 void check_names(const ManifestOptions& options) {
   if (!options.name.empty() && object_name(options.name) != options.name) {
     throw UsageError(
@@ -165,10 +172,15 @@ void add_manifest(Command& command, int& status) {
             "A folder of keys: missing keys for the pods are made there, and all are printed as "
             "Secrets")
       .value("DIR");
-  command.flag("--monitor", options.monitor, "With a PodMonitor, for the Prometheus operator");
+  command.flag("--open-metrics", options.open_metrics,
+               "Serves /metrics of servers and workers on the pods' addresses without a login, "
+               "instead of on their loopback with one");
+  command.flag("--monitor", options.monitor,
+               "With a PodMonitor, for the Prometheus operator; needs --open-metrics");
   command.on_run([arguments, &status] {
     check_job_options(arguments->job);
     check_names(arguments->options);
+    check_monitor(arguments->options);
     arguments->options.data_security = arguments->data_security.value();
     const Result<void> done = write(*arguments);
     if (!done) {

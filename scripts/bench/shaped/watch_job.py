@@ -1,9 +1,10 @@
 """Submits a job to TAUTLINE_COORDINATOR, waits for its end, and writes down when each of its tests
 was seen, from the moment it ran, what its workers exchanged, and how fast they trained: with all
-that came before the first clock, and from its beginning on (`trained_clocks_per_s`). For commands
-that run inside of scripts/shaped_cluster.
+that came before the first clock, and from its beginning on (`trained_clocks_per_s`); and the job's
+rate as the coordinator counts it, first clock to last (`images_per_s`). For commands that run
+inside of scripts/shaped_cluster.
 
-usage: watch_job.py JOB OUT.json
+usage: watch_job.py JOB OUT.json [--insecure, where the cluster has no keys]
 """
 
 import json
@@ -17,7 +18,9 @@ LONGEST_S = 3600
 
 
 def ask(*words):
-    done = subprocess.run(["tautline", *words], capture_output=True, text=True, check=False)
+    # What follows the job and the output is passed to each command.
+    done = subprocess.run(["tautline", *words, *sys.argv[3:]], capture_output=True, text=True,
+                          check=False)
     if done.returncode != 0:
         sys.exit(f"tautline {' '.join(words)}: {(done.stderr or done.stdout).strip()}")
     return done.stdout
@@ -51,6 +54,7 @@ def main():
     trained = max(one.get("trained_s", 0.0) for one in progress)
     pathlib.Path(sys.argv[2]).write_text(json.dumps(
         {"trained_clocks_per_s": clocks / max(trained, 1e-9),
+         "images_per_s": float(status.get("rate", 0)),
          "chosen": status.get("compression", {}).get("text", ""),
          "tests": [seen[clock] for clock in sorted(seen)], "bytes": total,
          "clocks_per_s": clocks / max(time.monotonic() - begun, 1e-9)}), encoding="utf-8")

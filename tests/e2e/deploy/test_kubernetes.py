@@ -20,7 +20,8 @@ except ImportError:
 CHECKER = pathlib.Path(__file__).parent / "kubernetes"
 TOOLS = pathlib.Path(os.environ.get("TAUTLINE_KUBERNETES_TOOLS", BIN.parent / "kubernetes"))
 EXAMPLE = ("configs/jobs/fashion_lenet.textproto", "--servers", "2", "--workers", "4", "--gpus",
-           "1", "--data-claim", "fashion-mnist", "--runs-claim", "runs", "--monitor")
+           "1", "--data-claim", "fashion-mnist", "--runs-claim", "runs", "--open-metrics",
+           "--monitor")
 
 
 @unittest.skipIf(yaml is None, "python3-yaml is not installed")
@@ -57,7 +58,8 @@ class Kubernetes(ClusterTest):
     def test_every_object_names_those_that_exist(self):
         manifests = self.manifests("--servers", 3, "--shards", 2, "--keys", self.folder / "keys",
                                    "--namespace", "train", "--data-claim", "mnist", "--runs-claim",
-                                   "runs", "--monitor", "--image", "registry/tautline:1")
+                                   "runs", "--open-metrics", "--monitor", "--image",
+                                   "registry/tautline:1")
         for document in manifests.values():
             self.assertEqual(document["metadata"]["namespace"], "train")
         pods = self.pods(manifests)
@@ -109,9 +111,8 @@ class Kubernetes(ClusterTest):
         server = manifests["ConfigMap", "tiny-config"]["data"]["server.textproto"]
         ports = {port["name"]: port["containerPort"]
                  for port in pods["server"][1]["containers"][0]["ports"]}
-        self.assertEqual(ports, {"metrics": 7680, "shard0": 7601, "shard1": 7602})
+        self.assertEqual(ports, {"shard0": 7601, "shard1": 7602})
         self.assertIn("port_base: 7601", server)
-        self.assertIn('metrics: "POD_IP:7680"', server)
         worker = pods["worker"][1]["containers"][0]
         self.assertEqual(worker["resources"]["requests"]["cpu"], "3")
         self.assertNotIn("nvidia.com/gpu", worker["resources"]["limits"])
@@ -128,6 +129,25 @@ class Kubernetes(ClusterTest):
         self.assertIn('folder: "/data"', text)
         self.assertIn('folder: "/runs/checkpoints"', text)
         self.assertIn("workers: 2", text)
+
+    def test_metrics_are_open_on_request_alone(self):
+        for is_open in (False, True):
+            manifests = self.manifests(*(["--open-metrics"] if is_open else []))
+            pods = self.pods(manifests)
+            for role in ("server", "worker"):
+                text = self.config(manifests, f"{role}.textproto")
+                host = "POD_IP" if is_open else "127.0.0.1"
+                self.assertIn(f'metrics: "{host}:7680"', text)
+                self.assertEqual("insecure: true" in text, is_open)
+                container = pods[role][1]["containers"][0]
+                ports = {port["name"]: port["containerPort"] for port in container.get("ports", [])}
+                self.assertEqual(ports.get("metrics"), 7680 if is_open else None)
+                # No probe asks a port that is on the loopback.
+                probed = container.get("livenessProbe", {}).get("tcpSocket", {}).get("port")
+                self.assertIn(probed, (None, *ports.values()))
+                self.assertIn("readinessProbe", container)
+        self.assert_fails(self.tautline("manifest", self.job(), "--monitor"), "--open-metrics",
+                          status=2)
 
     def test_gpus_are_requested_and_used(self):
         manifests = self.manifests("--gpus", 2)
@@ -221,7 +241,7 @@ class Kubernetes(ClusterTest):
         npm_packages.fetch(self, CHECKER, TOOLS)
         manifests = self.manifests("--servers", 2, "--gpus", 1, "--keys", self.folder / "keys",
                                    "--namespace", "train", "--data-claim", "mnist", "--runs-claim",
-                                   "runs", "--monitor")
+                                   "runs", "--open-metrics", "--monitor")
         self.assertEqual(self.complaints(list(manifests.values())), "")
         # That what checks them would find a wrong value and a wrong name.
         pod = self.pods(manifests)["worker"][1]

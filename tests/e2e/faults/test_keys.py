@@ -4,6 +4,7 @@ import contextlib
 import os
 import pathlib
 import resource
+import shutil
 import socket
 import stat
 import subprocess
@@ -67,6 +68,28 @@ class OwnKeys(ClusterTest):
         for place in self.addresses("server0")["coordinator"] + self.addresses("server0")["shard"]:
             with self.assertRaises(ConnectionError):
                 zmtp.Dealer(place)
+
+    def test_another_user_of_this_machine_is_refused(self):
+        if os.geteuid() != 0:
+            self.skipTest("only root can run a command as another user")
+        self.start_server()
+        # The build may be where another user reads nothing.
+        program = shutil.copy(BIN / "tautline", self.folder / "tautline")
+        self.folder.chmod(0o755)
+        other = self.folder / "other"
+        other.mkdir(mode=0o700)
+        os.chown(other, 65534, 65534)
+
+        def ask(*words):
+            return subprocess.run([program, "status", "--coordinator", self.coordinator, "--wait",
+                                   "30", *words], cwd="/", timeout=25, capture_output=True,
+                                  env=dict(os.environ, XDG_CONFIG_HOME=str(other)), text=True,
+                                  user=65534, group=65534, extra_groups=[])
+        self.assert_fails(ask(), self.coordinator, "another cluster", "--keys")
+        self.assertEqual((other / "tautline" / "keys").stat().st_uid, 65534)
+        # The keys of the user who started the server cannot be read.
+        self.assert_fails(ask("--keys", self.own_folder()), str(self.own_folder()))
+        self.assert_fails(ask("--insecure"), "demands a key")
 
     def test_a_cluster_file_without_keys_is_used_whatever_the_variable_names(self):
         self.insecure = True

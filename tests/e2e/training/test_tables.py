@@ -87,8 +87,13 @@ layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "
 """)
         out = self.fine("validate", net)
         self.assertIn("32x16", out)
-        # What a layer has written is replaced, and a file of something else is not.
+        # What a layer of another job has written is not replaced, nor is a file of something else.
+        first = (self.folder / "features.h5").read_bytes()
         self.fine("train", job, "--output", self.folder / "again")
+        self.assertEqual((self.folder / "features.h5").read_bytes(), first)
+        self.assertTrue((self.folder / "features-2.h5").exists())
+        # A job that is tested several times has one file.
+        self.assertFalse((self.folder / "features-3.h5").exists())
         table = self.file("table.csv", "a,b,label\n1,2,0\n3,4,1\n")
         (self.folder / "features.h5").unlink()
         self.fine("convert", table, self.folder / "features.h5", "--label", "label")

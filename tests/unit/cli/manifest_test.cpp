@@ -110,6 +110,27 @@ TEST_CASE("a file that the job names and no pod opens is a warning", "[manifest]
   CHECK_THAT(lines[1], Contains("mean_file \"/database/mean.binaryproto\""));
 }
 
+TEST_CASE("metrics of pods are on their loopback unless they are to be open", "[manifest]") {
+  ManifestOptions options = options_with("claim", "runs");
+  for (const bool is_open : {false, true}) {
+    options.open_metrics = is_open;
+    const auto files = pod_files(options, job_with(""));
+    REQUIRE(files.has_value());
+    for (const char* file : {"server.textproto", "worker.textproto"}) {
+      const std::string& text = files.value().at(file);
+      CHECK_THAT(text,
+                 Contains(is_open ? "metrics: \"POD_IP:7680\"" : "metrics: \"127.0.0.1:7680\""));
+      CHECK((text.find("insecure: true") != std::string::npos) == is_open);
+    }
+    CHECK_THAT(files.value().at("coordinator.textproto"), !Contains("insecure"));
+    const auto text = manifests(options, job_with(""), nullptr);
+    REQUIRE(text.has_value());
+    CHECK((text.value().find("containerPort: 7680") != std::string::npos) == is_open);
+    // A probe of a port that nothing outside of the pod reaches would end the pod again and again.
+    CHECK((text.value().find("port: 7680") != std::string::npos) == is_open);
+  }
+}
+
 TEST_CASE("on a claim the coordinator's state outlives its pod, and each run has its own",
           "[manifest]") {
   const auto on_claim = pod_files(options_with("", "runs"), job_with(""));

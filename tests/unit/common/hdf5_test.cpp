@@ -1,8 +1,10 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <iterator>
 #include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/files/file.hpp"
@@ -85,6 +87,48 @@ TEST_CASE("a file says what has written it, where its writer has said so", "[hdf
   CHECK(hdf5::writer_of(path).empty());
   REQUIRE(write_file_atomically(path, "no HDF5").has_value());
   CHECK(hdf5::writer_of(path).empty());
+}
+
+TEST_CASE("a file is put under another name, and replaces one there only if it is told to",
+          "[hdf5]") {
+  const TempFolder folder;
+  const auto named = [&](const char* name) { return folder.path() / name; };
+  const auto write = [&](const std::string& by) {
+    auto writer = hdf5::Writer::create(named("net.h5"), {{"data", {1}}}, by);
+    REQUIRE(writer.has_value());
+    return std::move(writer.value());
+  };
+  const auto count = [&] {
+    const std::filesystem::directory_iterator files(folder.path());
+    return std::distance(begin(files), end(files));
+  };
+  {
+    hdf5::Writer writer = write("one");
+    REQUIRE(writer.finish_as_new(named("net.h5")).has_value());
+  }
+  {
+    hdf5::Writer writer = write("two");
+    const auto refused = writer.finish_as_new(named("net.h5"));
+    REQUIRE_FALSE(refused.has_value());
+    CHECK(refused.error().code == ErrorCode::kExists);
+    CHECK(hdf5::writer_of(named("net.h5")) == "one");
+    REQUIRE(writer.finish_as_new(named("net-2.h5")).has_value());
+  }
+  CHECK(hdf5::writer_of(named("net-2.h5")) == "two");
+  {
+    hdf5::Writer writer = write("three");
+    REQUIRE(writer.finish_as(named("net-2.h5")).has_value());
+  }
+  CHECK(hdf5::writer_of(named("net-2.h5")) == "three");
+  CHECK(hdf5::writer_of(named("net.h5")) == "one");
+  // A link whose target is missing has the name, too.
+  std::filesystem::create_symlink("nowhere", named("net-3.h5"));
+  {
+    hdf5::Writer writer = write("four");
+    CHECK(writer.finish_as_new(named("net-3.h5")).error().code == ErrorCode::kExists);
+  }
+  // No drafts.
+  CHECK(count() == 3);
 }
 
 TEST_CASE("a writer that is dropped leaves no file, and a bad name is refused", "[hdf5]") {
