@@ -66,7 +66,7 @@ class View {
     const Job& job = jobs_[index];
     return counts_shares_ ? job.all_parts() : Parts{job.workers} * kPartsOfDevice;
   }
-  /// The same of each of its devices.
+  /// As asked_parts(), of one of its devices.
   [[nodiscard]] std::uint32_t asked_parts_of_device(JobIndex index) const {
     return counts_shares_ ? jobs_[index].parts() : kPartsOfDevice;
   }

@@ -9,6 +9,7 @@
 
 #include "cli/commands/job_arguments.hpp"
 #include "cli/commands/training/lab.hpp"
+#include "cli/commands/training/lab_throughput.hpp"
 #include "cli/job_options.hpp"
 #include "cli/views/draw.hpp"
 #include "common/log.hpp"
@@ -27,6 +28,8 @@ struct PlanOptions {
   std::string workers = "1..64";
   std::string slacks;  // empty: the job's
   std::optional<std::uint64_t> records;
+  std::string throughput;               // file; empty: none is written
+  std::vector<std::string> host_types;  // HOST=TYPE
   bool checks = false;
 };
 
@@ -155,8 +158,17 @@ void print(const std::vector<lab::ScalingPoint>& points, std::optional<std::uint
 Result<void> plan(const PlanOptions& options) {
   lab::ScalingOptions scaling;
   TAUT_TRY(scaling.cluster, read_lab_cluster(options.cluster));
+  HostTypes types;
+  if (!options.throughput.empty()) {
+    TAUT_TRY(types, host_types(options.host_types, scaling.cluster, options.cluster));
+  } else if (!options.host_types.empty()) {
+    throw UsageError("--host-type is for --throughput; omit it, or add that");
+  }
   scaling.workers = counts_of(options.workers);
   scaling.slacks = slacks_of(options.slacks);
+  if (!options.throughput.empty() && scaling.slacks.size() > 1) {
+    throw UsageError("--throughput is that under one slack; give --slack one");
+  }
   scaling.servers = options.train.servers;
   scaling.checks = options.checks;
   TrainOptions train = options.train;
@@ -176,6 +188,10 @@ Result<void> plan(const PlanOptions& options) {
   TAUT_TRY(log::start(quiet));
   TAUT_TRY(const auto points, lab::plan_scaling(scaling));
   print(points, options.records);
+  if (options.throughput.empty()) return ok();
+  TAUT_TRY(const std::size_t rates, write_throughput(scaling, types, options.throughput));
+  fmt::print("throughput: {}, {}\n", options.throughput,
+             counted(static_cast<std::int64_t>(rates), "rate"));
   return ok();
 }
 
@@ -210,6 +226,17 @@ void add_lab_plan(Command& lab, int& status) {
   command.flag("--check", options->checks,
                "Trains some clocks of each in the lab, without learning, and shows how far the "
                "formula is off");
+  command
+      .text("--throughput", options->throughput,
+            "Also writes iterations/s by workers for each kind of host, on one and on several, "
+            "for lab schedule --throughput")
+      .value("FILE");
+  command
+      .texts("--host-type", options->host_types,
+             "With --throughput: the types of devices of hosts whose names are none")
+      .value("HOST=TYPE")
+      .separated_by_commas()
+      .check(check_host_type);
   command.on_run([options, &status] {
     if (const auto done = plan(*options); !done) status = fail("lab plan", done.error().message);
   });

@@ -47,7 +47,7 @@ TEST_CASE("a job of whole devices waits for those that shares have broken", "[sc
 
 TEST_CASE("a device in four parts is free when the last of them is, not when the first is",
           "[schedule]") {
-  // The fifth job needs the device whole, at 40 s. The sixth may have the part that is free at 10 s.
+  // The fifth job needs the device whole, at 40 s. The sixth may have a part from 10 s on.
   const auto jobs = numbered({part_job(0, 0.25, 10), part_job(0, 0.25, 20), part_job(0, 0.25, 30),
                               part_job(0, 0.25, 40), test_job(1, 1, 10), part_job(2, 0.25, 25)});
   for (const char* name : {"backfill", "las"}) {
