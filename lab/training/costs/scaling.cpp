@@ -59,11 +59,8 @@ Result<double> clock_in_lab(const ScalingOptions& options, const pb::LabCluster&
                             std::uint32_t workers, Slack slack, double records) {
   constexpr int kClocks = 40;
   TrainingOptions training;
-  training.job = options.job;
-  if (!options.slacks.empty()) set_slack(slack, training.job);
-  set_workers(workers, training.job);
+  training.job = job_with(options, workers, slack);
   training.job.mutable_solver_param()->set_max_iter(kClocks);
-  training.job.mutable_solver_param()->clear_display();
   training.cluster = cluster;
   training.servers = options.servers;
   training.seed = options.job.seed();
@@ -78,10 +75,20 @@ Result<double> clock_in_lab(const ScalingOptions& options, const pb::LabCluster&
 
 }  // namespace
 
-ScalingPlanner::ScalingPlanner(const ScalingOptions& options)
-    : options_(&options), slacks_(options.slacks) {
-  if (slacks_.empty()) slacks_.push_back(slack_of(options.job));
+std::vector<Slack> slacks_of(const ScalingOptions& options) {
+  return options.slacks.empty() ? std::vector<Slack>{slack_of(options.job)} : options.slacks;
 }
+
+pb::Job job_with(const ScalingOptions& options, std::uint32_t workers, Slack slack) {
+  pb::Job job = options.job;
+  if (!options.slacks.empty()) set_slack(slack, job);
+  set_workers(workers, job);
+  job.mutable_solver_param()->clear_display();
+  return job;
+}
+
+ScalingPlanner::ScalingPlanner(const ScalingOptions& options)
+    : options_(&options), slacks_(slacks_of(options)) {}
 
 Result<ScalingPlanner> ScalingPlanner::make(const ScalingOptions& options) {
   if (exchanges_at_workers(options.job) && !options.slacks.empty()) {

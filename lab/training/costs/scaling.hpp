@@ -21,6 +21,13 @@ struct ScalingOptions {
   bool checks = false;        // each is also trained for some clocks in the lab, without learning
 };
 
+/// The slacks of the options, or the job's.
+[[nodiscard]] std::vector<Slack> slacks_of(const ScalingOptions& options);
+
+/// The options' job as it is trained with so many workers under one of the options' slacks; what it
+/// says of more workers is left out, and it shows no progress.
+[[nodiscard]] pb::Job job_with(const ScalingOptions& options, std::uint32_t workers, Slack slack);
+
 /// How a job does with so many workers under a bound.
 struct ScalingPoint {
   std::uint32_t workers = 0;
