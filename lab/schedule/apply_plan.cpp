@@ -262,17 +262,16 @@ void Simulator::set_speed(JobIndex job, double factor) {
 
 Setting Simulator::setting_of(JobIndex job) const {
   const std::vector<DeviceIndex>& devices = view_.state(job).devices;
-  const Model& model = models()[jobs_[job].model];
   Setting setting{.workers = static_cast<std::uint32_t>(devices.size()),
                   .tier = cluster_.tier_of(devices),
                   .type = cluster_.hosts[cluster_.host_of[devices.front()]].type,
                   .frequency = view_.state(job).frequency};
   for (const DeviceIndex device : devices) {
     const DeviceType type = cluster_.hosts[cluster_.host_of[device]].type;
-    const auto speed = [&model](DeviceType of) {
-      return model.speed[static_cast<std::size_t>(of)];
-    };
-    if (speed(type) < speed(setting.type)) setting.type = type;
+    if (type == setting.type) continue;
+    if (device_speed(jobs_[job], type) < device_speed(jobs_[job], setting.type)) {
+      setting.type = type;
+    }
   }
   return setting;
 }

@@ -18,9 +18,7 @@ std::uint32_t count_of(std::string_view text) {
 }
 
 Result<DeviceType> type_of(std::string_view name) {
-  for (std::size_t i = 0; i < kDeviceTypes; ++i) {
-    if (facts_of(static_cast<DeviceType>(i)).name == name) return static_cast<DeviceType>(i);
-  }
+  if (const auto type = find_device_type(name)) return *type;
   return invalid(fmt::format("a type of devices must be V100, P100, K80 or T4, is \"{}\"", name));
 }
 

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "lab/schedule/reservation.hpp"
+
 namespace taut::schedule {
 namespace {
 
@@ -109,11 +111,7 @@ std::optional<std::string> Invariants::check_progress(const View& view, JobIndex
 std::optional<std::string> Invariants::check_promise(const View& view) {
   const bool is_whole = view.idle_parts() == Parts{kPartsOfDevice} * view.idle_devices();
   if (promise_.keeps_reservation) {
-    if (!is_whole) {
-      first_waiting_ = kNoJob;
-    } else if (auto broken = check_reservation(view)) {
-      return broken;
-    }
+    if (auto broken = check_reservation(view)) return broken;
   }
   const std::vector<JobIndex>& active = view.active();
   JobIndex earlier = kNoJob;  // that waits and has never run
@@ -150,15 +148,11 @@ std::optional<std::string> Invariants::check_promise(const View& view) {
 std::optional<std::string> Invariants::check_reservation(const View& view) {
   JobIndex first = kNoJob;
   bool is_late = false;  // a job that has just started is slower than expected
-  std::vector<std::pair<double, std::uint32_t>> ends;  // of running jobs: when, and their devices
   for (const JobIndex job : view.active()) {
     if (known_running_.size() <= job) known_running_.resize(job + 1);
     const bool runs = view.is_running(job);
     if (runs) {
-      const JobState& state = view.state(job);
-      const double pause_s = std::max(0.0, state.resumes_s - view.now_s());
-      ends.emplace_back(view.now_s() + pause_s + view.left_s(job) / state.speed, view.workers(job));
-      is_late = is_late || (!known_running_[job] && state.speed < 1 - kRounding);
+      is_late = is_late || (!known_running_[job] && view.state(job).speed < 1 - kRounding);
     } else if (first == kNoJob) {
       first = job;
     }
@@ -168,14 +162,7 @@ std::optional<std::string> Invariants::check_reservation(const View& view) {
     first_waiting_ = kNoJob;
     return std::nullopt;
   }
-  std::ranges::sort(ends);
-  std::uint32_t free = view.idle_devices();
-  double from_s = view.now_s();
-  for (const auto& [end_s, devices] : ends) {
-    if (free >= view.job(first).workers) break;
-    free += devices;
-    from_s = end_s;
-  }
+  const double from_s = DeviceReservation(view, first, occupancies(view)).from_s();
   const double before_s = reserved_s_;
   const bool is_known = first == first_waiting_;
   first_waiting_ = first;

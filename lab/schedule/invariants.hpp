@@ -18,8 +18,8 @@ namespace taut::schedule {
 ///     policy is elastic), each of them once, on hosts that may be used
 ///   - work is conserved: a job's progress never shrinks, and grows by no more than its speed since
 ///     the last event makes, to its end too; no job that was submitted is lost
-///   - what the policy promises (Promise). Conserved work and reservations only while no device is
-///     in part use: shares may leave the parts that a job needs, but no device that has them
+///   - what the policy promises (Promise). Conserved work only while no device is in part use:
+///     shares may leave the parts that a job needs, but no device that has them
 class Invariants {
  public:
   Invariants(const View& view, const Policy& policy);

@@ -38,6 +38,13 @@ const DeviceFacts& facts_of(DeviceType type) {
   return kFacts[static_cast<std::size_t>(type)];
 }
 
+std::optional<DeviceType> find_device_type(std::string_view name) {
+  for (std::size_t i = 0; i < kFacts.size(); ++i) {
+    if (kFacts[i].name == name) return static_cast<DeviceType>(i);
+  }
+  return std::nullopt;
+}
+
 std::span<const Model> models() {
   return kModels;
 }
@@ -53,13 +60,17 @@ std::optional<std::size_t> find_model(std::string_view name) {
   return std::nullopt;
 }
 
-std::size_t stand_in_model(std::string_view job_name) {
-  // FNV-1a: the same on every machine.
+std::size_t stand_in(std::string_view name, std::size_t count) {
+  // FNV-1a
   std::uint64_t hash = 0xcbf29ce484222325ULL;
-  for (const char c : job_name) {
+  for (const char c : name) {
     hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
   }
-  return hash % kModels.size();
+  return hash % count;
+}
+
+std::size_t stand_in_model(std::string_view job_name) {
+  return stand_in(job_name, kModels.size());
 }
 
 void set_stages_of_model(Job& job) {

@@ -21,6 +21,8 @@ struct DeviceFacts {
   double memory_gib = 0;  // of the maker's data sheet; a K80 is one of the two of a board
 };
 [[nodiscard]] const DeviceFacts& facts_of(DeviceType type);
+/// The type of that name, nothing if there is none.
+[[nodiscard]] std::optional<DeviceType> find_device_type(std::string_view name);
 
 /// A net that jobs train.
 struct Model {
@@ -45,6 +47,9 @@ struct Model {
 
 /// The net of that name in any case; nothing: it is not in the table.
 [[nodiscard]] std::optional<std::size_t> find_model(std::string_view name);
+
+/// A number below `count`, the same for the same name on every machine.
+[[nodiscard]] std::size_t stand_in(std::string_view name, std::size_t count);
 
 /// The net of a job whose trace names none, chosen by the job's name.
 [[nodiscard]] std::size_t stand_in_model(std::string_view job_name);

@@ -45,8 +45,9 @@ struct Promise {
   /// A job that waits is given devices within as many rounds as there are jobs.
   bool takes_turns = false;
   /// The first job that waits, by submission, is never delayed by later ones: the time at which
-  /// enough devices will be free for it, by what running jobs have left, does not grow. But for
-  /// jobs that start on slower devices, or on more distant ones, than they are expected to.
+  /// enough devices will be free for it, or enough of a device, by what running jobs have left,
+  /// does not grow. But for jobs that start on slower devices, or on more distant ones, than they
+  /// are expected to.
   bool keeps_reservation = false;
 };
 

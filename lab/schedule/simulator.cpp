@@ -34,6 +34,9 @@ Simulator::Simulator(std::span<const Job> jobs, const Cluster& cluster, Policy& 
       shared_(jobs.size()),
       interleaved_(jobs.size()) {
   view_.counts_shares_ = policy.counts_shares();
+  view_.has_shares_ = policy.counts_shares() && std::ranges::any_of(jobs, [](const Job& job) {
+                        return job.parts() < kPartsOfDevice;
+                      });
   view_.usable_hosts_.resize(cluster.hosts.size());
   for (HostIndex host = 0; host < cluster.hosts.size(); ++host) {
     const bool usable = !cluster.hosts[host].on_loan;

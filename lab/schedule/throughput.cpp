@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "common/check.hpp"
+#include "lab/schedule/traces/planned_models.hpp"
 
 namespace taut::schedule {
 
@@ -22,11 +23,23 @@ double iteration_s(const Model& model, const Setting& setting, const Cluster& cl
 }
 
 double speed_of(const Job& job, const Setting& setting, const Cluster& cluster) {
+  if (job.planned != nullptr) {
+    const bool would_be_across = cluster.nearest_tier(job.workers) != Tier::kHost;
+    const bool is_across = setting.workers > 1 && setting.tier != Tier::kHost;
+    const double rate = job.planned->iterations_per_s(setting.type, is_across, setting.workers);
+    return setting.frequency * rate /
+           job.planned->best_iterations_per_s(would_be_across, job.workers);
+  }
   const Model& model = models()[job.model];
   const Setting requested_setting{.workers = job.workers,
                                   .tier = cluster.nearest_tier(job.workers)};
   const double rate = setting.workers / iteration_s(model, setting, cluster);
   return rate * iteration_s(model, requested_setting, cluster) / job.workers;
+}
+
+double device_speed(const Job& job, DeviceType type) {
+  if (job.planned != nullptr) return job.planned->iterations_per_s(type, false, 1);
+  return models()[job.model].speed[static_cast<std::size_t>(type)];
 }
 
 double packed_factor(std::span<const Job* const> jobs) {

@@ -28,7 +28,12 @@ struct Setting {
 /// Progress per second, in seconds of the job's service: 1 with the workers that it asks for, all
 /// V100, on as few hosts as they fit on. Each worker has its own batch, so the rate of
 /// examples is workers / iteration_s.
+/// A job with a plan (Job::planned) has the plan's rates instead, all of it at the devices'
+/// frequency, and 1 with the plan's fastest type.
 [[nodiscard]] double speed_of(const Job& job, const Setting& setting, const Cluster& cluster);
+
+/// How fast the job is on one device of that type, to compare types.
+[[nodiscard]] double device_speed(const Job& job, DeviceType type);
 
 /// The part of its speed that each of several jobs keeps on the same devices, where nothing
 /// coordinates them: all slow down until the busiest stage is used no more than all of the time.

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 
 namespace taut::schedule {
@@ -21,13 +22,18 @@ using StageSeconds = std::array<double, kStages>;
 using Parts = std::uint64_t;
 inline constexpr std::uint32_t kPartsOfDevice = 1000;
 
+class PlannedModel;
+
 /// What is known of a job from the trace.
 struct Job {
   std::string name;
-  std::size_t model = 0;  // of models()
-  double submit_s = 0;    // from the start of the trace
-  double service_s = 0;   // it runs for so long with `workers` devices of the fastest type of the
-                          // table, on as few hosts as they fit on
+  std::string net;        // as the trace names it; empty: it names none
+  std::size_t model = 0;  // of models(); with `planned` a number beyond those
+  /// Its throughput as `tautline lab plan` has it; nullptr: by the model's formula.
+  std::shared_ptr<const PlannedModel> planned{};
+  double submit_s = 0;   // from the start of the trace
+  double service_s = 0;  // it runs for so long with `workers` devices of the fastest type of the
+                         // table or the plan, on as few hosts as they fit on
   std::uint32_t workers = 1;      // devices that it asks for
   std::uint32_t min_workers = 1;  // elastic policies give from so many
   std::uint32_t max_workers = 1;  // to so many

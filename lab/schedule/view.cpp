@@ -38,4 +38,10 @@ double View::left_s(JobIndex index) const {
   return std::max(0.0, jobs_[index].service_s - progress_s(index));
 }
 
+double View::remaining_s(JobIndex index) const {
+  if (!is_running(index)) return left_s(index);
+  const JobState& state = states_[index];
+  return std::max(0.0, state.resumes_s - now_s_) + left_s(index) / state.speed;
+}
+
 }  // namespace taut::schedule

@@ -66,6 +66,12 @@ class View {
     const Job& job = jobs_[index];
     return counts_shares_ ? job.all_parts() : Parts{job.workers} * kPartsOfDevice;
   }
+  /// As asked_parts(), of one of its devices.
+  [[nodiscard]] std::uint32_t asked_parts_of_device(JobIndex index) const {
+    return counts_shares_ ? jobs_[index].parts() : kPartsOfDevice;
+  }
+  /// Whether the policy counts shares and a job of the trace asks for one.
+  [[nodiscard]] bool has_shares() const { return has_shares_; }
 
   [[nodiscard]] bool is_running(JobIndex index) const {
     return states_[index].phase == Phase::kRunning;
@@ -81,6 +87,9 @@ class View {
   [[nodiscard]] double progress_s(JobIndex index) const;
   /// Of its service, what is left now: the truth, which a policy with a perfect estimate has.
   [[nodiscard]] double left_s(JobIndex index) const;
+  /// Until its end, with the devices that it has; while it waits, with those that it asks for, fast
+  /// and near.
+  [[nodiscard]] double remaining_s(JobIndex index) const;
   [[nodiscard]] double waited_s(JobIndex index) const {
     return is_running(index) ? 0 : now_s_ - states_[index].waits_since_s;
   }
@@ -97,6 +106,7 @@ class View {
   std::uint32_t idle_ = 0;
   Parts idle_parts_ = 0;
   bool counts_shares_ = false;
+  bool has_shares_ = false;
   double now_s_ = 0;
 };
 

@@ -9,10 +9,14 @@
 
 #include "cli/commands/job_arguments.hpp"
 #include "cli/commands/training/lab.hpp"
+#include "cli/commands/training/lab_target.hpp"
+#include "cli/commands/training/lab_throughput.hpp"
 #include "cli/job_options.hpp"
 #include "cli/views/draw.hpp"
 #include "common/log.hpp"
+#include "common/system/stop_signal.hpp"
 #include "lab/training/costs/cluster_misfit.hpp"
+#include "lab/training/costs/learning_target.hpp"
 #include "lab/training/costs/scaling.hpp"
 #include "proto/config/lab/lab_cluster.hpp"
 
@@ -27,7 +31,12 @@ struct PlanOptions {
   std::string workers = "1..64";
   std::string slacks;  // empty: the job's
   std::optional<std::uint64_t> records;
+  std::string throughput;               // file; empty: none is written
+  std::vector<std::string> host_types;  // HOST=TYPE
+  lab::LearningTarget target;
   bool checks = false;
+
+  [[nodiscard]] bool has_target() const { return target.accuracy || target.loss; }
 };
 
 /// Calls `take` for each part of a text with ',' between.
@@ -152,17 +161,38 @@ void print(const std::vector<lab::ScalingPoint>& points, std::optional<std::uint
   if (records) print_best(points, *records);
 }
 
+/// Throws UsageError.
+void check_together(const PlanOptions& options, const std::vector<Slack>& slacks) {
+  if (options.throughput.empty() && !options.host_types.empty()) {
+    throw UsageError("--host-type is for --throughput; omit it, or add that");
+  }
+  if (!options.throughput.empty() && slacks.size() > 1) {
+    throw UsageError("--throughput is that under one slack; give --slack one");
+  }
+  if (options.target.accuracy && options.target.loss) {
+    throw UsageError("give either --target-accuracy or --target-loss");
+  }
+}
+
 Result<void> plan(const PlanOptions& options) {
   lab::ScalingOptions scaling;
   TAUT_TRY(scaling.cluster, read_lab_cluster(options.cluster));
   scaling.workers = counts_of(options.workers);
   scaling.slacks = slacks_of(options.slacks);
+  check_together(options, scaling.slacks);
+  HostTypes types;
+  if (!options.throughput.empty()) {
+    TAUT_TRY(types, host_types(options.host_types, scaling.cluster, options.cluster));
+  }
   scaling.servers = options.train.servers;
   scaling.checks = options.checks;
   TrainOptions train = options.train;
   // What the job says of its workers, such as min_workers, is for the most of them.
   train.job.workers = *std::ranges::max_element(scaling.workers);
   TAUT_TRY(scaling.job, training_job(train));
+  if (options.has_target()) {
+    TAUT_TRY(check_target(scaling.job, options.target));
+  }
   for (const std::uint32_t workers : scaling.workers) {
     pb::Job job = scaling.job;
     job.set_workers(workers);
@@ -176,7 +206,14 @@ Result<void> plan(const PlanOptions& options) {
   TAUT_TRY(log::start(quiet));
   TAUT_TRY(const auto points, lab::plan_scaling(scaling));
   print(points, options.records);
-  return ok();
+  if (!options.throughput.empty()) {
+    TAUT_TRY(const std::size_t rates, write_throughput(scaling, types, options.throughput));
+    fmt::print("throughput: {}, {}\n", options.throughput,
+               counted(static_cast<std::int64_t>(rates), "rate"));
+  }
+  if (!options.has_target()) return ok();
+  watch_stop_signals();
+  return print_target(scaling, options.target);
 }
 
 }  // namespace
@@ -210,6 +247,28 @@ void add_lab_plan(Command& lab, int& status) {
   command.flag("--check", options->checks,
                "Trains some clocks of each in the lab, without learning, and shows how far the "
                "formula is off");
+  command.number("--target-accuracy", options->target.accuracy,
+                 "Also trains each in the lab with real gradients until a test has this accuracy, "
+                 "and names the "
+                 "fastest and the cheapest workers and slack: takes as long as the lab does",
+                 "PART", {.min = 0, .max = 1, .excludes_limits = true});
+  command.number("--target-loss", options->target.loss,
+                 "The same until a test has at most this loss", "LOSS",
+                 {.min = 0, .excludes_limits = true});
+  command.whole_number("--max-iter", options->train.job.max_iter,
+                       "Clocks of a training that does not reach the target (default: the job's)",
+                       1);
+  command
+      .text("--throughput", options->throughput,
+            "Also writes iterations/s by workers for each kind of host, on one and on several, "
+            "for lab schedule --throughput")
+      .value("FILE");
+  command
+      .texts("--host-type", options->host_types,
+             "With --throughput: the types of devices of hosts whose names are none")
+      .value("HOST=TYPE")
+      .separated_by_commas()
+      .check(check_host_type);
   command.on_run([options, &status] {
     if (const auto done = plan(*options); !done) status = fail("lab plan", done.error().message);
   });

@@ -19,6 +19,7 @@
 #include "lab/schedule/report/figures.hpp"
 #include "lab/schedule/trace.hpp"
 #include "lab/schedule/traces/host_list.hpp"
+#include "lab/schedule/traces/planned_models.hpp"
 #include "lab/schedule/workload.hpp"
 
 namespace taut::cli {
@@ -39,6 +40,7 @@ struct ScheduleArguments {
   std::string nodes;  // a file, instead of `hosts`
   std::uint32_t rack_hosts = 0;
   std::vector<double> gbps;
+  std::vector<std::string> throughputs;  // files of `lab plan`
   std::string lend;
   double restart_s = 30;
   std::string csv;
@@ -140,13 +142,15 @@ Result<void> run_schedule(const ScheduleArguments& arguments) {
                ? schedule::parse_cluster(hosts_of(arguments), arguments.rack_hosts)
                : schedule::read_nodes(arguments.nodes, arguments.rack_hosts));
   std::ranges::copy(arguments.gbps, cluster.gbps.begin());
-  TAUT_TRY(const schedule::Trace trace, jobs_of(arguments, cluster));
+  TAUT_TRY(schedule::Trace trace, jobs_of(arguments, cluster));
   if (!arguments.lend.empty()) {
     // For longer than any policy should need.
     constexpr double kYear = 365 * 86400.0;
     TAUT_TRY(schedule::lend_by_night(cluster, arguments.lend, arguments.rack_hosts,
                                      2 * trace.jobs.back().submit_s + kYear));
   }
+  TAUT_TRY(const auto planned, schedule::read_planned_models(arguments.throughputs, cluster));
+  schedule::plan_jobs(trace.jobs, planned, cluster);
   const std::vector<double> fair_s = schedule::fair_share_s(trace.jobs, cluster.own_devices());
   fmt::print("{}: {} over {}, on {} hosts with {} devices{}{}\n",
              arguments.trace.empty() ? "poisson " + trace.format : arguments.trace,
@@ -241,6 +245,13 @@ void add_cluster(Command& command, ScheduleArguments& arguments) {
       .check([](const std::string& text) {
         return parse_gbps(text) ? "" : "must be three numbers greater than 0, e.g. 96,25,10";
       });
+  command
+      .texts(
+          "--throughput", arguments.throughputs,
+          "Files of tautline lab plan --throughput: their nets' speed on these types of devices, "
+          "for jobs that name one of the nets, or none")
+      .value("FILES")
+      .separated_by_commas();
   command
       .number("--restart", arguments.restart_s,
               "What a job that was stopped loses when it starts elsewhere", "SECONDS",

@@ -1,20 +1,18 @@
 #include "lab/schedule/policies/live.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
+
+#include "common/check.hpp"
+#include "lab/schedule/placement.hpp"
+#include "lab/schedule/reservation.hpp"
 
 namespace taut::schedule {
 namespace {
 
 /// What runs keeps its devices.
 constexpr SchedulingPolicy::Ways kOnlyStarts{.shrinks = false, .preempts = false};
-
-/// With the devices that it has or would have, all of them fast.
-double remaining_s(const View& view, JobIndex index) {
-  const JobState& state = view.state(index);
-  if (!view.is_running(index)) return view.left_s(index);
-  return std::max(0.0, state.resumes_s - view.now_s()) + view.left_s(index) / state.speed;
-}
 
 ScheduledJob scheduled(const View& view, JobIndex index) {
   const Job& job = view.job(index);
@@ -25,7 +23,33 @@ ScheduledJob scheduled(const View& view, JobIndex index) {
           .max_workers = parts,
           .workers = runs ? parts : 0,
           .service_s = view.attained_s(index),
-          .remaining_s = remaining_s(view, index)};
+          .remaining_s = view.remaining_s(index)};
+}
+
+/// The devices that are free, as the simulation has them.
+Placement placement_of(const View& view) {
+  Placement placement(view.cluster());
+  for (HostIndex host = 0; host < view.usable_hosts().size(); ++host) {
+    placement.set_usable(host, view.usable_hosts()[host]);
+  }
+  for (const JobIndex job : view.active()) {
+    if (!view.is_running(job)) continue;
+    const std::vector<DeviceIndex>& devices = view.state(job).devices;
+    const std::uint32_t parts = view.asked_parts_of_device(job);
+    const std::vector<DeviceIndex> taken =
+        parts < kPartsOfDevice ? placement.take_part(parts, devices)
+                               : placement.take({.workers = view.workers(job), .before = &devices});
+    TAUT_CHECK(taken == devices, "a running job has devices that are not free for it");
+  }
+  return placement;
+}
+
+/// What a waiting job would have if it started now; empty: there is no place for it.
+std::vector<DeviceIndex> try_place(const View& view, JobIndex job, Placement& placement) {
+  const std::uint32_t parts = view.asked_parts_of_device(job);
+  const std::vector<DeviceIndex>& before = view.state(job).last_devices;
+  if (parts < kPartsOfDevice) return placement.take_part(parts, before);
+  return placement.take({.workers = view.job(job).workers, .before = &before});
 }
 
 }  // namespace
@@ -70,11 +94,12 @@ Plan LivePolicy::decide(const View& view) {
 }
 
 std::vector<JobIndex> LivePolicyInOrder::candidates(const View& view) const {
+  if (view.has_shares()) return placed_candidates(view);
   std::vector<JobIndex> shown;
   Parts idle = view.idle_parts();
   std::vector<std::pair<double, Parts>> ends;  // of what runs: after how long, and its parts
   for (const JobIndex job : view.active()) {
-    if (view.is_running(job)) ends.emplace_back(remaining_s(view, job), view.job(job).all_parts());
+    if (view.is_running(job)) ends.emplace_back(view.remaining_s(job), view.job(job).all_parts());
   }
   // Those that start, up to the first that does not: it reserves its devices.
   const std::vector<JobIndex>& active = view.active();
@@ -104,6 +129,43 @@ std::vector<JobIndex> LivePolicyInOrder::candidates(const View& view) const {
     if (parts <= idle && (parts <= spare || view.left_s(*next) <= from_s)) shown.push_back(*next);
   }
   return shown;
+}
+
+std::vector<JobIndex> LivePolicyInOrder::placed_candidates(const View& view) {
+  Placement placement = placement_of(view);
+  std::vector<Occupancy> occupied = occupancies(view);
+  std::vector<std::vector<DeviceIndex>> places;  // of those that start
+  std::optional<DeviceReservation> reserved;
+  std::vector<JobIndex> starts;
+  for (const JobIndex job : view.active()) {
+    if (view.is_running(job)) continue;
+    if (placement.free_devices() == 0 && placement.loose_parts() == 0) break;
+    const std::uint32_t parts = view.asked_parts_of_device(job);
+    const double until_s = view.now_s() + view.left_s(job);
+    // Each whole device that is free would be missing: no need to look for the nearest ones.
+    if (reserved && until_s > reserved->from_s() && parts == kPartsOfDevice &&
+        view.job(job).workers > reserved->spare()) {
+      continue;
+    }
+    std::vector<DeviceIndex> devices = try_place(view, job, placement);
+    if (devices.empty()) {
+      if (!reserved) reserved.emplace(view, job, occupied);
+      continue;
+    }
+    const Occupancy one{.until_s = until_s, .parts = parts, .devices = devices};
+    if (reserved && !reserved->admit(one)) {
+      if (parts < kPartsOfDevice) {
+        placement.release_part(devices.front(), parts);
+      } else {
+        placement.release(devices);
+      }
+      continue;
+    }
+    starts.push_back(job);
+    occupied.push_back(one);
+    places.push_back(std::move(devices));  // which `one` still refers to
+  }
+  return starts;
 }
 
 }  // namespace taut::schedule

@@ -29,7 +29,8 @@ class LivePolicy : public Policy {
 
 /// The same where waiting jobs are in the order of submission. Most of a long queue is not shown to
 /// the policy: what would delay the first job that waits, by its reservation as the policy makes
-/// it.
+/// it. Where jobs share devices, parts that are free on several devices are no device for a job:
+/// then only jobs that find a place are shown, and none that would take that of the first one.
 class LivePolicyInOrder : public LivePolicy {
  public:
   using LivePolicy::LivePolicy;
@@ -38,6 +39,8 @@ class LivePolicyInOrder : public LivePolicy {
 
  private:
   [[nodiscard]] std::vector<JobIndex> candidates(const View& view) const override;
+  /// Those that start, each with its place as the simulation will choose it.
+  [[nodiscard]] static std::vector<JobIndex> placed_candidates(const View& view);
 };
 
 }  // namespace taut::schedule

@@ -12,8 +12,8 @@ Result<void> read_tiresias(const TraceTable& table, Trace& trace) {
   for (std::size_t row = 0; row < table.rows(); ++row) {
     Job job;
     job.name = table.text(row, "job_id");
-    const auto model = find_model(table.text(row, "model_name"));
-    job.model = model.value_or(stand_in_model(table.text(row, "model_name")));
+    job.net = table.text(row, "model_name");
+    job.model = find_model(job.net).value_or(stand_in_model(job.net));
     TAUT_TRY(job.workers, table.whole(row, "num_gpu", 1, kMaxWorkers));
     TAUT_TRY(job.submit_s, table.number(row, "submit_time"));
     TAUT_TRY(job.service_s, table.number(row, "duration", 0, true));

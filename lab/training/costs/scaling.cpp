@@ -1,7 +1,7 @@
 #include "lab/training/costs/scaling.hpp"
 
 #include <algorithm>
-#include <optional>
+#include <utility>
 
 #include "lab/training/training_run.hpp"
 #include "proto/config/exchange/settle_exchange.hpp"
@@ -55,16 +55,13 @@ void set_workers(std::uint32_t workers, pb::Job& job) {
 
 /// A worker's clock as the lab has it, in milliseconds.
 /// records  of a clock
-Result<double> clock_in_lab(const ScalingOptions& options, std::uint32_t workers, Slack slack,
-                            double records) {
+Result<double> clock_in_lab(const ScalingOptions& options, const pb::LabCluster& cluster,
+                            std::uint32_t workers, Slack slack, double records) {
   constexpr int kClocks = 40;
   TrainingOptions training;
-  training.job = options.job;
-  if (!options.slacks.empty()) set_slack(slack, training.job);
-  set_workers(workers, training.job);
+  training.job = job_with(options, workers, slack);
   training.job.mutable_solver_param()->set_max_iter(kClocks);
-  training.job.mutable_solver_param()->clear_display();
-  training.cluster = options.cluster;
+  training.cluster = cluster;
   training.servers = options.servers;
   training.seed = options.job.seed();
   training.learns = false;
@@ -78,7 +75,22 @@ Result<double> clock_in_lab(const ScalingOptions& options, std::uint32_t workers
 
 }  // namespace
 
-Result<std::vector<ScalingPoint>> plan_scaling(const ScalingOptions& options) {
+std::vector<Slack> slacks_of(const ScalingOptions& options) {
+  return options.slacks.empty() ? std::vector<Slack>{slack_of(options.job)} : options.slacks;
+}
+
+pb::Job job_with(const ScalingOptions& options, std::uint32_t workers, Slack slack) {
+  pb::Job job = options.job;
+  if (!options.slacks.empty()) set_slack(slack, job);
+  set_workers(workers, job);
+  job.mutable_solver_param()->clear_display();
+  return job;
+}
+
+ScalingPlanner::ScalingPlanner(const ScalingOptions& options)
+    : options_(&options), slacks_(slacks_of(options)) {}
+
+Result<ScalingPlanner> ScalingPlanner::make(const ScalingOptions& options) {
   if (exchanges_at_workers(options.job) && !options.slacks.empty()) {
     return invalid("--slack: the job's workers exchange among themselves, without slack; omit it");
   }
@@ -87,32 +99,41 @@ Result<std::vector<ScalingPoint>> plan_scaling(const ScalingOptions& options) {
         "compression: AUTO is chosen from what workers measure of machines and links; name a "
         "scheme");
   }
-  std::vector<Slack> slacks = options.slacks;
-  if (slacks.empty()) slacks.push_back(slack_of(options.job));
+  return ScalingPlanner(options);
+}
+
+Result<ScalingPoint> ScalingPlanner::plan(const pb::LabCluster& cluster, std::uint32_t workers,
+                                          Slack slack) {
+  const pb::Job& given = options_->job;
+  // Workers divide a batch with global_batch alone.
+  if (!assets_ || given.global_batch()) {
+    pb::Job job = given;
+    job.set_workers(workers);
+    TAUT_TRY(assets_, worker::JobAssets::open(job, workers));
+  }
+  const std::int64_t batch = assets_->train_batch();
+  const auto records = static_cast<double>(batch * given.solver_param().iter_size());
+  TAUT_TRY(const auto topology, Topology::make(cluster, options_->servers, workers, given.seed()));
+  ScalingPoint point;
+  point.workers = workers;
+  point.slack = slack;
+  point.price_per_hour = topology->price_per_hour();
+  TAUT_TRY(point.estimate, closed_estimate(cluster, *topology, assets_->train_graph(), batch,
+                                           options_->servers, workers, slack, given));
+  point.records_per_s = kMsPerS * workers * records / point.estimate.clock_ms;
+  if (options_->checks) {
+    TAUT_TRY(point.lab_ms, clock_in_lab(*options_, cluster, workers, slack, records));
+  }
+  return point;
+}
+
+Result<std::vector<ScalingPoint>> plan_scaling(const ScalingOptions& options) {
+  TAUT_TRY(ScalingPlanner planner, ScalingPlanner::make(options));
   std::vector<ScalingPoint> points;
-  std::optional<worker::JobAssets> assets;
   for (const std::uint32_t workers : options.workers) {
-    // Workers divide a batch with global_batch alone.
-    if (!assets || options.job.global_batch()) {
-      pb::Job job = options.job;
-      job.set_workers(workers);
-      TAUT_TRY(assets, worker::JobAssets::open(job, workers));
-    }
-    const std::int64_t batch = assets->train_batch();
-    const auto records = static_cast<double>(batch * options.job.solver_param().iter_size());
-    TAUT_TRY(const auto topology,
-             Topology::make(options.cluster, options.servers, workers, options.job.seed()));
-    for (const Slack slack : slacks) {
-      ScalingPoint& point = points.emplace_back();
-      point.workers = workers;
-      point.slack = slack;
-      point.price_per_hour = topology->price_per_hour();
-      TAUT_TRY(point.estimate,
-               closed_estimate(options.cluster, *topology, assets->train_graph(), batch,
-                               options.servers, workers, slack, options.job));
-      point.records_per_s = kMsPerS * workers * records / point.estimate.clock_ms;
-      if (!options.checks) continue;
-      TAUT_TRY(point.lab_ms, clock_in_lab(options, workers, slack, records));
+    for (const Slack slack : planner.slacks()) {
+      TAUT_TRY(ScalingPoint point, planner.plan(options.cluster, workers, slack));
+      points.push_back(std::move(point));
     }
   }
   return points;

@@ -544,6 +544,29 @@ control { heartbeat_limit_s: 0.5 }
         self.assertEqual(wrong.returncode, 2)
         self.assertIn('"fast" is neither a number of clocks nor async', wrong.stderr)
 
+    def test_a_plan_trains_until_a_target_is_reached(self):
+        path = self.folder / "cluster.textproto"
+        path.write_text(CLUSTER.replace("host {", "host { price_per_hour: 2.5"))
+        words = ["lab", "plan", self.job(iterations=10), "--cluster", path, "--workers", "1,2",
+                 "--slack", "0,async", "--max-iter", 20]
+        answer = self.tautline(*words, "--target-loss", 100)
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+        self.assertIn("4 trainings in the lab with real gradients, of up to 20 clocks",
+                      answer.stdout)
+        table = answer.stdout.split("\n\n")[-1].splitlines()
+        self.assertEqual([line.split()[:2] for line in table[:5]],
+                         [["workers", "slack"], ["1", "0"], ["1", "async"], ["2", "0"],
+                          ["2", "async"]])
+        seconds = {tuple(line.split()[:2]): float(line.split()[-3]) for line in table[1:5]}
+        best = re.match(r"soonest: (\d+) workers, slack (\w+): ", table[5]).groups()
+        self.assertEqual(seconds[best], min(seconds.values()))
+        self.assertTrue(table[6].startswith("cheapest: "), table)
+        answer = self.tautline(*words, "--target-loss", 1e-9)
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+        self.assertIn("none reaches the target", answer.stdout)
+        wrong = self.tautline(*words, "--target-loss", 1, "--target-accuracy", 0.5)
+        self.assert_fails(wrong, "give either --target-accuracy or --target-loss", status=2)
+
     def test_a_plan_of_numbers_of_workers_that_descend_is_refused(self):
         path = self.folder / "cluster.textproto"
         path.write_text(CLUSTER)

@@ -136,6 +136,40 @@ class Schedule(ClusterTest):
         self.assertEqual(answer.stderr, f"tautline lab schedule: {trace}: job 7 asks for 64 "
                          f"devices, and {nodes} has 8; give more hosts\n")
 
+    def test_jobs_are_as_fast_as_a_plan_says(self):
+        cluster, plan = self.folder / "cluster.textproto", self.folder / "plan.csv"
+        cluster.write_text("""
+            host { name: "server" cores: 2 workers: 0 servers: 1 link: "card" }
+            host { name: "V100" count: 2 workers: 4 devices: 4 cores: 8 speed: 4 link: "card" }
+            host { name: "node" count: 2 workers: 4 devices: 4 cores: 8 link: "card" }
+            link { name: "card" gbit_per_s: 1 latency_us: 50 }
+            compute { clock_ms: 40 }
+        """)
+        words = ("lab", "plan", self.job(), "--cluster", cluster, "--workers", "1..8", "--slack", 0)
+        answer = self.tautline(*words, "--throughput", plan)
+        self.assert_fails(answer, f'{cluster}:4:26: host "node": for --throughput its name must be')
+        answer = self.tautline(*words, "--throughput", plan, "--host-type", "node=K80")
+        self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
+        with open(plan, newline="") as file:
+            rates = list(csv.DictReader(file))
+        self.assertIn(f"throughput: {plan}, {len(rates)} rates", answer.stdout)
+        self.assertEqual([row["placement"] for row in rates[:6]], 3 * ["host"] + 3 * ["across"])
+        alone = {row["type"]: float(row["iterations_per_s"]) for row in rates
+                 if row["workers"] == "1"}
+        self.assertAlmostEqual(alone["V100"] / alone["K80"], 4, delta=0.4)
+        # A trace of Philly names no nets, so its job has the plan's.
+        trace = self.trace("philly.csv", ["timestamp,duration,num_gpus,gpu_time,cluster",
+                                          "2017-10-03 00:00:00,1000,1,1000,a"])
+        for hosts, took in (("1x1:V100", 1000), ("1x1:K80", 1000 * alone["V100"] / alone["K80"])):
+            row, = self.figures(trace, "--policy", "fifo", "--hosts", hosts, "--throughput", plan)
+            self.assertAlmostEqual(float(row["mean_s"]), took, delta=1)
+        answer = self.schedule("--trace", trace, "--hosts", "1x1:T4", "--throughput", plan,
+                               status=1)
+        self.assertIn(f"{plan}: model ", answer.stderr)
+        plan.write_text(plan.read_text().replace(",K80,", ",P4,", 1))
+        answer = self.schedule("--trace", trace, "--throughput", plan, status=1)
+        self.assertIn('type must be V100, P100, K80 or T4, is "P4"', answer.stderr)
+
     def test_a_trace_that_cannot_be_is_refused_with_line_and_column(self):
         def refused(lines, what, *words):
             path = self.trace("bad.csv", lines)

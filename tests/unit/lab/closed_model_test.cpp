@@ -26,13 +26,16 @@ model::Graph one_layer(std::int64_t parameters) {
 
 ClosedEstimate estimate_of(const model::Graph& graph, const std::string& compute,
                            std::uint32_t workers, Slack slack, const std::string& of_host = "",
-                           const pb::Job& job = {}, const std::string& costs = "") {
+                           const pb::Job& job = {}, const std::string& costs = "",
+                           const std::string& latency_us = "0") {
   const auto cluster = parse_lab_cluster(
       "host { name: \"s\" cores: 4 workers: 0 servers: 1 link: \"card\" }"
       "host { name: \"w\" count: 8 cores: 2 workers: 4 link: \"card\"" +
           of_host +
           "}"
-          "link { name: \"card\" gbit_per_s: 8 latency_us: 0 }"
+          "link { name: \"card\" gbit_per_s: 8 latency_us: " +
+          latency_us +
+          "}"
           "costs { shard_message_us: 0 shard_us_per_mib: 0 client_message_us: 0 client_us_per_mib: "
           "0 " +
           costs +
@@ -111,6 +114,14 @@ TEST_CASE("the mean of the larger of two uniform halves is what order statistics
   compute.set_burst_share(0.5);
   CHECK(mean_of_largest(compute, 2, 1) == Approx(1.25).margin(0.1));
   CHECK(mean_of_largest(compute, 1, 1) == 1);
+}
+
+TEST_CASE("the round trip of the first layer adds the latency of each link on its way", "[lab]") {
+  // The worker's card and the server's, there and back.
+  const auto far = estimate_of(one_layer(10), "clock_ms: 20", 2, Slack(0), "", {}, "", "1000");
+  CHECK(far.exposed_ms == Approx(4).epsilon(0.01));
+  CHECK(far.clock_ms == Approx(24).epsilon(0.01));
+  CHECK(estimate("clock_ms: 20", 2, Slack(0)).exposed_ms < 0.01);
 }
 
 TEST_CASE("a server's card is the limit where all bytes pass it", "[lab]") {

@@ -90,6 +90,33 @@ TEST_CASE("a later job that delays the first one that waits is found, where that
   CHECK(broken({}, jobs, greedy).empty());
 }
 
+/// Starts what fits in the order of submission, shares next to each other.
+class GreedyOfShares : public Policy {
+ public:
+  [[nodiscard]] Promise promise() const override { return {.keeps_reservation = true}; }
+  [[nodiscard]] bool counts_shares() const override { return true; }
+  [[nodiscard]] Plan decide(const View& view) override {
+    std::vector<JobIndex> order = view.active();
+    std::ranges::stable_partition(order, [&](JobIndex job) { return view.is_running(job); });
+    return fill_in_order(view, order);
+  }
+};
+
+TEST_CASE("a later share of a device that delays the first job which waits is found",
+          "[schedule]") {
+  std::vector<Job> jobs = {test_job(0, 1, 100), test_job(1, 1, 100), test_job(2, 1, 500)};
+  jobs[0].share = 0.5;
+  jobs[2].share = 0.25;
+  jobs = numbered(jobs);
+  const Cluster cluster = test_cluster("1x1");
+  GreedyOfShares policy;
+  const SimulationOptions options;
+  const auto result = Simulator(jobs, cluster, policy, options).run();
+  REQUIRE_FALSE(result);
+  CHECK(result.error().message ==
+        "at 2.000 s job 1 would have started at 100.000 s, and now at 502.000 s");
+}
+
 TEST_CASE("a job that starves is found", "[schedule]") {
   const auto jobs = numbered({test_job(0, 4, 100), test_job(0, 4, 1e6)});
   const auto never_first = [](const View& view) {

@@ -45,6 +45,36 @@ TEST_CASE("a job of whole devices waits for those that shares have broken", "[sc
   CHECK(ends(run_policy("backfill", jobs, cluster)) == Times{100, 200, 301, 210, 13});
 }
 
+TEST_CASE("a device in four parts is free when the last of them is, not when the first is",
+          "[schedule]") {
+  // The fifth job needs the device whole, at 40 s. The sixth may have a part from 10 s on.
+  const auto jobs = numbered({part_job(0, 0.25, 10), part_job(0, 0.25, 20), part_job(0, 0.25, 30),
+                              part_job(0, 0.25, 40), test_job(1, 1, 10), part_job(2, 0.25, 25)});
+  for (const char* name : {"backfill", "las"}) {
+    CAPTURE(name);
+    CHECK(ends(run_policy(name, jobs, test_cluster("1x1"))) == Times{10, 20, 30, 40, 50, 35});
+  }
+}
+
+TEST_CASE("a later share takes no part of the device that the first job waits for", "[schedule]") {
+  // Each of the first two leaves too little for the other. The third needs the first one's device
+  // from 50 s on; the fourth fits best next to the first, for longer than that.
+  const auto jobs = numbered(
+      {part_job(0, 0.8, 50), part_job(0, 0.3, 1000), test_job(1, 1, 10), part_job(2, 0.2, 500)});
+  for (const char* name : {"backfill", "las"}) {
+    CAPTURE(name);
+    CHECK(ends(run_policy(name, jobs, test_cluster("1x2"))) == Times{50, 1000, 60, 550});
+  }
+}
+
+TEST_CASE("a later share has a part of a device that the first job does not wait for",
+          "[schedule]") {
+  // As above, but for the fourth: it fits next to the second job alone, however long it takes.
+  const auto jobs = numbered(
+      {part_job(0, 0.8, 50), part_job(0, 0.3, 1000), test_job(1, 1, 10), part_job(2, 0.4, 500)});
+  CHECK(ends(run_policy("backfill", jobs, test_cluster("1x2"))) == Times{50, 1000, 60, 502});
+}
+
 TEST_CASE("the time with devices counts by the share", "[schedule]") {
   const auto jobs = numbered({part_job(0, 0.25, 1000), part_job(0, 1, 1000)});
   const SimulationResult result = run_policy("srtf", jobs, test_cluster("1x2"));
