@@ -199,22 +199,9 @@ void encode_random_k(cudaStream_t stream, std::uint32_t every, const math::Draw&
 
 }  // namespace
 
-bool encodes(const math::Encoding& encoding) {
-  switch (encoding.codec) {
-    case math::Codec::kFloat16:
-    case math::Codec::kBfloat16:
-    case math::Codec::kInt8:
-    case math::Codec::kOneBit:
-    case math::Codec::kRandomK:
-      return true;
-    default:
-      return false;
-  }
-}
-
 void encode(cudaStream_t stream, const math::Encoding& encoding, const math::Draw& draw,
             const EncodedSlice& slice, void* scratch) {
-  TAUT_CHECK(encodes(encoding) && slice.count > 0, "values, and an encoding of the device's");
+  TAUT_CHECK(encoding.is_by_block() && slice.count > 0, "values, and an encoding of the device's");
   const float* const values = slice.values;
   auto* const halves = reinterpret_cast<std::uint16_t*>(slice.out);
   if (encoding.codec == math::Codec::kFloat16) {

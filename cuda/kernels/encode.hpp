@@ -11,10 +11,6 @@
 // common/math/codec_elements.hpp, compiled without contraction, so that the bytes are the CPU's.
 namespace taut::cuda {
 
-/// Whether encode() has it: FP16, BF16, INT8, ONE_BIT and RANDOM_K. Of the others, TOP_K searches
-/// for the largest values of a slice and POWER_SGD multiplies matrices in the CPU's order.
-[[nodiscard]] bool encodes(const math::Encoding& encoding);
-
 struct EncodedSlice {
   const float* values = nullptr;
   std::int64_t count = 0;  // at least 1
@@ -24,7 +20,7 @@ struct EncodedSlice {
 /// As math::encode(), bit for bit.
 /// out      at a multiple of 8
 /// scratch  encode_scratch() bytes
-/// REQUIRES  encodes(encoding)
+/// REQUIRES  encoding.is_by_block()
 void encode(cudaStream_t stream, const math::Encoding& encoding, const math::Draw& draw,
             const EncodedSlice& slice, void* scratch);
 [[nodiscard]] std::size_t encode_scratch();

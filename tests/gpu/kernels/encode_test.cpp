@@ -121,7 +121,7 @@ TEST_CASE("updates are encoded on the device with the bytes and residuals of the
           "[kernels]") {
   on_each_schedule([] {
     for (const Encoding& encoding : kDeviceEncodings) {
-      REQUIRE(cuda::encodes(encoding));
+      REQUIRE(encoding.is_by_block());
       for (const std::int64_t count : {1, 7, 8, 9, 255, 256, 257, 1027}) {
         check_same(encoding, random_gradients(count), count % 2);
       }
@@ -142,10 +142,4 @@ TEST_CASE("a value that is not finite leaves the residual on the device as it is
     gradients[0][299] = gradients[1][299] = gradients[2][299] = 3e38F;
     check_same(encoding, gradients);
   }
-}
-
-TEST_CASE("what a device does not encode is left to the host", "[kernels]") {
-  CHECK_FALSE(cuda::encodes({}));
-  CHECK_FALSE(cuda::encodes({Codec::kTopK, 10}));
-  CHECK_FALSE(cuda::encodes({.codec = Codec::kLowRank, .rank = 2, .columns = 10}));
 }
