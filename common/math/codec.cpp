@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <limits>
 
 #include "common/check.hpp"
 #include "common/math/codec_bytes.hpp"
@@ -18,7 +17,6 @@ namespace {
 
 constexpr std::size_t kBlockBytes = sizeof(float) + kCodecBlock;  // of int8
 constexpr std::size_t kCalls = kCodecBlock / 8;  // of Philox, each for eight values
-constexpr std::uint32_t kSmallest = 0x0d800000;  // 2^-100
 constexpr std::uint64_t kCodecKey = 0xc0dec0dec0dec0deULL;
 
 TAUT_VECTORISED void encode_float16(const float* values, std::size_t count, std::byte* out) {
@@ -62,11 +60,11 @@ TAUT_VECTORISED std::uint32_t largest_magnitude(const float* values, std::size_t
 TAUT_VECTORISED void round_block(const float* values, float inverse, const BlockWords& words,
                                  std::int8_t* out) {
   for (std::size_t part = 0; part < 8; ++part) {
-    const std::uint32_t* row = words[part / 2].data();
-    const std::uint32_t shift = part % 2 == 0 ? 0 : 16;
+    const Int8Draw first = int8_draw(static_cast<std::uint32_t>(part * kCalls));
+    const std::uint32_t* row = words[first.word].data();
     for (std::size_t i = 0; i < kCalls; ++i) {
       const std::size_t at = part * kCalls + i;
-      out[at] = round_by_chance(values[at] * inverse, row[i] >> shift & 0xffffU);
+      out[at] = round_by_chance(values[at] * inverse, row[i] >> first.shift & 0xffffU);
     }
   }
 }
@@ -82,19 +80,15 @@ void encode_int8(std::span<const float> values, const Draw& draw, std::byte* out
       std::copy_n(block, count, last.begin());
       block = last.data();
     }
-    const std::uint32_t largest = largest_magnitude(block, kCodecBlock);
-    float step = 0;
+    const Int8Steps steps = int8_steps(largest_magnitude(block, kCodecBlock));
     rounded.fill(0);
-    if (largest >= 0x7f800000U) {
-      step = std::numeric_limits<float>::quiet_NaN();
-    } else if (largest >= kSmallest) {
-      step = bits_float(largest) / 127.0F;
+    if (steps.is_drawn) {
       draw_words(draw, draw.first + begin / 8, words);
-      round_block(block, 127.0F / bits_float(largest), words, rounded.data());
+      round_block(block, steps.inverse, words, rounded.data());
     }
-    std::memcpy(out, &step, sizeof step);
-    std::memcpy(out + sizeof step, rounded.data(), count);
-    out += sizeof step + count;
+    store(out, 0, steps.step);
+    std::memcpy(out + sizeof(float), rounded.data(), count);
+    out += sizeof(float) + count;
   }
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 
@@ -76,6 +77,75 @@ TAUT_HD inline std::int8_t round_by_chance(float value, std::uint32_t draw) {
   whole = whole > 127.0F ? 127.0F : whole;
   whole = whole < -127.0F ? -127.0F : whole;
   return static_cast<std::int8_t>(static_cast<std::int32_t>(whole));
+}
+
+/// Infinite, or no number.
+TAUT_HD inline bool is_not_finite(float value) {
+  constexpr std::uint32_t kExponent = 0x7f800000;
+  return (float_bits(value) & kExponent) == kExponent;
+}
+
+/// The quiet NaN that is written where a value is not finite.
+TAUT_HD inline float no_number() {
+  return bits_float(0x7fc00000U);
+}
+
+/// The step of a block of INT8, and its inverse.
+struct Int8Steps {
+  float step;
+  float inverse;
+  bool is_drawn;  // otherwise all of its numbers are 0
+};
+
+/// largest  the bits of the block's largest magnitude
+TAUT_HD inline Int8Steps int8_steps(std::uint32_t largest) {
+  constexpr std::uint32_t kInfinity = 0x7f800000;
+  constexpr std::uint32_t kSmallest = 0x0d800000;  // 2^-100
+  if (largest >= kInfinity) return {no_number(), 0, false};
+  if (largest < kSmallest) return {0, 0, false};
+  return {bits_float(largest) / 127.0F, 127.0F / bits_float(largest), true};
+}
+
+/// The 16 bits of Philox by which a value of a block of INT8 is rounded: neighbours take those of
+/// calls in a row, so that a processor makes several calls at a time.
+struct Int8Draw {
+  std::uint32_t call;  // of the block's 32
+  std::uint32_t word;
+  std::uint32_t shift;
+};
+TAUT_HD constexpr Int8Draw int8_draw(std::uint32_t place) {
+  return {place % 32, place / 64, place / 32 % 2 * 16};
+}
+
+/// Element i of a block of ONE_BIT is summed in lane i modulo this, and then the lanes in order, so
+/// that every processor has the same bits.
+inline constexpr std::size_t kMeanLanes = 16;
+
+/// What the values of a block of ONE_BIT are read as.
+struct OneBitMeans {
+  float below;  // those below 0
+  float rest;
+};
+
+/// negatives  how many of the block's `count` values are below 0
+TAUT_HD inline OneBitMeans one_bit_means(double below_sum, double rest_sum, std::int32_t negatives,
+                                         std::int32_t count) {
+  OneBitMeans means{0, 0};
+  const std::int32_t others = count - negatives;
+  if (negatives > 0) means.below = static_cast<float>(below_sum / negatives);
+  if (others > 0) means.rest = static_cast<float>(rest_sum / others);
+  return means;
+}
+
+TAUT_HD inline float read_as(const OneBitMeans& means, float value) {
+  return value < 0 ? means.below : means.rest;
+}
+
+/// The place that RANDOM_K has drawn from a stretch.
+/// word  the stretch's own of Philox
+TAUT_HD constexpr std::uint64_t place_in_stretch(std::uint64_t begin, std::uint64_t length,
+                                                 std::uint32_t word) {
+  return begin + (word * length >> 32U);
 }
 
 }  // namespace taut::math

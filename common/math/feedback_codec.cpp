@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
 
 #include "common/check.hpp"
 #include "common/math/codec_bytes.hpp"
@@ -13,35 +12,26 @@
 namespace taut::math::feedback {
 namespace {
 
-constexpr float kNoNumber = std::numeric_limits<float>::quiet_NaN();
 constexpr std::size_t kMeansBytes = 2 * sizeof(float);
 constexpr std::size_t kOneBitBytes = kMeansBytes + kCodecBlock / 8;  // of a whole block
-constexpr std::size_t kLanes = 16;
 
 TAUT_VECTORISED bool add_finite(const float* values, std::size_t count, float* residual) {
-  constexpr std::uint32_t kExponent = 0x7f800000;
   std::uint32_t found = 0;
   for (std::size_t i = 0; i < count; ++i) {
-    found |= (float_bits(values[i] + residual[i]) & kExponent) == kExponent ? 1U : 0U;
+    found |= is_not_finite(values[i] + residual[i]) ? 1U : 0U;
   }
   if (found != 0) return false;
   for (std::size_t i = 0; i < count; ++i) residual[i] += values[i];
   return true;
 }
 
-struct Means {
-  float below = 0;
-  float rest = 0;
-};
-
-/// Of the first `count` of a block, which zeros fill up. Element i is summed in lane i modulo 16,
-/// so that every vector unit has the same bits.
-TAUT_VECTORISED Means means_of(const float* values, std::size_t count) {
-  std::array<double, kLanes> below{};
-  std::array<double, kLanes> rest{};
-  std::array<std::int32_t, kLanes> negative{};
-  for (std::size_t i = 0; i < kCodecBlock; i += kLanes) {
-    for (std::size_t lane = 0; lane < kLanes; ++lane) {
+/// Of the first `count` of a block, which zeros fill up.
+TAUT_VECTORISED OneBitMeans means_of(const float* values, std::size_t count) {
+  std::array<double, kMeanLanes> below{};
+  std::array<double, kMeanLanes> rest{};
+  std::array<std::int32_t, kMeanLanes> negative{};
+  for (std::size_t i = 0; i < kCodecBlock; i += kMeanLanes) {
+    for (std::size_t lane = 0; lane < kMeanLanes; ++lane) {
       const float value = values[i + lane];
       below[lane] += value < 0 ? value : 0.0F;
       rest[lane] += value < 0 ? 0.0F : value;
@@ -51,20 +41,16 @@ TAUT_VECTORISED Means means_of(const float* values, std::size_t count) {
   double below_sum = 0;
   double rest_sum = 0;
   std::int32_t negatives = 0;
-  for (std::size_t lane = 0; lane < kLanes; ++lane) {
+  for (std::size_t lane = 0; lane < kMeanLanes; ++lane) {
     below_sum += below[lane];
     rest_sum += rest[lane];
     negatives += negative[lane];
   }
-  const std::int32_t others = static_cast<std::int32_t>(count) - negatives;
-  Means means;
-  if (negatives > 0) means.below = static_cast<float>(below_sum / negatives);
-  if (others > 0) means.rest = static_cast<float>(rest_sum / others);
-  return means;
+  return one_bit_means(below_sum, rest_sum, negatives, static_cast<std::int32_t>(count));
 }
 
 /// The signs of a block as bits, and its values without what they are read as.
-TAUT_VECTORISED void split_block(float* values, const Means& means, std::uint8_t* bits) {
+TAUT_VECTORISED void split_block(float* values, const OneBitMeans& means, std::uint8_t* bits) {
   for (std::size_t byte = 0; byte < kCodecBlock / 8; ++byte) {
     std::uint32_t of_eight = 0;
     for (std::uint32_t i = 0; i < 8; ++i) {
@@ -73,11 +59,11 @@ TAUT_VECTORISED void split_block(float* values, const Means& means, std::uint8_t
     bits[byte] = static_cast<std::uint8_t>(of_eight);
   }
   for (std::size_t i = 0; i < kCodecBlock; ++i) {
-    values[i] -= values[i] < 0 ? means.below : means.rest;
+    values[i] -= read_as(means, values[i]);
   }
 }
 
-TAUT_VECTORISED void read_signs(const std::byte* bits, const Means& means, std::size_t count,
+TAUT_VECTORISED void read_signs(const std::byte* bits, const OneBitMeans& means, std::size_t count,
                                 float* out) {
   for (std::size_t i = 0; i < count; ++i) {
     const bool is_rest = (std::to_integer<std::uint32_t>(bits[i / 8]) >> i % 8 & 1U) != 0;
@@ -132,7 +118,7 @@ class Choices {
     has_words_ = true;
     const std::size_t begin = stretch * every_;
     const std::uint64_t length = std::min<std::uint64_t>(every_, count_ - begin);
-    return begin + (words_.words[stretch % 4] * length >> 32U);
+    return place_in_stretch(begin, length, words_.words[stretch % 4]);
   }
 
  private:
@@ -234,7 +220,7 @@ void encode_one_bit(std::span<const float> values, std::span<float> residual, st
   for (std::size_t begin = 0; begin < values.size(); begin += kCodecBlock) {
     const std::size_t count = std::min(kCodecBlock, values.size() - begin);
     float* block = residual.data() + begin;
-    Means means{kNoNumber, kNoNumber};
+    OneBitMeans means{no_number(), no_number()};
     if (is_finite) {
       if (count < kCodecBlock) block = std::copy_n(block, count, last.begin()) - count;
       means = means_of(block, count);
@@ -251,7 +237,7 @@ void encode_one_bit(std::span<const float> values, std::span<float> residual, st
 void decode_one_bit(const std::byte* bytes, std::size_t begin, std::span<float> out) {
   bytes += begin / kCodecBlock * kOneBitBytes;
   for (std::size_t i = 0; i < out.size(); i += kCodecBlock, bytes += kOneBitBytes) {
-    const Means means{load<float>(bytes, 0), load<float>(bytes, 1)};
+    const OneBitMeans means{load<float>(bytes, 0), load<float>(bytes, 1)};
     read_signs(bytes + kMeansBytes, means, std::min(kCodecBlock, out.size() - i), out.data() + i);
   }
 }
@@ -274,7 +260,7 @@ void encode_top_k(std::span<const float> values, std::uint32_t every, std::span<
     const std::size_t end = std::min(values.size(), (block + 1) * kPlaces);
     for (std::size_t i = block * kPlaces; i < end; ++i) {
       if (!is_finite) {
-        if (i % every == 0) keep(i, kNoNumber);
+        if (i % every == 0) keep(i, no_number());
         continue;
       }
       const std::uint32_t magnitude = float_bits(residual[i]) & 0x7fffffffU;
@@ -328,7 +314,7 @@ void encode_random_k(std::span<const float> values, std::uint32_t every, std::sp
   Choices choices(key, values.size(), every);
   for (std::size_t i = 0; i < kept_of(values.size(), every); ++i) {
     float& chosen = residual[choices.of(i)];
-    store(out, i, is_finite ? chosen : kNoNumber);
+    store(out, i, is_finite ? chosen : no_number());
     if (is_finite) chosen = 0;
   }
 }

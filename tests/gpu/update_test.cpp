@@ -1,6 +1,11 @@
+#include <array>
+#include <cstddef>
+#include <cstdint>
 #include <deque>
+#include <span>
 #include <vector>
 
+#include "common/math/codec.hpp"
 #include "common/math/update_kernels.hpp"
 #include "common/math/update_rules.hpp"
 #include "tests/gpu/tested_cuda.hpp"
@@ -67,6 +72,37 @@ Outcome apply(Backend& backend, const Case& test) {
   return outcome;
 }
 
+/// The bytes of two updates in a row, and the residual after them.
+std::vector<std::byte> encoded(Backend& backend, const math::Encoding& encoding) {
+  constexpr std::size_t kCount = 5003;
+  const auto stream = backend.make_stream();
+  const std::size_t bytes = math::encoded_bytes(encoding, kCount);
+  const std::size_t kept = math::state_values(encoding, kCount);
+  const DeviceBuffer values = backend.allocate_floats(kCount);
+  const DeviceBuffer out = backend.allocate_floats((bytes + 3) / 4);
+  const DeviceBuffer state = backend.allocate_floats(kCount);
+  const DeviceSpan<float> residual = state.as<float>().subspan(0, kept);
+  backend.fill(*stream, state.as<float>(), 0);
+  std::vector<std::byte> all;
+  for (std::uint64_t clock = 0; clock < 2; ++clock) {
+    const Values given = random_values(kCount, 30 + clock);
+    backend.copy_to_device(*stream, given, values.as<float>());
+    backend.encode(*stream, {encoding, math::draw_of(5, clock, 1, 2, 3)}, values.as<float>(),
+                   out.as<float>(), residual);
+    Values copied((bytes + 3) / 4);
+    backend.copy_to_host(*stream, out.as<float>(), copied);
+    stream->finish();
+    const auto read = std::as_bytes(std::span(copied)).first(bytes);
+    all.insert(all.end(), read.begin(), read.end());
+  }
+  Values left(kept);
+  if (kept > 0) backend.copy_to_host(*stream, residual, left);
+  stream->finish();
+  const auto read = std::as_bytes(std::span(left));
+  all.insert(all.end(), read.begin(), read.end());
+  return all;
+}
+
 }  // namespace
 
 TEST_CASE("an update on the device has the bits of the CPU's", "[gpu][kernel]") {
@@ -85,6 +121,19 @@ TEST_CASE("an update on the device has the bits of the CPU's", "[gpu][kernel]") 
     CHECK(device.values == host.values);
     CHECK(device.state == host.state);
   }
+}
+
+TEST_CASE("a slice is encoded on the device with the bytes and residual of the CPU's",
+          "[gpu][kernel]") {
+  const std::array kEncodings{
+      math::Encoding{math::Codec::kFloat16}, math::Encoding{math::Codec::kInt8},
+      math::Encoding{math::Codec::kOneBit}, math::Encoding{math::Codec::kRandomK, 7}};
+  for (const math::Encoding& encoding : kEncodings) {
+    CAPTURE(math::to_string(encoding));
+    REQUIRE(cuda_device()->encodes(encoding));
+    CHECK(encoded(*cuda_device(), encoding) == encoded(*cpu(), encoding));
+  }
+  CHECK_FALSE(cuda_device()->encodes({math::Codec::kTopK, 10}));
 }
 
 TEST_CASE("updates of many tables at once have the bits of one after the other", "[gpu][kernel]") {

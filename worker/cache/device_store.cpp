@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <optional>
 #include <utility>
 
 #include "common/log.hpp"
@@ -42,6 +43,10 @@ void DeviceStore::start() {
   sending.at_once = options_.overlap && options_.norm != math::UpdateNorm::kGradient;
   sending.limit = std::max<std::size_t>(2 * tables_.size() + 2, 16);
   sender_ = std::make_unique<GradientSender>(client_, sending);
+  encoder_ = std::make_unique<DeviceEncoder>(client_, backend_);
+  for (const Table& table : tables_) {
+    if (table.is_trained && table.computed) encoder_->add(table.id, options_.start);
+  }
   if (options_.overlap) {
     client_.on_read([this](TableId table, Clock) { copy_ahead(table); });
     client_.on_values(
@@ -65,6 +70,7 @@ void DeviceStore::stop() noexcept {
   finish(*to_host_);
   finish(values_);
   sender_.reset();
+  encoder_.reset();
 }
 
 /// Frozen values are brought once, before the stream of the compute is known.
@@ -123,26 +129,30 @@ void DeviceStore::measure(const Table& table) {
   }
 }
 
-/// Starts the copy of a gradient to the host; the sender pushes it when the copy is complete.
+/// Starts the copy of a gradient to the host; the sender pushes it when the copy is complete. What
+/// is encoded on the device may be overwritten here: gradient() has waited for its last copy.
 void DeviceStore::send(TableId id, Clock clock) {
   Table& table = tables_[id.value()];
   measure(table);
   values_.mark_used(id, *compute_);
+  auto encoded = encoder_->encode(id, clock, table.gradient.as<float>(), *compute_);
   table.computed->record(*compute_);
   table.computed->wait(*to_host_);
-  const DeviceSpan<const float> computed = table.gradient.as<float>();
+  const DeviceSpan<const float> computed = encoded ? encoded->values : table.gradient.as<float>();
   if (backend_.in_dry_run()) {
     // Any host memory of that size: nothing is copied.
     backend_.copy_to_host(*to_host_, computed, values_.fresh(id));
     return;
   }
   // The client keeps the buffer until the shards have it; the next gradient gets another one.
-  const Buffer gradient = client_.gradient_buffer(id);
+  const Buffer gradient =
+      encoded ? client_.update_buffer(encoded->how.bytes) : client_.gradient_buffer(id);
   backend_.copy_to_host(*to_host_, computed, gradient.floats());
   table.copied = backend_.make_event();
   table.copied->record(*to_host_);
   sender_->hand_over({id, clock, table.is_trained, gradient, table.copied, values_.fresh(id),
-                      table.squares.as<double>().first<2>()});
+                      table.squares.as<double>().first<2>(),
+                      encoded ? std::optional(std::move(encoded->how)) : std::nullopt});
 }
 
 Result<void> DeviceStore::check() const {

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "common/ssp/table.hpp"
+#include "worker/cache/device_encoder.hpp"
 #include "worker/cache/device_values.hpp"
 #include "worker/cache/gradient_sender.hpp"
 #include "worker/cache/value_store.hpp"
@@ -16,7 +17,8 @@ namespace taut {
 /// the device on a separate stream: with a second buffer as soon as the client has them, else in
 /// bring(). From memory that servers lend and the device can read, they are copied without that, a
 /// slice at a time. The copy of a gradient to the host starts when the compute has it, while
-/// backward continues. The compute waits for events of single tables only.
+/// backward continues; if the device can encode it, only that is copied. The compute waits for
+/// events of single tables only.
 class DeviceStore final : public ValueStore {
  public:
   /// client, backend  outlive this
@@ -62,7 +64,8 @@ class DeviceStore final : public ValueStore {
   std::unique_ptr<Stream> to_host_;
   std::vector<Table> tables_;
   std::vector<TableId> published_;          // without overlap: of this clock, to be sent at its end
-  std::unique_ptr<GradientSender> sender_;  // from start() to stop()
+  std::unique_ptr<DeviceEncoder> encoder_;  // from start() to stop()
+  std::unique_ptr<GradientSender> sender_;  // likewise
 };
 
 }  // namespace taut

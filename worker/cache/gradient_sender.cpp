@@ -110,7 +110,12 @@ void GradientSender::send(const Update& update, float norm) {
   if (options_.norm == math::UpdateNorm::kRelative && update.is_trained) {
     norm = math::relative_norm(update.squares[0], update.squares[1]);
   }
-  client_.push_and_read(update.table, update.clock, update.gradient, update.into, norm);
+  if (update.encoding) {
+    client_.push_encoded_and_read(update.table, update.clock, update.gradient, *update.encoding,
+                                  update.into, norm);
+  } else {
+    client_.push_and_read(update.table, update.clock, update.gradient, update.into, norm);
+  }
 }
 
 }  // namespace taut

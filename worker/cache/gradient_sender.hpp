@@ -34,12 +34,13 @@ class GradientSender {
     TableId table;
     Clock clock;
     bool is_trained = true;
-    Buffer gradient;  // the copy
+    Buffer gradient;  // the copy; of `encoding.bytes` if the device has encoded it
     std::shared_ptr<Event> copied;
     std::span<float> into;  // where the table's next values go
     /// The sums of squares of the gradient and of the values that it was computed with, as far as
     /// the norm uses them; both are complete when the gradient's copy is.
     std::span<const double, 2> squares;
+    std::optional<TableEncoding> encoding;  // nullopt: the client encodes it
   };
 
   /// client  outlives this

@@ -77,6 +77,28 @@ void Client::push_and_read(TableId table, Clock clock, const Frame& gradient,
   driver_->push_and_read(table, clock, gradient, into, 0);
 }
 
+TableEncoding Client::encoding_of(TableId table, Clock clock) const {
+  return driver_->encoder().encoding_of(table, clock);
+}
+
+Buffer Client::update_buffer(std::size_t bytes) {
+  return driver_->pool().acquire(bytes);
+}
+
+void Client::push_encoded_and_read(TableId table, Clock clock, const Buffer& memory,
+                                   const TableEncoding& encoding, std::span<float> into,
+                                   float norm) {
+  driver_->push_encoded_and_read(table, clock, memory, encoding, into, norm);
+}
+
+std::vector<float> Client::hand_over_residual(TableId table, ResidualSource source) {
+  return driver_->encoder().hand_over(table, std::move(source));
+}
+
+void Client::forget_residual_sources() {
+  driver_->encoder().forget_sources();
+}
+
 void Client::read(TableId table, Clock clock, std::span<float> into) {
   driver_->read(table, clock, into);
 }

@@ -128,6 +128,22 @@ class Client {
   /// reference frees it.
   void push_and_read(TableId table, Clock clock, const Frame& gradient, std::span<float> into);
 
+  /// For a device that encodes updates before they are copied to the host: how a table's update of
+  /// a clock is encoded there. Float32: only push_and_read() encodes it. Thread: any.
+  [[nodiscard]] TableEncoding encoding_of(TableId table, Clock clock) const;
+  /// Memory for so many bytes of what was encoded.
+  [[nodiscard]] Buffer update_buffer(std::size_t bytes);
+  /// push_and_read() of what was encoded by encoding_of(), or with a float32 encoding of all that
+  /// is left to send.
+  /// memory  [encoding.bytes] from update_buffer(); not to be written again
+  void push_encoded_and_read(TableId table, Clock clock, const Buffer& memory,
+                             const TableEncoding& encoding, std::span<float> into, float norm = 0);
+  /// What a table's updates have left out so far, which the caller keeps from now on: residuals()
+  /// asks `source` for it. Call it before the table's first update.
+  [[nodiscard]] std::vector<float> hand_over_residual(TableId table, ResidualSource source);
+  /// The sources are called no more.
+  void forget_residual_sources();
+
   /// Reads a table at `clock`; `into` may be written, on any thread, until wait() or close()
   /// returns.
   void read(TableId table, Clock clock, std::span<float> into);
@@ -208,8 +224,10 @@ class Client {
   /// Whether compression leaves something out of updates.
   [[nodiscard]] bool leaves_out() const;
   [[nodiscard]] bool keeps_residuals() const;
-  /// What is left out of the updates before `clock`, of which `start` was the first. Thread: any.
-  /// Errors    timeout: some of those updates were not pushed within the wait
+  /// What is left out of the updates before `clock`, of which `start` was the first. Thread: any;
+  /// that of the compute, if a device encodes.
+  /// Errors    timeout: some of those updates were not pushed within the wait; unavailable: a
+  ///           device that keeps some of it failed
   [[nodiscard]] Result<Residuals> residuals(Clock start, Clock clock, Duration wait);
   /// Starts from the residuals of another member; call it before any update. Returns false if they
   /// belong to other tables.

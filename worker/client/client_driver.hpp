@@ -40,6 +40,9 @@ class ClientDriver {
   /// The push, and the read for the next clock with it.
   void push_and_read(TableId table, Clock clock, const Frame& gradient, std::span<float> into,
                      float norm);
+  /// As the Client's.
+  void push_encoded_and_read(TableId table, Clock clock, const Buffer& memory,
+                             const TableEncoding& encoding, std::span<float> into, float norm);
   void read(TableId table, Clock clock, std::span<float> into);
   /// As the Client's.
   [[nodiscard]] Result<void> push_rows(const TableSpec& table, Clock clock,
@@ -127,6 +130,8 @@ class ClientDriver {
   };
   [[nodiscard]] std::vector<Update> encode(TableId table, Clock clock, const Frame& gradient,
                                            float norm);
+  [[nodiscard]] std::vector<Update> weighed(std::vector<Update> updates, Clock clock,
+                                            std::size_t whole);
   class CallerHere;
   void post(Request request, bool may_wait = false);
   [[nodiscard]] bool may_wait(Clock clock, std::size_t bytes);

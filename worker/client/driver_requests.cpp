@@ -61,13 +61,27 @@ void ClientDriver::push_and_read(TableId table, Clock clock, const Frame& gradie
        may_wait(clock, gradient.size()));
 }
 
+void ClientDriver::push_encoded_and_read(TableId table, Clock clock, const Buffer& memory,
+                                         const TableEncoding& encoding, std::span<float> into,
+                                         float norm) {
+  std::vector<Update> updates = encoder_.adopt(table, clock, Frame(memory), encoding, norm);
+  updates = weighed(std::move(updates), clock, into.size_bytes());
+  post({Request::Kind::kPushRead, table, clock, std::move(updates), {}, into, {}},
+       may_wait(clock, into.size_bytes()));
+}
+
 std::uint64_t ClientDriver::spared(std::uint64_t bytes, std::uint64_t encoded) {
   return bytes > encoded ? bytes - encoded : 0;
 }
 
 std::vector<Update> ClientDriver::encode(TableId table, Clock clock, const Frame& gradient,
                                          float norm) {
-  std::vector<Update> updates = encoder_.encode(table, clock, gradient, norm, *pool_);
+  return weighed(encoder_.encode(table, clock, gradient, norm, *pool_), clock, gradient.size());
+}
+
+/// What is sent of an update of `whole` bytes, with its weight; and counted.
+std::vector<Update> ClientDriver::weighed(std::vector<Update> updates, Clock clock,
+                                          std::size_t whole) {
   const float weight = weight_ ? weight_(clock) : 1;
   std::size_t bytes = 0;
   for (Update& update : updates) {
@@ -75,7 +89,7 @@ std::vector<Update> ClientDriver::encode(TableId table, Clock clock, const Frame
     bytes += update.gradient.size();
   }
   pushed_ += bytes;
-  saved_ += spared(gradient.size(), bytes);
+  saved_ += spared(whole, bytes);
   return updates;
 }
 

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <exception>
 #include <functional>
 #include <limits>
 #include <span>
+#include <utility>
 
 #include "common/math/codec.hpp"
 #include "common/math/momentum_correction.hpp"
@@ -28,6 +30,7 @@ void UpdateEncoder::open(const std::vector<TableSpec>& tables, const SliceLayout
   tables_ = tables;
   residuals_.clear();
   next_.assign(tables.size(), Clock(-1));
+  sources_.assign(tables.size(), {});
   for (const TableSpec& table : tables) {
     const math::Encoding encoding = encoding_.compression.of_push(table);
     std::uint64_t kept = 0;
@@ -142,6 +145,49 @@ std::vector<Update> UpdateEncoder::cut(const Frame& whole, TableId table, Clock 
   return updates;
 }
 
+TableEncoding UpdateEncoder::encoding_of(TableId table, Clock clock) const {
+  constexpr std::size_t kAlignment = 16;
+  TableEncoding all;
+  const TableSpec& spec = tables_[table.value()];
+  if (!has_velocity(spec)) all.encoding = encoding_.compression.of_push(spec, clock);
+  for (const Slice& slice : layout_.slices_of(table)) {
+    const math::Draw draw = math::draw_of(encoding_.seed, static_cast<std::uint64_t>(clock.value()),
+                                          encoding_.slot, table.value(), slice.slice.value());
+    all.parts.push_back({slice.offset, slice.count, draw, all.bytes});
+    const auto size = static_cast<std::size_t>(math::encoded_bytes(all.encoding, slice.count));
+    all.bytes += (size + kAlignment - 1) / kAlignment * kAlignment;
+  }
+  return all;
+}
+
+std::vector<Update> UpdateEncoder::adopt(TableId table, Clock clock, const Frame& memory,
+                                         const TableEncoding& encoding, float norm) {
+  if (!residuals_[table.value()].empty()) {
+    const std::scoped_lock lock(mutex_);
+    next_[table.value()] = clock.next();
+    encoded_.notify_all();
+  }
+  std::vector<Update> updates;
+  updates.reserve(encoding.parts.size());
+  for (const TableEncoding::Part& part : encoding.parts) {
+    const auto size = static_cast<std::size_t>(math::encoded_bytes(encoding.encoding, part.count));
+    updates.push_back({clock, memory.part(part.begin, size), norm, encoding.encoding});
+  }
+  return updates;
+}
+
+std::vector<float> UpdateEncoder::hand_over(TableId table, ResidualSource source) {
+  const std::scoped_lock lock(mutex_);
+  sources_[table.value()] = std::move(source);
+  std::vector<float>& kept = residuals_[table.value()];
+  return std::exchange(kept, std::vector<float>(kept.size()));
+}
+
+void UpdateEncoder::forget_sources() {
+  const std::scoped_lock lock(mutex_);
+  sources_.assign(sources_.size(), {});
+}
+
 bool UpdateEncoder::leaves_out() const {
   return std::ranges::any_of(tables_, [this](const TableSpec& table) {
     return encoding_.compression.of_push(table).has_residual();
@@ -160,10 +206,22 @@ Result<Residuals> UpdateEncoder::residuals(Clock start, Clock clock, Duration wa
     }
     return true;
   };
-  if (encoded_.wait_for(lock, wait, is_encoded)) return residuals_;
-  return make_error(ErrorCode::kTimeout,
-                    fmt::format("the updates before clock {} took longer than {:.1f} s to encode",
-                                clock.value(), seconds(wait)));
+  if (!encoded_.wait_for(lock, wait, is_encoded)) {
+    return make_error(ErrorCode::kTimeout,
+                      fmt::format("the updates before clock {} took longer than {:.1f} s to encode",
+                                  clock.value(), seconds(wait)));
+  }
+  Residuals all = residuals_;
+  const std::vector<ResidualSource> sources = sources_;
+  lock.unlock();
+  try {
+    for (std::size_t i = 0; i < sources.size(); ++i) {
+      if (sources[i]) sources[i](all[i]);
+    }
+  } catch (const std::exception& failure) {
+    return make_error(ErrorCode::kUnavailable, failure.what());
+  }
+  return all;
 }
 
 bool UpdateEncoder::restore(Residuals residuals) {

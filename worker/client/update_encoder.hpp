@@ -44,6 +44,17 @@ class UpdateEncoder {
     return encode(table, clock, Frame(gradient), norm, pool);
   }
 
+  /// How a device can encode a table's update. Float32: it cannot, or has nothing to encode.
+  [[nodiscard]] TableEncoding encoding_of(TableId table, Clock clock) const;
+  /// The updates of an encoding that was made elsewhere.
+  /// memory  [encoding.bytes]; shared by the result
+  [[nodiscard]] std::vector<Update> adopt(TableId table, Clock clock, const Frame& memory,
+                                          const TableEncoding& encoding, float norm);
+  /// What is kept of a table's updates; a device keeps it from now on, and `source` copies it.
+  [[nodiscard]] std::vector<float> hand_over(TableId table, ResidualSource source);
+  /// Devices that keep something are asked no more: what they kept is lost.
+  void forget_sources();
+
   /// From now on updates are sent as float32, and with all that earlier ones have left out.
   void send_rest() { sends_rest_ = true; }
   [[nodiscard]] bool sends_rest() const { return sends_rest_; }
@@ -54,7 +65,8 @@ class UpdateEncoder {
   /// What is kept of the updates before `clock`. Waits until they are encoded: the thread that
   /// encodes may be behind the one that computes.
   /// start   the member's first clock
-  /// Errors  timeout
+  /// Errors  timeout; unavailable: a device that keeps some of it failed
+  /// Thread  the one that computes, if a device encodes: nothing is queued there meanwhile
   [[nodiscard]] Result<Residuals> residuals(Clock start, Clock clock, Duration wait);
   /// Continues with what another member has kept, before anything is encoded. Returns false and
   /// changes nothing if they are of other tables.
@@ -80,7 +92,8 @@ class UpdateEncoder {
   std::mutex mutex_;
   std::condition_variable encoded_;  // a table's `next_` has changed
   Residuals residuals_;
-  std::vector<Clock> next_;  // by table: the clock after the last one that is encoded
+  std::vector<Clock> next_;              // by table: the clock after the last one that is encoded
+  std::vector<ResidualSource> sources_;  // by table; empty: `residuals_` has what is kept
 };
 
 }  // namespace taut

@@ -129,6 +129,17 @@ class Backend {
       apply_average(stream, one.contributions, one.share, one.values);
     }
   }
+  /// Whether encode() has an encoding.
+  [[nodiscard]] virtual bool encodes(const math::Encoding& /*encoding*/) const { return false; }
+  /// Encodes a slice of an update on the device: math::encode(), with the same bytes.
+  /// out    [encoded_bytes, rounded up to whole floats]; what follows the bytes is undefined
+  /// state  [state_values]
+  /// REQUIRES: encodes(), and at least one value.
+  virtual void encode(Stream&, const SliceEncoding& /*how*/, DeviceSpan<const float> /*values*/,
+                      DeviceSpan<float> /*out*/, DeviceSpan<float> /*state*/) {
+    TAUT_CHECK(false, "a device that encodes");
+  }
+
   /// The sum of the squares of all elements, in double. Waits for the stream.
   [[nodiscard]] virtual double sum_of_squares(Stream&,
                                               std::span<const DeviceSpan<const float>> of) = 0;

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "proto/config/job_state.hpp"
+#include "proto/config/settle_compression.hpp"
 #include "proto/config/text.hpp"
 #include "tests/unit/client/served_job.hpp"
 #include "worker/cache/local_cache.hpp"
@@ -63,7 +64,7 @@ layer { name: 'last' type: 'InnerProduct' bottom: 'lstm' top: 'last'
         inner_product_param { num_output: 3 weight_filler { type: 'xavier' } } }
 layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'last' bottom: 'label' top: 'loss' })";
 
-constexpr std::array<Scenario, 7> kScenarios = {{
+constexpr std::array<Scenario, 8> kScenarios = {{
     {.name = "served", .net = kImages},
     {.name = "alone", .net = kImages, .is_local = true, .batches = 4},
     {.name = "halves", .net = kImages, .precision = Precision::kFloat16},
@@ -71,6 +72,7 @@ constexpr std::array<Scenario, 7> kScenarios = {{
     {.name = "planned", .net = kImages, .is_planned = true},
     {.name = "copying devices", .devices = 2, .net = kImages},
     {.name = "NCCL", .devices = 3, .net = kImages, .nccl = true},
+    {.name = "compressed", .net = kImages, .keep = 0.25F},
 }};
 
 pb::Job job_of(const Scenario& scenario) {
@@ -80,6 +82,12 @@ pb::Job job_of(const Scenario& scenario) {
   job.mutable_solver_param()->set_base_lr(0.05F);
   job.mutable_solver_param()->set_momentum(0.9F);
   job.mutable_solver_param()->set_iter_size(scenario.batches);
+  if (scenario.keep > 0) {
+    pb::PushCompression& push = *job.mutable_compression()->add_push();
+    push.set_scheme(pb::PushCompression::RANDOM_K);
+    push.set_keep(scenario.keep);
+    push.set_min_values(20);
+  }
   return job;
 }
 
@@ -214,6 +222,7 @@ class Training {
     const std::vector<TableSpec>& tables = assets.train_graph().parameters;
     ClientOptions options = served.options(WorkerId(0));
     options.update_memory = update_memory(*devices_[0]);
+    TAUT_TRY(options.encoding.compression, to_compression(job_));
     TAUT_TRY(options.shared_memory, SharedArena::create(Bytes(0), pinning(*devices_[0])));
     Client client(served.context.make_endpoint(), options);
     ServedCache::Options caching;

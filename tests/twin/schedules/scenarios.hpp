@@ -26,6 +26,7 @@ struct Scenario {
   bool is_local = false;    // without a server
   int batches = 1;          // of a clock
   Precision precision = Precision::kFloat32;
+  float keep = 0;  // of all but the smallest updates, at random places; 0: all of them
 };
 
 /// Those that scripts/twin runs under each seed.

@@ -134,6 +134,12 @@ class CpuBackend final : public Backend, public MemoryMeter {
     cpu::enter(stream);
     cpu::apply_average(contributions, share, values);
   }
+  bool encodes(const math::Encoding& encoding) const override { return encoding.is_by_block(); }
+  void encode(Stream& stream, const SliceEncoding& how, DeviceSpan<const float> values,
+              DeviceSpan<float> out, DeviceSpan<float> state) override {
+    cpu::enter(stream);
+    cpu::encode(how, host_view(values), host_view(out), host_view(state));
+  }
   double sum_of_squares(Stream& stream, std::span<const DeviceSpan<const float>> of) override {
     cpu::enter(stream);
     return cpu::sum_of_squares(of);

@@ -25,6 +25,9 @@ void apply_update(const DeviceUpdate& update, std::span<const DeviceGradient> gr
                   DeviceSpan<float> values, std::span<const DeviceSpan<float>> state);
 void apply_average(std::span<const DeviceGradient> contributions, float share,
                    DeviceSpan<float> values);
+/// As Backend::encode().
+void encode(const SliceEncoding& how, std::span<const float> values, std::span<float> out,
+            std::span<float> state);
 [[nodiscard]] double sum_of_squares(std::span<const DeviceSpan<const float>> of);
 
 /// The class that a label names. Errors: std::invalid_argument: no class, or NaN.

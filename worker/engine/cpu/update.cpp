@@ -1,5 +1,7 @@
 #include <vector>
 
+#include "common/check.hpp"
+#include "common/math/codec.hpp"
 #include "common/math/update_kernels.hpp"
 #include "worker/engine/cpu/ops.hpp"
 
@@ -29,6 +31,13 @@ void apply_average(std::span<const DeviceGradient> contributions, float share,
                    DeviceSpan<float> values) {
   const std::span<float> all(values.address(), values.size());
   math::apply_average(views_of(contributions), share, all, all);
+}
+
+void encode(const SliceEncoding& how, std::span<const float> values, std::span<float> out,
+            std::span<float> state) {
+  TAUT_CHECK(out.size_bytes() >= math::encoded_bytes(how.encoding, values.size()),
+             "memory for what is encoded");
+  math::encode(how.encoding, values, how.draw, std::as_writable_bytes(out).data(), state);
 }
 
 double sum_of_squares(std::span<const DeviceSpan<const float>> of) {

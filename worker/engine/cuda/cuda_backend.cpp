@@ -9,7 +9,9 @@
 #include <vector>
 
 #include "common/check.hpp"
+#include "common/math/codec.hpp"
 #include "cuda/capture_gate.hpp"
+#include "cuda/kernels/encode.hpp"
 #include "cuda/kernels/reduce.hpp"
 #include "cuda/kernels/update.hpp"
 #include "cuda/system_driver.hpp"
@@ -182,6 +184,19 @@ class CudaBackend final : public Backend, public MemoryMeter, public FusingBacke
       if (!is_last) continue;
       cuda::apply_updates(on(stream).enter(), kind, std::exchange(listed, {}));
     }
+  }
+  bool encodes(const math::Encoding& encoding) const override { return encoding.is_by_block(); }
+  void encode(Stream& stream, const SliceEncoding& how, DeviceSpan<const float> values,
+              DeviceSpan<float> out, DeviceSpan<float> state) override {
+    TAUT_CHECK(out.size_bytes().value() >= math::encoded_bytes(how.encoding, values.size()) &&
+                   state.size() == math::state_values(how.encoding, values.size()),
+               "memory for what is encoded and for what is kept");
+    CudaStream& own = on(stream);
+    const auto [scratch] = own.scratch<1>({cuda::encode_scratch()});
+    cuda::encode(own.enter(), how.encoding, how.draw,
+                 {values.address(), cuda_ops::count_of(values),
+                  reinterpret_cast<std::byte*>(out.address()), state.address()},
+                 scratch);
   }
   double sum_of_squares(Stream& stream, std::span<const DeviceSpan<const float>> of) override {
     CudaStream& own = on(stream);

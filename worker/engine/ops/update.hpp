@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "common/math/codec.hpp"
 #include "common/math/update_rules.hpp"
 #include "worker/engine/device_memory.hpp"
 
@@ -28,6 +29,12 @@ struct TableUpdate {
   std::vector<DeviceGradient> gradients;
   DeviceSpan<float> values;
   std::vector<DeviceSpan<float>> state;
+};
+
+/// How a slice of an update is encoded.
+struct SliceEncoding {
+  math::Encoding encoding;
+  math::Draw draw;
 };
 
 /// The average of a table: it moves towards the contributions' mean by `share` of the way.

@@ -77,6 +77,14 @@ void WrappedBackend::apply_average(Stream& stream, std::span<const DeviceGradien
                             Updated{values}));
 }
 
+void WrappedBackend::encode(Stream& stream, const SliceEncoding& how, Read values, Written out,
+                            Written state) {
+  const auto run = [this, how](Stream& on, Read from, Written to, Written kept) {
+    inner_.encode(on, how, from, to, kept);
+  };
+  on_call(stream, make_call("encoding", run, values, WrittenInPart{out}, Updated{state}));
+}
+
 /// One call for each part, so that not all of them need to be on the device at once.
 double WrappedBackend::sum_of_squares(Stream& stream, std::span<const Read> of) {
   double sum = 0;

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "common/types.hpp"
+#include "worker/client/client.hpp"
+#include "worker/engine/backend.hpp"
+
+namespace taut {
+
+/// Encodes updates on a device with its own memory, where it has the table's encoding: then only
+/// what is sent is copied to the host. What updates leave out is kept on the device, and copied to
+/// the host for checkpoints; an update of a member that leaves takes it along.
+/// Errors    DeviceError
+/// Thread    the compute thread
+class DeviceEncoder {
+ public:
+  /// client, backend  outlive this
+  DeviceEncoder(Client& client, Backend& backend);
+  /// The client has no residuals from here on.
+  ~DeviceEncoder();
+  DeviceEncoder(const DeviceEncoder&) = delete;
+  DeviceEncoder& operator=(const DeviceEncoder&) = delete;
+
+  /// Makes room for a table. Without enough memory, its updates are encoded on the host.
+  /// clock     the first one
+  /// REQUIRES  the client has opened the tables
+  void add(TableId table, Clock clock);
+
+  struct Update {
+    TableEncoding how;
+    DeviceSpan<const float> values;  // `how.bytes` of them
+  };
+  /// Queues the encoding of a table's gradient, which may be changed by it. nullopt: the client
+  /// encodes it.
+  /// REQUIRES  the table's last update has been copied when `compute` reaches this
+  [[nodiscard]] std::optional<Update> encode(TableId table, Clock clock, DeviceSpan<float> gradient,
+                                             Stream& compute);
+
+ private:
+  struct Table {
+    DeviceBuffer encoded;
+    DeviceBuffer residual;        // empty: the encoding keeps nothing
+    std::unique_ptr<Event> kept;  // the residual is that of the last update
+    bool has_residual = false;    // the client's, which is restored between add() and encode()
+  };
+
+  void take_residual(TableId id, Table& table, Stream& compute);
+  [[nodiscard]] Update rest(Table& table, TableEncoding how, DeviceSpan<float> gradient,
+                            Stream& compute);
+
+  Client& client_;
+  Backend& backend_;
+  std::unique_ptr<Stream> to_host_;  // of residuals; nullptr: no table is encoded here
+  std::map<TableId, Table> tables_;
+};
+
+}  // namespace taut
