@@ -64,6 +64,14 @@ void goes_on_after_restart(std::unique_ptr<CoordinatorStore> store) {
   CHECK(cluster.broken().empty());
 }
 
+/// How many processes the coordinator lists: of an idle cluster those that have joined.
+int listed(FakeCluster& cluster) {
+  pb::ControlMessage request;
+  request.mutable_status_request();
+  const pb::StatusReply reply = cluster.ask(request).status_reply();
+  return reply.servers_size() + reply.workers_size();
+}
+
 pb::StoredJob stored_job(std::uint64_t id, const std::string& message) {
   pb::StoredJob job;
   job.set_job(id);
@@ -326,6 +334,63 @@ TEST_CASE(
     CHECK_THAT(cluster.submit(make_job(1)).error(), StartsWith("no server with shards has joined"));
   }
   CHECK(cluster.broken().empty());
+}
+
+TEST_CASE("after a restart a queued job waits until the rest of an idle cluster is back",
+          "[coordinator][store]") {
+  FakeCluster cluster;
+  fill(cluster);
+  for (const char* name : {"s1", "w1"}) cluster.at(name).cut_off = true;
+  cluster.restart_coordinator(1s);
+  pb::Job definition = make_job(2);
+  definition.set_min_workers(1);
+  const std::uint64_t job = cluster.submit(definition).job();
+  REQUIRE(cluster.run_until([&] { return listed(cluster) == 2; }));
+  const TimePoint joined = cluster.now();
+  bool returns = true;
+  SECTION("at the next heartbeat") {
+    for (const char* name : {"s1", "w1"}) cluster.at(name).cut_off = false;
+  }
+  SECTION("after a pause of the coordinator") {
+    for (const char* name : {"s1", "w1"}) cluster.at(name).cut_off = false;
+    cluster.pause_coordinator(10s);
+  }
+  SECTION("or for two heartbeats where it does not return") {
+    returns = false;
+    cluster.run_for(500ms);
+    CHECK(cluster.status(job).state() == pb::SUBMITTED);
+    CHECK(cluster.status(job).message() ==
+          "waits for further processes to reconnect after the coordinator's restart");
+  }
+  REQUIRE(cluster.run_until_state(job, pb::RUNNING));
+  CHECK(cluster.status(job).workers_size() == (returns ? 2 : 1));
+  if (!returns) {
+    CHECK(cluster.now() - joined >= 1s);
+    CHECK(cluster.now() - joined < 2s);
+  }
+  REQUIRE(cluster.run_until([&] { return cluster.at("w0").worker.job().has_value(); }));
+  CHECK(cluster.at("w0").worker.job()->shards_size() == (returns ? 2 : 1));
+  CHECK(cluster.broken().empty());
+}
+
+TEST_CASE("a job starts at once where no process is about to return", "[coordinator][store]") {
+  FakeCluster cluster;
+  SECTION("as the coordinator never had any") {
+    cluster.add_server("s0");
+    cluster.add_worker("w0");
+    REQUIRE(cluster.run_until([&] { return listed(cluster) == 2; }));
+  }
+  SECTION("as all that its state names are back") {
+    fill(cluster);
+    cluster.add_worker("w2");
+    cluster.run_for(1s);
+    REQUIRE(cluster.run_until_state(cluster.submit(make_job(2)).job(), pb::RUNNING));
+    cluster.restart_coordinator(1s);
+    cluster.run_for(700ms);
+    REQUIRE(listed(cluster) == 5);
+  }
+  const std::uint64_t job = cluster.submit(make_job(1)).job();
+  CHECK(cluster.status(job).state() == pb::RUNNING);
 }
 
 TEST_CASE("a process that was to be drained is, though the coordinator restarts before it knows",
