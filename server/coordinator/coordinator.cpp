@@ -75,12 +75,14 @@ Coordinator::Coordinator(CoordinatorOptions options, const CoordinatorRecords& r
       now_(now),
       last_tick_(now),
       recovered_at_(now),
+      last_join_(now),
       had_processes_(recovered.counters.next_incarnation() > 0) {
   for (const std::uint64_t session : recovered.counters.leaving()) {
     registry_.recover_leaving(session);
   }
   saved_leaving_ = registry_.leaving();
   for (const auto& [id, stored] : recovered.jobs) recover(stored);
+  names_processes_ = registry_.has_absent();
 }
 
 void Coordinator::recover(const pb::StoredJob& stored) {
@@ -180,6 +182,7 @@ CoordinatorOutput Coordinator::tick(TimePoint now) {
     for (auto& [id, job] : jobs_) job.followers.excuse_silence(pause, now);
     // Nor could they reconnect meanwhile, if that is soon after a restart.
     recovered_at_ = recovered_at_ + pause;
+    last_join_ = std::min(last_join_ + pause, now);
   }
   // What only time changes, progress and connections among it, is looked at now.
   for (auto& [id, job] : jobs_) {
@@ -251,7 +254,10 @@ void Coordinator::on_hello(PeerId from, const pb::ControlMessage& message) {
       reply.set_accepted(true);
       reply.set_incarnation(greeting.participant->incarnation.value());
       reply.set_lost_reason(greeting.participant->lost_reason);
-      if (greeting.is_new) out_.notes.add(greeting.participant->title() + " has joined");
+      if (greeting.is_new) {
+        out_.notes.add(greeting.participant->title() + " has joined");
+        last_join_ = now_;
+      }
       note_connection(*greeting.participant);
     } else if (greeting.refusal.empty()) {
       return;  // it repeats the hello, and by then it is known whether the name is free

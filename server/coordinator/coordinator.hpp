@@ -163,6 +163,7 @@ class Coordinator {
     std::vector<const Participant*> workers;  // those of the state
     std::map<JobId, std::uint32_t> places;    // of jobs that wait and are not held, from 1
     bool awaits_known = false;                // nothing is decided meanwhile
+    bool gathers = false;                     // likewise
   };
   /// A worker that works for a job.
   struct WorkerUse {
@@ -181,6 +182,10 @@ class Coordinator {
   /// Whether a process that a running job needs, and that the state therefore names, has yet to
   /// reconnect: until then no place is known to be free, and none to be lacking.
   [[nodiscard]] bool awaits_known() const;
+  /// Whether further processes are about to reconnect after a restart: one has joined just now, and
+  /// the state names none, or some that are not back. A job that started meanwhile would be placed
+  /// on the part of the cluster that is back.
+  [[nodiscard]] bool gathers() const;
   /// Why a submitted job does not start now; empty if it does.
   [[nodiscard]] std::string waiting_message(const JobRecord& job, const Queue& queue) const;
   [[nodiscard]] std::string waits_for_workers(const JobRecord& job, std::uint32_t fitting) const;
@@ -228,7 +233,9 @@ class Coordinator {
   TimePoint now_;
   TimePoint last_tick_;
   TimePoint recovered_at_;            // and later by the pauses in which this one did not run
+  TimePoint last_join_;               // likewise
   bool had_processes_;                // before it restarted
+  bool names_processes_ = false;      // its state does: those of running jobs
   TimePoint next_refusal_note_;       // no hello's refusal is noted before
   std::uint64_t quiet_refusals_ = 0;  // since the last note of one
   bool schedules_ = true;             // when what has arrived is settled

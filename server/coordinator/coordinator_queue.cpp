@@ -262,6 +262,13 @@ bool Coordinator::awaits_known() const {
   });
 }
 
+bool Coordinator::gathers() const {
+  if (!awaits_any()) return false;
+  const bool all_are_back = names_processes_ && !registry_.has_absent();
+  // A process learns from the answer to its next heartbeat that it is to greet a new coordinator.
+  return !all_are_back && last_tick_ - last_join_ < 2 * registry_.longest_interval();
+}
+
 ScheduledJob Coordinator::scheduled(const JobRecord& job, bool competes) const {
   const pb::StoredJob& stored = job.stored();
   ScheduledJob one;
@@ -291,7 +298,8 @@ ScheduledJob Coordinator::scheduled(const JobRecord& job, bool competes) const {
 Coordinator::Queue Coordinator::queue() const {
   Queue queue;
   queue.awaits_known = awaits_known();
-  if (queue.awaits_known) {
+  queue.gathers = gathers();
+  if (queue.awaits_known || queue.gathers) {
     number(queue);
     return queue;
   }
@@ -431,6 +439,9 @@ std::string Coordinator::waiting_message(const JobRecord& job, const Queue& queu
     return "waits for the workers to reconnect after the coordinator's restart";
   }
   if (std::string missing = waits_for(job, registry_); !missing.empty()) return missing;
+  if (queue.gathers) {
+    return "waits for further processes to reconnect after the coordinator's restart";
+  }
   const auto wait =
       std::ranges::find(queue.decision.waits, JobId(stored.job()), &SchedulingDecision::Wait::job);
   if (wait == queue.decision.waits.end()) return "";

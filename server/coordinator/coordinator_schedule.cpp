@@ -23,7 +23,7 @@ void Coordinator::start_external_jobs() {
 }
 
 void Coordinator::schedule() {
-  if (awaits_known()) return;
+  if (awaits_known() || gathers()) return;
   start_external_jobs();
   const Queue queue = this->queue();
   const SchedulingDecision& decision = queue.decision;

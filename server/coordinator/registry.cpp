@@ -249,6 +249,19 @@ const Participant* Registry::find(PeerId peer) const {
   return known == peers_.end() ? nullptr : find(known->second.first, known->second.second);
 }
 
+bool Registry::has_absent() const {
+  return std::ranges::any_of(
+      participants_, [](const auto& entry) { return !entry.second.peer && !entry.second.lost; });
+}
+
+Duration Registry::longest_interval() const {
+  Duration longest{};
+  for (const auto& [key, participant] : participants_) {
+    if (participant.peer) longest = std::max(longest, participant.heartbeat_interval);
+  }
+  return longest;
+}
+
 const Participant* Registry::find_live(pb::Role role, const std::string& name,
                                        Incarnation incarnation) const {
   const Participant* found = find(role, name);

@@ -125,6 +125,11 @@ class Registry {
 
   /// The process at this connection, or nullptr.
   [[nodiscard]] const Participant* find(PeerId peer) const;
+  /// Whether a process that was known before the coordinator restarted has neither reconnected nor
+  /// been lost.
+  [[nodiscard]] bool has_absent() const;
+  /// The longest interval of heartbeats of a process that is here; 0: none is known.
+  [[nodiscard]] Duration longest_interval() const;
 
   [[nodiscard]] std::uint64_t next_incarnation() const { return next_incarnation_; }
   /// Rises whenever a process joins, is to end or is lost; not where one connects anew.

@@ -1,95 +1,23 @@
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <future>
+#include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "common/log.hpp"
 #include "common/net/faulty_endpoint.hpp"
-#include "common/net/zmq/zmq_endpoint.hpp"
 #include "proto/wire_version.hpp"
 #include "tests/support/listed_keys.hpp"
-#include "tests/unit/collective/toy_group.hpp"
-#include "worker/collective/all_reduce_group.hpp"
+#include "tests/unit/collective/threaded_group.hpp"
 
 using namespace taut;
 using namespace taut::collective;
 using namespace taut::test;
 
 namespace {
-
-constexpr Duration kDeadline = std::chrono::seconds(30);
-
-/// Ranks with a thread each, over sockets of loopback.
-class ThreadedGroup {
- public:
-  using Body = std::function<Result<void>(std::uint32_t, AllReduceGroup&, BufferPool&)>;
-
-  explicit ThreadedGroup(std::vector<Security> security) {
-    for (Security& one : security) {
-      contexts_.push_back(std::make_unique<ZmqContext>(std::move(one)));
-      endpoints.push_back(contexts_.back()->make_endpoint());
-      const std::uint32_t rank = static_cast<std::uint32_t>(members.size());
-      members.push_back({.name = "worker-" + std::to_string(rank),
-                         .address = endpoints.back()->bind("127.0.0.1:0").value(),
-                         .host = rank / 2});
-    }
-  }
-  explicit ThreadedGroup(std::uint32_t ranks)
-      : ThreadedGroup(std::vector(ranks, Security::insecure())) {}
-
-  GroupOptions options(std::uint32_t rank, Algorithm algorithm = Algorithm::kRing) const {
-    GroupOptions options;
-    options.group = 77;
-    options.rank = Rank(rank);
-    options.members = members;
-    options.algorithm = algorithm;
-    options.message = Bytes(4096);
-    options.silence_limit = kDeadline;
-    return options;
-  }
-
-  /// What each rank ended with; a message of an error, or nothing.
-  std::vector<std::string> run(std::vector<GroupOptions> options, const Body& body) {
-    std::vector<std::string> errors(options.size());
-    std::vector<std::thread> threads;
-    for (std::uint32_t rank = 0; rank < options.size(); ++rank) {
-      threads.emplace_back([&, rank] {
-        BufferPool pool(Bytes(1UL << 30U),
-                        options[rank].shared_memory
-                            ? std::static_pointer_cast<BufferAllocator>(options[rank].shared_memory)
-                            : host_allocator());
-        AllReduceGroup group(*endpoints[rank], options[rank]);
-        auto done = group.connect(kDeadline);
-        if (done) done = body(rank, group, pool);
-        if (!done) errors[rank] = done.error().message;
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
-    return errors;
-  }
-
-  std::vector<GroupMember> members;
-
- private:
-  std::vector<std::unique_ptr<ZmqContext>> contexts_;  // ends after its endpoints
-
- public:
-  std::vector<std::unique_ptr<Endpoint>> endpoints;
-};
-
-std::vector<GroupOptions> all_alike(const ThreadedGroup& group, Algorithm algorithm) {
-  std::vector<GroupOptions> options;
-  for (std::uint32_t rank = 0; rank < group.members.size(); ++rank) {
-    options.push_back(group.options(rank, algorithm));
-  }
-  return options;
-}
-
-void fill(const Buffer& values, std::uint32_t rank, std::uint64_t which) {
-  std::mt19937 random(static_cast<std::uint32_t>(rank * 1000 + which));
-  for (float& value : values.floats()) value = static_cast<float>(random()) * 1e-9F;
-}
 
 const std::vector<std::string> kNone4(4);
 
@@ -423,120 +351,4 @@ TEST_CASE("bytes that are no message of a rank are dropped, and a stranger's ran
                     return values.floats()[0] == 4 ? Result<void>(ok()) : invalid("another sum");
                   });
   CHECK(errors == std::vector<std::string>(2));
-}
-
-namespace {
-
-constexpr std::uint64_t kPairElements = 5000;
-
-/// Two ranks that may exchange with each other alone.
-std::vector<GroupOptions> options_of_pair(const ThreadedGroup& group) {
-  std::vector<GroupOptions> options = all_alike(group, Algorithm::kRing);
-  for (std::uint32_t rank = 0; rank < 2; ++rank) {
-    add_send(options[rank].exchange, Phase::kFinal, 1 - rank, {0, 1});
-    add_receive(options[rank].exchange, Phase::kFinal, 1 - rank, {0, 1});
-    options[rank].pair_elements = kPairElements;
-    options[rank].acquire = [](std::size_t bytes) { return BufferPool().acquire(bytes); };
-    options[rank].silence_limit = std::chrono::seconds(2);
-  }
-  return options;
-}
-
-Result<void> poll_for_ever(AllReduceGroup& group) {
-  while (true) {
-    TAUT_TRY(group.poll());
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-}
-
-}  // namespace
-
-TEST_CASE("a rank answers an exchange of two with its own values, and has the other's",
-          "[collective][group]") {
-  ThreadedGroup threads(2);
-  const bool shares_memory = GENERATE(false, true);
-  auto options = options_of_pair(threads);
-  if (shares_memory) {
-    for (GroupOptions& one : options) one.shared_memory = SharedArena::create().value();
-  }
-  std::vector<std::vector<float>> received(2);
-  const auto errors = threads.run(
-      options, [&](std::uint32_t rank, AllReduceGroup& group, BufferPool& pool) -> Result<void> {
-        for (std::uint64_t i = 0; i < 5; ++i) {
-          if (rank == 0) {
-            const Buffer values = pool.acquire(2 * kPairElements * sizeof(float));
-            fill(values, rank, i);
-            TAUT_TRY(const auto pair, group.begin_pair(Rank(1), values));
-            TAUT_TRY(group.wait(pair));
-            const auto theirs = values.floats().subspan(kPairElements);
-            received[0].assign(theirs.begin(), theirs.end());
-            continue;
-          }
-          auto request = group.take_request();
-          while (!request) {
-            TAUT_TRY(group.poll());
-            request = group.take_request();
-          }
-          const Buffer values = pool.acquire(kPairElements * sizeof(float));
-          fill(values, rank, i);
-          group.answer(*request, values);
-          const auto theirs = request->values.floats();
-          received[1].assign(theirs.begin(), theirs.end());
-          TAUT_TRY(group.wait_until_free(values));
-        }
-        return ok();
-      });
-  CHECK(errors == std::vector<std::string>(2));
-  for (std::uint32_t rank = 0; rank < 2; ++rank) {
-    const Buffer expected =
-        BufferPool().acquire((rank == 0 ? 1 : 2) * kPairElements * sizeof(float));
-    fill(expected, 1 - rank, 4);
-    CHECK(std::ranges::equal(received[rank], expected.floats().first(kPairElements)));
-  }
-}
-
-TEST_CASE("an exchange of two of another size, or before an answer, ends the group",
-          "[collective][group]") {
-  ThreadedGroup threads(2);
-  auto options = options_of_pair(threads);
-  const bool is_larger = GENERATE(false, true);
-  if (is_larger) options[1].pair_elements = kPairElements + 2;
-  const auto errors = threads.run(
-      options, [&](std::uint32_t rank, AllReduceGroup& group, BufferPool& pool) -> Result<void> {
-        if (rank == 1) return poll_for_ever(group);
-        const Buffer values = pool.acquire(2 * kPairElements * sizeof(float));
-        TAUT_TRY(const auto first, group.begin_pair(Rank(1), values));
-        if (!is_larger) {
-          TAUT_TRY(const auto second, group.begin_pair(Rank(1), values));
-          return group.wait(second);
-        }
-        return group.wait(first);
-      });
-  CHECK_THAT(errors[0], Catch::Contains("has not sent elements"));
-  CHECK_THAT(errors[1],
-             Catch::Contains(is_larger ? "began an exchange of 5000 elements, and this rank "
-                                         "answers with 5002"
-                                       : "began another exchange before it had an answer"));
-}
-
-TEST_CASE("an exchange of two that a rank cannot answer ends the group, not the process",
-          "[collective][group]") {
-  ThreadedGroup threads(3);
-  // In a ring rank 0 sends to rank 1, and rank 1 to rank 2 alone.
-  std::vector<GroupOptions> options = all_alike(threads, Algorithm::kRing);
-  for (GroupOptions& one : options) {
-    one.pair_elements = kPairElements;
-    one.acquire = [](std::size_t bytes) { return BufferPool().acquire(bytes); };
-    one.silence_limit = std::chrono::seconds(2);
-  }
-  const auto errors = threads.run(
-      options, [&](std::uint32_t rank, AllReduceGroup& group, BufferPool& pool) -> Result<void> {
-        if (rank == 1) return poll_for_ever(group);
-        if (rank == 2) return ok();
-        const Buffer values = pool.acquire(2 * kPairElements * sizeof(float));
-        TAUT_TRY(const auto pair, group.begin_pair(Rank(1), values));
-        return group.wait(pair);
-      });
-  CHECK_THAT(errors[0], Catch::Contains("has not sent elements"));
-  CHECK_THAT(errors[1], Catch::Contains("is not connected to it to answer"));
 }

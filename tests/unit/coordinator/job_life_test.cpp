@@ -1,5 +1,5 @@
 #include "tests/support/catch.hpp"
-#include "tests/unit/coordinator/fake_cluster.hpp"
+#include "tests/unit/coordinator/filled_cluster.hpp"
 
 using namespace std::chrono_literals;
 using Catch::Matchers::Contains;
@@ -8,11 +8,7 @@ using Catch::Matchers::StartsWith;
 namespace taut {
 namespace {
 
-void fill(FakeCluster& cluster, int servers, int workers) {
-  for (int i = 0; i < servers; ++i) cluster.add_server("s" + std::to_string(i), 2);
-  for (int i = 0; i < workers; ++i) cluster.add_worker("w" + std::to_string(i));
-  cluster.run_for(1s);
-}
+using test::fill;
 
 }  // namespace
 
@@ -139,107 +135,6 @@ TEST_CASE("no worker is notified of a job before every server has accepted it", 
   CHECK(cluster.run_until([&] { return cluster.at("w0").worker.clock() > 0; }));
 }
 
-TEST_CASE("a job submitted to no workers, or to no servers, is refused with the way out",
-          "[coordinator]") {
-  FakeCluster cluster;
-  CHECK_THAT(cluster.submit(make_job(0)).error(), Contains("no server") && Contains("start one"));
-  cluster.add_server("s0");
-  cluster.run_for(1s);
-  const pb::SubmitReply reply = cluster.submit(make_job(0));
-  CHECK(reply.job() == 0);
-  CHECK(reply.error() == "no worker has joined; start one with \"tautline-worker --config FILE\"");
-}
-
-TEST_CASE("a job whose name is no text is refused: no peer could read what it is told of it",
-          "[coordinator]") {
-  FakeCluster cluster;
-  cluster.add_server("s0");
-  cluster.add_worker("w0");
-  cluster.run_for(1s);
-  pb::Job job = make_job(1);
-  job.set_name("net\xFF");
-  const pb::SubmitReply reply = cluster.submit(job);
-  CHECK(reply.job() == 0);
-  CHECK(reply.error() == "name must be UTF-8 text, and holds other bytes");
-}
-
-TEST_CASE("a job that cannot work with any model is refused", "[coordinator]") {
-  FakeCluster cluster;
-  fill(cluster, 1, 1);
-  pb::Job job = make_job(0);
-  const auto error = [&] { return cluster.submit(job).error(); };
-  SECTION("no solver") {
-    job.clear_solver_param();
-    CHECK_THAT(error(), Contains("solver_param"));
-  }
-  SECTION("no iterations") {
-    job.mutable_solver_param()->set_max_iter(0);
-    CHECK_THAT(error(), Contains("max_iter is 0"));
-  }
-  SECTION("BSP with a slack") {
-    job.mutable_consistency()->set_mode(pb::Consistency::BSP);
-    job.mutable_consistency()->set_slack(3);
-    CHECK_THAT(error(), Contains("BSP") && Contains("slack is 3"));
-  }
-  SECTION("too many workers") {
-    job.set_workers(100000);
-    CHECK_THAT(error(), Contains("100000"));
-  }
-}
-
-TEST_CASE("the three modes are a slack and how updates apply", "[coordinator]") {
-  FakeCluster cluster;
-  fill(cluster, 1, 1);
-  pb::Job job = make_job(0);
-  pb::Consistency& consistency = *job.mutable_consistency();
-  const auto started = [&] {
-    const std::uint64_t id = cluster.submit(job).job();
-    REQUIRE(cluster.run_until([&] { return cluster.at("s0").server.state_of(id) != nullptr; }));
-    return *cluster.at("s0").server.state_of(id);
-  };
-  SECTION("SSP") {
-    consistency.set_slack(3);
-    const pb::ServerJob state = started();
-    CHECK(state.slack() == 3);
-    CHECK(state.modes(0).mode() == pb::ModeChange::ON_ARRIVAL);
-  }
-  SECTION("SSP with slack 0 is BSP") {
-    consistency.set_slack(0);
-    const pb::ServerJob state = started();
-    CHECK(state.modes(0).mode() == pb::ModeChange::AGGREGATE);
-    CHECK(cluster.status(state.job()).mode() == "BSP");
-  }
-  SECTION("BSP") {
-    consistency.clear_slack();
-    consistency.set_mode(pb::Consistency::BSP);
-    const pb::ServerJob state = started();
-    CHECK(state.slack() == 0);
-    CHECK(state.modes(0).mode() == pb::ModeChange::AGGREGATE);
-  }
-  SECTION("ASYNC") {
-    consistency.clear_slack();
-    consistency.set_mode(pb::Consistency::ASYNC);
-    const pb::ServerJob state = started();
-    CHECK(Slack(state.slack()).is_unbounded());
-    CHECK(cluster.status(state.job()).mode() == "ASYNC");
-  }
-}
-
-TEST_CASE("a job that needs more workers than have joined waits, and reports how many",
-          "[coordinator]") {
-  FakeCluster cluster;
-  fill(cluster, 1, 1);
-  const pb::SubmitReply reply = cluster.submit(make_job(3));
-  CHECK(reply.error().empty());
-  CHECK(reply.message() == "waits for 2 more workers: 3 required, 1 joined");
-  cluster.add_worker("w1");
-  cluster.run_for(2s);
-  CHECK(cluster.status(reply.job()).state() == pb::SUBMITTED);
-  CHECK(cluster.status(reply.job()).message() == "waits for 1 more worker: 3 required, 2 joined");
-  cluster.add_worker("w2");
-  CHECK(cluster.run_until_state(reply.job(), pb::RUNNING));
-}
-
 TEST_CASE("one job runs at a time, and the next follows", "[coordinator]") {
   FakeCluster cluster;
   fill(cluster, 1, 2);
@@ -249,29 +144,6 @@ TEST_CASE("one job runs at a time, and the next follows", "[coordinator]") {
   CHECK(second.message() == "waits for job 1 to end");
   REQUIRE(cluster.run_until_state(first, pb::DONE));
   CHECK(cluster.run_until_state(second.job(), pb::DONE));
-}
-
-TEST_CASE("a repeated submission is the same job", "[coordinator]") {
-  FakeCluster cluster;
-  fill(cluster, 1, 1);
-  const std::uint64_t job = cluster.submit(make_job(0), 77).job();
-  CHECK(cluster.submit(make_job(0), 77).job() == job);
-  CHECK(cluster.submit(make_job(0), 78).job() == job + 1);
-}
-
-TEST_CASE("the definitions of waiting jobs are bounded in bytes", "[coordinator]") {
-  FakeCluster cluster;
-  fill(cluster, 1, 1);
-  pb::Job large = make_job(5);
-  large.mutable_net_param()->set_name(std::string(15U << 20U, 'x'));
-  for (std::uint64_t token = 1; token <= 3; ++token) {
-    CHECK(cluster.submit(large, token).error().empty());
-  }
-  const pb::SubmitReply refused = cluster.submit(large, 4);
-  CHECK(refused.job() == 0);
-  CHECK_THAT(refused.error(), StartsWith("the definitions of 3 waiting jobs and this one have"));
-  CHECK(cluster.stop(1).error().empty());
-  CHECK(cluster.submit(large, 4).error().empty());
 }
 
 TEST_CASE("a stopped job's workers report, and it is stopped", "[coordinator]") {
@@ -433,25 +305,6 @@ TEST_CASE("the message of a job that waits for a worker does not grow with resta
   CHECK(cluster.status(job).message() == message);
 }
 
-TEST_CASE("a test is kept once, however often it is reported", "[coordinator]") {
-  JobRecord job({}, TimePoint());
-  pb::Member member;
-  member.set_leave_clock(Clock::never().value());
-  job.add_member(member, 1, "");
-  pb::Progress progress;
-  for (const std::int64_t clock : {100, 200, 200, 300}) {
-    progress.set_clock(clock);
-    progress.add_evaluations()->set_clock(clock);
-    job.take_progress(0, progress, TimePoint());
-    job.take_progress(0, progress, TimePoint());
-  }
-  REQUIRE(job.stored().evaluations_size() == 3);
-  for (int i = 0; i < 3; ++i) CHECK(job.stored().evaluations(i).clock() == 100 * (i + 1));
-  (void)job.take_changed();
-  job.take_progress(0, progress, TimePoint());
-  CHECK_FALSE(job.take_changed());
-}
-
 TEST_CASE("a worker that joins after every other was lost continues the job", "[coordinator]") {
   FakeCluster cluster;
   fill(cluster, 2, 2);
@@ -505,78 +358,6 @@ TEST_CASE("servers with backups learn that a member has finished while others tr
   }
 }
 
-TEST_CASE("a job's rate is the live workers' while it runs, and its own when it has ended",
-          "[coordinator]") {
-  FakeCluster cluster;
-  fill(cluster, 1, 2);
-  const std::uint64_t job = cluster.submit(make_job(2, 1000)).job();
-  REQUIRE(cluster.run_until([&] { return cluster.at("w0").worker.clock() > 200; }));
-  // A fake worker reports 1000 records/s, and trains ten in a clock of a hundredth of a second.
-  CHECK(cluster.status(job).rate() == Approx(2000));
-  CHECK(cluster.status(job).rate_unit() == "records/s");
-  cluster.at("w1").cut_off = true;
-  cluster.run_for(3500ms);
-  const pb::JobStatus silent = cluster.status(job);
-  CHECK(silent.workers(1).is_stale());
-  CHECK(silent.workers(1).rate() == 0);
-  CHECK(silent.rate() == Approx(1000));
-  cluster.at("w1").cut_off = false;
-  REQUIRE(cluster.run_until_state(job, pb::DONE));
-  const pb::JobStatus done = cluster.status(job);
-  // 2 x 1000 clocks of ten records, in the ten seconds of each worker where they are the same ones.
-  CHECK(done.rate() <= Approx(2000));
-  CHECK(done.rate() > 1000);
-  CHECK(done.left_s() == 0);
-}
-
-TEST_CASE("the time left counts no clock from before the checkpoint", "[coordinator]") {
-  FakeCluster cluster;
-  fill(cluster, 1, 1);
-  const std::uint64_t job = cluster.submit(make_job(1, 1000)).job();
-  REQUIRE(cluster.run_until([&] { return cluster.at("w0").worker.clock() > 20; }));
-  cluster.run_for(5s);
-  const pb::JobStatus status = cluster.status(job);
-  const pb::Progress& worker = status.workers(0).progress();
-  const auto done = static_cast<double>(worker.clock());
-  CHECK(status.left_s() == Approx(worker.trained_s() * (1000 - done) / done));
-}
-
-TEST_CASE("a job that has just started or resumed has no time left until its pace is known",
-          "[coordinator]") {
-  FakeCluster cluster;
-  fill(cluster, 1, 1);
-  const std::uint64_t job = cluster.submit(make_job(1, 1000)).job();
-  REQUIRE(cluster.run_until([&] { return cluster.at("w0").worker.clock() > 20; }));
-  cluster.run_for(1s);
-  const pb::JobStatus early = cluster.status(job);
-  CHECK(early.workers(0).progress().clock() > 20);
-  CHECK(early.left_s() == 0);
-  cluster.run_for(4s);
-  CHECK(cluster.status(job).left_s() > 0);
-}
-
-TEST_CASE("the status lists jobs, servers and workers with their silence", "[coordinator]") {
-  FakeCluster cluster;
-  fill(cluster, 1, 2);
-  const std::uint64_t job = cluster.submit(make_job(1)).job();
-  REQUIRE(cluster.run_until([&] { return cluster.status(job).workers(0).progress().clock() > 0; }));
-  cluster.kill("w1");
-  cluster.run_for(20s);
-  pb::ControlMessage request;
-  request.mutable_status_request();
-  const pb::StatusReply reply = cluster.ask(request).status_reply();
-  REQUIRE(reply.jobs_size() == 1);
-  REQUIRE(reply.servers_size() == 1);
-  CHECK(reply.servers(0).state() == pb::PROCESS_LIVE);
-  CHECK(reply.servers(0).shards() == 2);
-  REQUIRE(reply.workers_size() == 2);
-  CHECK(reply.workers(0).state() == pb::PROCESS_RUNNING);
-  CHECK(reply.workers(0).device() == "cpu");
-  CHECK(reply.workers(0).silent_s() < 1);
-  CHECK(reply.workers(1).state() == pb::PROCESS_LOST);
-  CHECK(reply.workers(1).silent_s() > 19);
-}
-
 TEST_CASE("ranks go by the workers' names as people count", "[coordinator]") {
   FakeCluster cluster;
   fill(cluster, 1, 12);
@@ -586,49 +367,6 @@ TEST_CASE("ranks go by the workers' names as people count", "[coordinator]") {
   REQUIRE(state.members_size() == 12);
   for (int rank = 0; rank < 12; ++rank) {
     CHECK(state.members(rank).name() == "w" + std::to_string(rank));
-  }
-}
-
-TEST_CASE("a job whose policy and solver do not fit is refused when it is submitted",
-          "[coordinator]") {
-  FakeCluster cluster;
-  fill(cluster, 1, 2);
-  pb::Job job = make_job(2, 2000);
-  job.mutable_consistency()->set_look_ahead(true);
-  job.mutable_solver_param()->clear_momentum();
-  CHECK_THAT(cluster.submit(job).error(), Contains("look_ahead follows the velocity"));
-}
-
-TEST_CASE("a slack that conflicts with a job's policy is refused, and the job continues",
-          "[coordinator]") {
-  FakeCluster cluster;
-  fill(cluster, 1, 2);
-  pb::Job job = make_job(2, 2000);
-  pb::Consistency& consistency = *job.mutable_consistency();
-  consistency.Clear();
-  SECTION("backup workers") {
-    consistency.set_mode(pb::Consistency::BSP);
-    consistency.set_backup_workers(1);
-    const std::uint64_t id = cluster.submit(job).job();
-    CHECK_THAT(cluster.set_slack(id, 2).error(),
-               Contains("backup_workers needs mode: BSP, not SSP"));
-    CHECK(cluster.set_slack(id, 0).error().empty());
-  }
-  SECTION("compensated delays") {
-    consistency.set_slack(2);
-    consistency.mutable_delay_compensation();
-    const std::uint64_t id = cluster.submit(job).job();
-    CHECK_THAT(cluster.set_slack(id, 0).error(), Contains("needs mode: SSP or ASYNC"));
-    CHECK(cluster.set_slack(id, 5).error().empty());
-    CHECK(cluster.set_slack(id, Clock::never().value()).error().empty());
-  }
-  SECTION("a slack that moves by itself") {
-    consistency.mutable_dynamic_slack()->set_least(2);
-    consistency.mutable_dynamic_slack()->set_most(6);
-    const std::uint64_t id = cluster.submit(job).job();
-    REQUIRE(cluster.run_until_state(id, pb::RUNNING));
-    CHECK(cluster.status(id).slack() == 2);
-    CHECK_THAT(cluster.set_slack(id, 3).error(), Contains("between 2 and 6 by itself"));
   }
 }
 

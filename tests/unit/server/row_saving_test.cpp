@@ -1,23 +1,19 @@
-#include <algorithm>
+// Tables by rows in checkpoints.
 #include <filesystem>
 #include <functional>
 #include <limits>
-#include <map>
 #include <memory>
-#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "proto/formats/checkpoint_reader.hpp"
-#include "proto/wire_version.hpp"
 #include "server/checkpoints/checkpoint_file.hpp"
-#include "server/checkpoints/resume_images.hpp"
 #include "server/checkpoints/row_tensors.hpp"
-#include "server/shard.hpp"
 #include "server/tables/table_difference.hpp"
 #include "tests/support/temp_folder.hpp"
 #include "tests/unit/proto/checkpoint_maker.hpp"
-#include "tests/unit/server/row_job.hpp"
+#include "tests/unit/server/row_service.hpp"
 
 namespace taut::server {
 namespace {
@@ -29,188 +25,13 @@ using test::JobMaker;
 using test::kBuckets;
 using test::kRows;
 using test::kWidth;
-using Rows = std::vector<test::RowContent>;
-
-std::vector<TableSpec> tables() {
-  return {test::make_table(0, {5}), test::row_table(1)};
-}
-
-JobMaker job_of(int members, const char* type) {
-  JobMaker job(members);
-  job.solver().set_type(type);
-  if (std::string(type) == "Adam") job.solver().set_momentum(0.9F);
-  job.solver().set_base_lr(0.01F);
-  for (pb::Member& member : *job.state.mutable_members()) member.set_slot(member.worker());
-  return job;
-}
-
-/// A job with a table by rows on shards without sockets, whose updates are a function of worker,
-/// clock and slice.
-class RowService {
- public:
-  RowService(JobMaker maker, std::uint32_t shards, std::vector<ShardImages> begin = {},
-             std::vector<TableSpec> opened = tables())
-      : job(std::move(maker)), tables_(std::move(opened)) {
-    job.state.clear_shards();
-    std::vector<ShardId> all;
-    for (std::uint32_t i = 0; i < shards; ++i) {
-      job.state.add_shards()->set_shard(i);
-      all.emplace_back(i);
-    }
-    layout_ = SliceLayout(tables_, all);
-    const auto view = job.view();
-    for (std::uint32_t i = 0; i < shards; ++i) {
-      auto& shard = shards_.emplace_back(std::make_unique<Shard>(ShardId(i), pool_));
-      (void)shard->set_job(view, begin.empty() ? ShardImages() : std::move(begin[i]));
-      pb::DataHello hello;
-      hello.set_wire_version(kWireVersion);
-      hello.set_job_hash(job.hash());
-      say(*shard, 0, hello);
-      pb::OpenTables open;
-      for (const TableSpec& table : tables_) *open.add_tables() = to_wire(table);
-      const auto answers = say(*shard, 0, open);
-      const auto& reply = std::get<pb::OpenTablesReply>(answers.at(0).message.body);
-      INFO(reply.reason());
-      REQUIRE(reply.accepted());
-    }
-  }
-
-  /// base  of an incremental one
-  void order(std::uint64_t number, std::int64_t clock, const std::string& base = "") {
-    pb::CheckpointOrder& order = *job.state.mutable_checkpoint();
-    order.set_number(number);
-    order.set_clock(clock);
-    order.set_base(base);
-    const auto view = job.view();
-    for (auto& shard : shards_) (void)shard->set_job(view);
-  }
-  void push_all(std::int64_t first, std::int64_t end) {
-    for (std::int64_t clock = first; clock < end; ++clock) {
-      for (const pb::Member& member : job.state.members()) push(member.worker(), clock);
-    }
-  }
-  std::vector<ShardCapture> captures() {
-    std::vector<ShardCapture> all;
-    for (auto& shard : shards_) {
-      for (ShardCapture& one : shard->take_captures()) all.push_back(std::move(one));
-    }
-    return all;
-  }
-  /// The values of every row, and of table 0.
-  std::vector<float> values() {
-    std::vector<float> all;
-    for (const Slice& place : layout_.slices()) {
-      DataItem item = test::row_request(tables_[1], place.slice.value(), pb::DataItem::SNAPSHOT);
-      if (place.table == TableId(0)) {
-        item = {};
-        item.kind = pb::DataItem::SNAPSHOT;
-        item.count = place.count;
-      }
-      const auto answers = say(*shards_[place.shard.value()], 0, DataItems{{item}});
-      const DataItem& answer = std::get<DataItems>(answers.at(0).message.body).items.at(0);
-      INFO(answer.reason);
-      REQUIRE(answer.kind == pb::DataItem::SNAPSHOT_VALUE);
-      const auto own = test::floats_of(answer.payload);
-      all.insert(all.end(), own.begin(), own.end());
-    }
-    return all;
-  }
-
-  JobMaker job;
-  std::optional<std::uint32_t> only_bucket;  // no other one's rows are named
-
- private:
-  void push(std::uint32_t worker, std::int64_t clock) {
-    for (const Slice& place : layout_.slices()) {
-      DataItem item = test::row_push(tables_[1], place.slice.value(), worker, clock);
-      if (only_bucket && place.slice.value() != *only_bucket) {
-        item.rows = 0;
-        item.payload = {};
-      }
-      if (place.table == TableId(0)) {
-        item = {};
-        item.kind = pb::DataItem::PUSH;
-        item.count = place.count;
-        item.clock = Clock(clock);
-        item.payload = test::frame_of(test::gradient_of(worker, clock, place.count, 50));
-      }
-      const auto answers = say(*shards_[place.shard.value()], worker, DataItems{{std::move(item)}});
-      const DataItem& answer = std::get<DataItems>(answers.at(0).message.body).items.at(0);
-      INFO(answer.reason);
-      CHECK(answer.kind == pb::DataItem::ACK);
-    }
-  }
-  template <class Body>
-  std::vector<Outgoing> say(Shard& shard, std::uint32_t worker, Body body) {
-    return shard.handle(
-        PeerId(1),
-        DataMessage{JobId(7), WorkerId(worker), job.incarnation(WorkerId(worker)), std::move(body)},
-        TimePoint());
-  }
-
-  const std::vector<TableSpec> tables_;
-  BufferPool pool_{Bytes(0)};
-  std::vector<std::unique_ptr<Shard>> shards_;
-  SliceLayout layout_;
-};
-
-/// The rows of each bucket that was captured.
-std::map<std::uint32_t, Rows> buckets_of(const std::vector<ShardCapture>& captures) {
-  std::map<std::uint32_t, Rows> buckets;
-  for (const ShardCapture& capture : captures) {
-    for (const SliceImage& image : capture.slices) {
-      if (image.place.table == TableId(1)) {
-        buckets[image.place.slice.value()] = content_of(image.rows, kWidth);
-      }
-    }
-  }
-  return buckets;
-}
-
-/// Writes what was captured, with the manifest that a coordinator would write.
-/// Errors    those of write_shard_files()
-Result<void> write_checkpoint(std::vector<ShardCapture> captures, const JobMaker& job,
-                              std::int64_t clock, const fs::path& folder,
-                              const std::vector<TableSpec>& opened = tables()) {
-  pb::CheckpointManifest manifest;
-  manifest.set_format(kCheckpointFormat);
-  manifest.set_number(captures.at(0).order.number);
-  manifest.set_clock(clock);
-  manifest.set_slots(static_cast<std::uint32_t>(job.state.members_size()));
-  *manifest.mutable_definition() = job.state.definition();
-  for (const pb::Member& from : job.state.members()) {
-    pb::CheckpointMember& member = *manifest.add_members();
-    member.set_worker(from.worker());
-    member.set_slot(from.slot());
-    member.set_leave_clock(from.leave_clock());
-  }
-  for (const TableSpec& table : opened) *manifest.add_tables() = to_wire(table);
-  for (ShardCapture& capture : captures) {
-    CHECK(!capture.missed);
-    capture.order.folder = folder.string();
-    TAUT_TRY(auto files, write_shard_files(std::move(capture), false));
-    for (pb::CheckpointFile& file : files) *manifest.add_files() = std::move(file);
-  }
-  test::put_file(folder / kManifestName, write_manifest(manifest));
-  return ok();
-}
-
-JobMaker resumed(const JobMaker& before, std::int64_t clock, const fs::path& folder) {
-  JobMaker job = before;
-  job.state.clear_checkpoint();
-  for (pb::Member& member : *job.state.mutable_members()) member.set_join_clock(clock);
-  job.state.mutable_resume()->set_folder(folder.string());
-  job.state.mutable_resume()->set_clock(clock);
-  job.state.mutable_resume()->set_slots(static_cast<std::uint32_t>(job.state.members_size()));
-  return job;
-}
-
-Result<std::vector<ShardImages>> read_images(const JobMaker& job, std::uint32_t shards) {
-  pb::ServerJob state = job.state;
-  state.clear_shards();
-  for (std::uint32_t i = 0; i < shards; ++i) state.add_shards()->set_shard(i);
-  return read_shard_images(state, shards);
-}
+using test::by_rows::buckets_of;
+using test::by_rows::job_of;
+using test::by_rows::read_images;
+using test::by_rows::resumed;
+using test::by_rows::RowService;
+using test::by_rows::tables;
+using test::by_rows::write_checkpoint;
 
 /// A checkpoint of one shard at clock 9 whose first bucket has these rows.
 fs::path save_rows(const test::TempFolder& folder, const std::vector<std::uint64_t>& numbers,
@@ -419,85 +240,6 @@ TEST_CASE("a checkpoint whose buckets are not whole is not read", "[checkpoint][
              Contains("a slice [5, +1) of table 1 cannot be"));
   CHECK_THAT(refused([](ShardCapture& capture) { capture.slices.back().rows.states = 1; }),
              Contains("is not whole from bucket 5 on"));
-}
-
-TEST_CASE("a bucket to which no update was applied is not written again",
-          "[checkpoint][incremental][rows]") {
-  const test::TempFolder home;
-  JobMaker job = job_of(1, "Adam");
-  job.state.mutable_definition()->mutable_checkpoint()->set_incremental(true);
-  RowService service(job, 1);
-  service.order(1, 4);
-  service.push_all(0, 4);
-  REQUIRE(write_checkpoint(service.captures(), service.job, 4, home.path() / "first").has_value());
-  const std::string first = (home.path() / "first").string();
-  // The same moment again: first the file of what is unchanged, then links to it.
-  service.order(2, 4, first);
-  REQUIRE(write_checkpoint(service.captures(), service.job, 4, home.path() / "second").has_value());
-  const auto second = CheckpointReader::open(home.path() / "second");
-  REQUIRE(second.has_value());
-  const auto bucket = second.value().find_slice(TableId(1), 3, 1);
-  REQUIRE(bucket.slice != nullptr);
-  CHECK(bucket.file->order() == 1);
-  CHECK(second.value().bucket(TableId(1), 3).rows() > 0);
-  const auto rows = read_rows(second.value(), second.value().tables()[1], 3);
-  REQUIRE(rows.has_value());
-  service.order(3, 6, (home.path() / "second").string());
-  service.push_all(4, 6);
-  REQUIRE(write_checkpoint(service.captures(), service.job, 6, home.path() / "third").has_value());
-  const auto third = CheckpointReader::open(home.path() / "third");
-  REQUIRE(third.has_value());
-  CHECK(third.value().find_slice(TableId(1), 3, 1).file->order() == 0);
-}
-
-/// Whether a slice is in the file of what has changed. The rows here take less than a file's head,
-/// so that a file of others is not worth a link.
-bool is_written(const CheckpointReader::Stored& slice) {
-  return slice.file->order() == 0 && slice.file->name().find("unchanged") == std::string::npos;
-}
-
-TEST_CASE("of a table by rows only the buckets whose rows have changed are written again",
-          "[checkpoint][incremental][rows]") {
-  const test::TempFolder home;
-  JobMaker job = job_of(1, "Adam");
-  job.state.mutable_definition()->mutable_checkpoint()->set_incremental(true);
-  RowService service(job, 1);
-  const auto save = [&](std::uint64_t number, std::int64_t clock, const char* to,
-                        const char* base) {
-    service.order(number, clock, base == nullptr ? "" : (home.path() / base).string());
-    service.push_all(clock - 1, clock);
-    return write_checkpoint(service.captures(), service.job, clock, home.path() / to).has_value();
-  };
-  REQUIRE(save(1, 1, "first", nullptr));
-  // The next updates name rows of bucket 2 alone, and all others none: an application all the same.
-  service.only_bucket = 2;
-  REQUIRE(save(2, 2, "second", "first"));
-  REQUIRE(save(3, 3, "third", "second"));
-  const auto third = CheckpointReader::open_to_resume(home.path() / "third");
-  REQUIRE(third.has_value());
-  for (std::uint32_t bucket = 0; bucket < kBuckets; ++bucket) {
-    const auto slice = third.value().find_slice(TableId(1), bucket, 1);
-    REQUIRE(slice.slice != nullptr);
-    CHECK(slice.slice->applications() == 3);
-    CHECK(is_written(slice) == (bucket == 2));
-    CHECK(read_rows(third.value(), third.value().tables()[1], bucket).has_value());
-  }
-  // A job that continues from it counts on.
-  JobMaker later = resumed(service.job, 3, home.path() / "third");
-  auto images = read_images(later, 1);
-  REQUIRE(images.has_value());
-  RowService continued(later, 1, std::move(images.value()));
-  continued.only_bucket = 4;
-  continued.order(4, 4, (home.path() / "third").string());
-  continued.push_all(3, 4);
-  REQUIRE(
-      write_checkpoint(continued.captures(), continued.job, 4, home.path() / "fourth").has_value());
-  const auto fourth = CheckpointReader::open(home.path() / "fourth");
-  REQUIRE(fourth.has_value());
-  for (std::uint32_t bucket = 0; bucket < kBuckets; ++bucket) {
-    const auto slice = fourth.value().find_slice(TableId(1), bucket, 1);
-    CHECK(is_written(slice) == (bucket == 4));
-  }
 }
 
 TEST_CASE("a table cannot be resumed in another number of buckets, nor whole", "[rows]") {
