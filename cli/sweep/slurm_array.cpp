@@ -23,7 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr Duration kAnswerWithin = std::chrono::seconds(60);
-constexpr auto kBetweenLooks = std::chrono::milliseconds(20);
+constexpr auto kBetweenAnswers = std::chrono::milliseconds(20);
 
 /// A word as a shell reads it again.
 std::string quoted(const std::string& word) {
@@ -94,7 +94,7 @@ Result<Answer> run(const std::string& name, const fs::path& program,
     if (stop_signal() != 0) {
       return make_error(ErrorCode::kClosed, fmt::format("{} was interrupted", name));
     }
-    std::this_thread::sleep_for(kBetweenLooks);
+    std::this_thread::sleep_for(kBetweenAnswers);
   }
   TAUT_TRY(const std::string text, read_file(log));
   fs::remove(log, none);

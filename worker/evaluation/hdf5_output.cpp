@@ -119,7 +119,7 @@ Result<void> Hdf5Output::finish() {
   for (std::size_t i = 0; i < writers_.size(); ++i) {
     TAUT_TRY(const auto path, put_in_place(files_[i], writers_[i]));
     log::info("layer \"{}\": {} batches are in {}{}", files_[i].layer, batch_, path.string(),
-              path == files_[i].path ? "" : ", as that name is another job's");
+              path == files_[i].path ? "" : ", as that name has another run's file");
   }
   writers_.clear();
   return ok();

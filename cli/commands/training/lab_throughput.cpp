@@ -24,7 +24,11 @@ Result<HostTypes> host_types(const std::vector<std::string>& given, const pb::La
   HostTypes named;
   for (const std::string& one : given) {
     const std::size_t equals = one.find('=');
-    named[one.substr(0, equals)] = *schedule::find_device_type(one.substr(equals + 1));
+    const std::string name = one.substr(0, equals);
+    const auto type = *schedule::find_device_type(one.substr(equals + 1));
+    if (!named.emplace(name, type).second) {
+      return invalid(fmt::format("--host-type: host \"{}\" is given twice", name));
+    }
   }
   HostTypes types;
   for (int i = 0; i < cluster.host_size(); ++i) {
@@ -62,6 +66,13 @@ Result<std::size_t> write_throughput(const lab::ScalingOptions& options, const H
              other.workers == rate.workers;
     });
     if (!is_known) rates.push_back(rate);
+  }
+  for (const auto& [kind, type] : types) {
+    const bool has_host = std::ranges::any_of(
+        rates, [type = type](const auto& rate) { return rate.type == type && !rate.across; });
+    if (has_host) continue;
+    return invalid(fmt::format(
+        "--throughput: no number of --workers fits on one host \"{}\"; add 1 to them", kind));
   }
   const std::string& name = plan.net.empty() ? options.job.name() : plan.net;
   TAUT_TRY(write_file_atomically(file, schedule::planned_csv(name, rates)));

@@ -19,7 +19,7 @@ namespace taut {
 [[nodiscard]] Result<pb::LabCluster> parse_lab_cluster(std::string_view text,
                                                        const std::string& name);
 
-/// "name:line:column: what", at the value of a file to which the steps lead; empty: of no file.
+/// "name:line:column: what", at the field of a file to which the steps lead; empty: of no file.
 [[nodiscard]] Error lab_cluster_error(const std::filesystem::path& path,
                                       const std::vector<PlacedText::Step>& steps,
                                       const std::string& what);

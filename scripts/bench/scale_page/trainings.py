@@ -4,7 +4,7 @@ what `tautline lab plan` and `tautline lab` print."""
 import re
 import shlex
 
-from scale_commands import FORMULA, LENET, NO_LEARNING, PLAN, THOUSANDS
+from scale_commands import LENET, NO_LEARNING, PLAN, THOUSANDS
 
 from scale_page import drawings
 from scale_page.kept import aligned_in

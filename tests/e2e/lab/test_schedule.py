@@ -147,7 +147,7 @@ class Schedule(ClusterTest):
         """)
         words = ("lab", "plan", self.job(), "--cluster", cluster, "--workers", "1..8", "--slack", 0)
         answer = self.tautline(*words, "--throughput", plan)
-        self.assert_fails(answer, f'{cluster}:4:26: host "node": for --throughput its name must be')
+        self.assert_fails(answer, f'{cluster}:4:20: host "node": for --throughput its name must be')
         answer = self.tautline(*words, "--throughput", plan, "--host-type", "node=K80")
         self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
         with open(plan, newline="") as file:

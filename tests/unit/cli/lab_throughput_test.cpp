@@ -26,7 +26,7 @@ TEST_CASE("hosts' types are their names, or what the command line says", "[cli]"
 
   CHECK(host_types({}, cluster.value(), path).error().message ==
         path +
-            ":3:23: host \"node\": for --throughput its name must be V100, P100, K80 or T4, or add "
+            ":3:17: host \"node\": for --throughput its name must be V100, P100, K80 or T4, or add "
             "--host-type node=V100");
   CHECK(host_types({"node=T4", "server=T4"}, cluster.value(), path).error().message ==
         "--host-type: " + path + " has no host \"server\" with places for workers");

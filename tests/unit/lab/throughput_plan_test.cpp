@@ -14,7 +14,7 @@ namespace {
 
 /// A worker's clock takes 200 ms on the three hosts "w", and half of that on a device of the two
 /// hosts "fast".
-ScalingOptions options_of(const std::string& job) {
+ScalingOptions kinds_of_hosts(const std::string& job) {
   const TrainingOptions tiny = tiny_training(
       job,
       "compute { clock_ms: 200 batch: 4 }"
@@ -27,7 +27,7 @@ ScalingOptions options_of(const std::string& job) {
 }
 
 TEST_CASE("a throughput is by the kind of host, on one and on as few as can be", "[lab]") {
-  const auto plan = plan_throughput(options_of("solver_param { base_lr: 0.1 max_iter: 50 }"));
+  const auto plan = plan_throughput(kinds_of_hosts("solver_param { base_lr: 0.1 max_iter: 50 }"));
   if (!plan) FAIL(plan.error().message);
   CHECK(plan.value().net == "n");
   std::vector<std::tuple<std::string, bool, std::uint32_t>> kinds;
@@ -47,8 +47,8 @@ TEST_CASE("a throughput is by the kind of host, on one and on as few as can be",
 }
 
 TEST_CASE("the throughput of a batch that workers share is that of the batch", "[lab]") {
-  const auto plan =
-      plan_throughput(options_of("global_batch: true solver_param { base_lr: 0.1 max_iter: 50 }"));
+  const auto plan = plan_throughput(
+      kinds_of_hosts("global_batch: true solver_param { base_lr: 0.1 max_iter: 50 }"));
   if (!plan) FAIL(plan.error().message);
   for (const KindRate& one : plan.value().rates) {
     INFO(one.kind << ", " << one.workers << " workers");
@@ -58,7 +58,7 @@ TEST_CASE("the throughput of a batch that workers share is that of the batch", "
 }
 
 TEST_CASE("a throughput that is checked is the lab's", "[lab]") {
-  ScalingOptions options = options_of("solver_param { base_lr: 0.1 max_iter: 50 }");
+  ScalingOptions options = kinds_of_hosts("solver_param { base_lr: 0.1 max_iter: 50 }");
   options.workers = {2};
   options.slacks = {Slack(0)};
   // Each worker takes 100 ms longer for a clock, of which the formula knows nothing.
@@ -70,7 +70,7 @@ TEST_CASE("a throughput that is checked is the lab's", "[lab]") {
 }
 
 TEST_CASE("a throughput under several slacks is refused", "[lab]") {
-  ScalingOptions options = options_of("solver_param { base_lr: 0.1 max_iter: 50 }");
+  ScalingOptions options = kinds_of_hosts("solver_param { base_lr: 0.1 max_iter: 50 }");
   options.slacks = {Slack(0), Slack(3)};
   CHECK(plan_throughput(options).error().message ==
         "--slack: a throughput is that under one slack; give one");
