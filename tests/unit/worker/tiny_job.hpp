@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "proto/config/job_state.hpp"
 #include "proto/config/text.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/temp_folder.hpp"
