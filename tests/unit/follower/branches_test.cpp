@@ -251,7 +251,8 @@ TEST_CASE("a model is whole once its hosts answer a question after its last slic
   CHECK(job.reports == reports);
 }
 
-TEST_CASE("a model of shards that nobody takes over is whole with its last slice", "[followers]") {
+TEST_CASE("a model of shards that are never taken over is whole with its last slice",
+          "[followers]") {
   TwoHosts job(0);
   job.tell();
   job.advance(0, 1);
