@@ -44,6 +44,12 @@ void add_checkpoint(const pb::ServerJob& job, JobView& view) {
 
 }  // namespace
 
+std::uint64_t JobView::branch() const {
+  std::uint64_t branch = 0;
+  for (const ShardPlace& place : places) branch += place.term;
+  return branch;
+}
+
 std::uint32_t JobView::buffer() const {
   const auto* averaging = policies.find<Averaging>();
   return averaging == nullptr ? 0 : averaging->buffer();

@@ -80,6 +80,8 @@ struct JobView {
   bool finished = false;
   CaptureOrder checkpoint;  // the newest
 
+  /// Rises whenever a shard is taken over; 0: none can be.
+  [[nodiscard]] std::uint64_t branch() const;
   /// Members at a clock at most.
   [[nodiscard]] std::uint64_t max_members() const {
     return std::max<std::uint64_t>(workers, membership.members().size());

@@ -26,7 +26,8 @@ DataMessage Shard::describe(JobId id, const pb::Describe& request) const {
       for (const TableSpec& table : job.tables) *description.add_tables() = to_wire(table);
     }
   }
-  return {id, {}, {}, std::move(description)};
+  const std::uint64_t branch = found == jobs_.end() ? 0 : found->second.view->branch();
+  return {id, {}, Incarnation(branch), std::move(description)};
 }
 
 std::vector<Outgoing> Shard::take_confirmation(PeerId from, JobId id, const pb::Confirm& confirm) {

@@ -244,9 +244,13 @@ Clock Shard::lowest_unsafe(const JobState& job) {
 
 /// Updates that the backup has by now, or that no longer have one, count.
 void Shard::serve_logged(JobState& job, Outbox& out) {
-  for (const UpdateLog::Push& push : job.images.take_released()) {
-    const DataMessage message{job.view->job, push.worker, push.incarnation, {}};
-    serve_item(push.from, message, push.item, job, out, true);
+  // What one of them completes may have the next ones wait.
+  for (auto pushes = job.images.take_released(); !pushes.empty();
+       pushes = job.images.take_released()) {
+    for (const UpdateLog::Push& push : pushes) {
+      const DataMessage message{job.view->job, push.worker, push.incarnation, {}};
+      serve_item(push.from, message, push.item, job, out, true);
+    }
   }
 }
 

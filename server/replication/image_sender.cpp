@@ -26,6 +26,29 @@ void ImageSender::release(std::vector<UpdateLog::Push> pushes) {
   std::ranges::move(pushes, std::back_inserter(released_));
 }
 
+/// Updates of a slice that each backup has count now. Where the one that completes what a lost
+/// member had pushed before its leave may be among them, those behind it wait for an image.
+void ImageSender::release_kept(std::size_t index, Track& track) {
+  if (track.needs_image) return;
+  if (track.names_drops_later) {
+    one_by_one_.insert(index);
+  } else {
+    release(track.log.take_kept());
+  }
+}
+
+std::vector<UpdateLog::Push> ImageSender::take_released() {
+  for (const std::size_t index : std::exchange(one_by_one_, {})) {
+    const auto found = tracks_.find(index);
+    if (found == tracks_.end() || found->second.needs_image) continue;
+    std::vector<UpdateLog::Push> next = found->second.log.take_kept(1);
+    if (!next.empty()) one_by_one_.insert(index);
+    rest_if_done(index, found->second);
+    release(std::move(next));
+  }
+  return std::exchange(released_, {});
+}
+
 bool ImageSender::logs(std::size_t index) const {
   if (!logs_updates_) return false;
   const auto found = tracks_.find(index);

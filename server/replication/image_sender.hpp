@@ -57,10 +57,10 @@ class ImageSender {
   void log(std::size_t index, UpdateLog::Push push);
   /// Whether backups are to have an image of a slice before anything more counts.
   [[nodiscard]] bool awaits_image(std::size_t index) const;
-  /// Updates that may count now, those of a slice in the order in which they arrived.
-  [[nodiscard]] std::vector<UpdateLog::Push> take_released() {
-    return std::exchange(released_, {});
-  }
+  /// Updates that may count now, those of a slice in the order in which they arrived. While an
+  /// update of a slice may be the last one before its backups need an image, it is one at a time:
+  /// the next call has the next one, if note_push() has not found otherwise.
+  [[nodiscard]] std::vector<UpdateLog::Push> take_released();
   /// After a push to a slice, or where its V may have risen for another reason.
   void note_push(std::size_t index, const SliceState& slice);
   /// A worker waits until each backup has its updates of this slice before `clock`; it is notified
@@ -144,6 +144,9 @@ class ImageSender {
     // Of a member that was lost, what was pushed before its leave is still to be applied, and an
     // image after that names what was dropped.
     bool names_drops_later = false;
+    // Of members that were lost, the clock that follows all that was logged: backups may have what
+    // the log here no longer has, as it was refused since.
+    std::map<WorkerId, Clock> logged_until;
   };
   struct Target {
     std::uint64_t choice = 0;
@@ -176,6 +179,7 @@ class ImageSender {
   void name_drops(std::size_t index, Track& track, const SliceState& slice);
   void note_changes(const JobSlices& slices, TimePoint now);
   void release(std::vector<UpdateLog::Push> pushes);
+  void release_kept(std::size_t index, Track& track);
   void take_kept(std::size_t index, Track& track, Targets& targets, std::size_t backup,
                  std::uint64_t sequence, std::vector<Settled>& settled);
   void note_kept(std::size_t index, Track& track, std::vector<Settled>& settled);
@@ -208,6 +212,7 @@ class ImageSender {
   std::map<std::string, PeerId> peers_;  // by address
   std::map<std::size_t, Track> tracks_;  // by SliceLayout::index_of
   std::vector<UpdateLog::Push> released_;
+  std::set<std::size_t> one_by_one_;  // slices whose updates are released one at a time
   // Of those, what there may be to send for: due, under way or logged. Most messages find nothing.
   std::set<std::size_t> pending_;
   std::vector<std::size_t> changed_;  // since the last images, as their backups may have

@@ -68,12 +68,13 @@ std::vector<ImageItem> ImageSender::make_image(SliceState& slice, Track& track) 
   for (const auto& [worker, leave] : leaves_) {
     const auto done = item.done.find(worker);
     if (done == item.done.end() || slice.leaves_here(worker)) continue;
+    Clock& logged = track.logged_until[worker];
+    logged = std::max(logged, track.log.newest(worker).value_or(Clock(-1)).next());
     // Backups keep what is in their log and not in the values: also what counts, before its leave.
     if (owes_before(slice, leave, done->second)) {
       track.names_drops_later = true;
       continue;
     }
-    const Clock logged = track.log.newest(worker).value_or(Clock(-1)).next();
     if (logged > leave) done->second = std::max(done->second, logged);
   }
   std::vector<ImageItem> parts;

@@ -70,7 +70,7 @@ void ImageSender::note_stable(std::size_t index, Track& track, std::vector<Settl
   }
   if (track.needs_image && track.needed != 0 && image.sequence >= track.needed) {
     track.needs_image = false;
-    release(track.log.take_kept());
+    release_kept(index, track);
   }
   std::erase_if(track.waiting, [&](const auto& waiting) {
     if (track.stable[waiting.first] < waiting.second.clock) return false;
@@ -107,7 +107,7 @@ std::vector<ImageSender::Settled> ImageSender::take_reply(
     if (entry == tracks_.end() || entry->second.shard != found->first) continue;
     Track& track = entry->second;
     track.log.note_kept(backup, WorkerId(one.worker()), Clock(one.clock()));
-    if (!track.needs_image) release(track.log.take_kept());
+    release_kept(*index, track);
     rest_if_done(*index, track);
   }
   return settled;

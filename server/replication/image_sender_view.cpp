@@ -45,6 +45,8 @@ void ImageSender::follow_leaves(const Membership& membership) {
   leaves_ = std::move(leaves);
   if (!is_news || !logs_updates_) return;
   for (auto& [index, track] : tracks_) {
+    std::erase_if(track.logged_until,
+                  [&](const auto& logged) { return !leaves_.contains(logged.first); });
     if (track.copy == 0) continue;
     track.needs_image = track.is_due = true;
     track.needed = 0;
@@ -208,6 +210,7 @@ void ImageSender::hang_up(const Dial& dial) {
   pending_.clear();
   changed_.clear();
   released_.clear();
+  one_by_one_.clear();
 }
 
 }  // namespace taut::server

@@ -109,9 +109,10 @@ bool UpdateLog::lacks_accepted() const {
   });
 }
 
-std::vector<UpdateLog::Push> UpdateLog::take_kept() {
+std::vector<UpdateLog::Push> UpdateLog::take_kept(std::size_t most) {
   std::vector<Push> kept;
   for (; !entries_.empty() && entries_.front().lacking.empty(); entries_.pop_front()) {
+    if (kept.size() == most) break;
     if (!entries_.front().push.counts_already) kept.push_back(std::move(entries_.front().push));
   }
   return kept;

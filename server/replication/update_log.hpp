@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -54,7 +55,9 @@ class UpdateLog {
   /// A backup has this one.
   void note_kept(std::size_t backup, WorkerId worker, Clock clock);
   /// Updates that each backup has, up to the first that one lacks.
-  [[nodiscard]] std::vector<Push> take_kept();
+  /// most  how many of them
+  [[nodiscard]] std::vector<Push> take_kept(
+      std::size_t most = std::numeric_limits<std::size_t>::max());
   /// All of them: there is no backup.
   [[nodiscard]] std::vector<Push> take_all();
 

@@ -124,6 +124,7 @@ void FollowerProtocol::look_afresh(TimePoint now) {
 /// training waits for this follower, it would never be made again.
 void FollowerProtocol::look_anew(TimePoint now) {
   attempt_.reset();
+  relay_.restart();
   phase_ = Phase::kIdle;
   newest_ = version();
   look_afresh(now);
@@ -247,6 +248,7 @@ void FollowerProtocol::handle(ShardId from, const DataMessage& message, TimePoin
   } else if (const auto* description = std::get_if<pb::Description>(&message.body)) {
     take_tables(*description);
     newest_ = std::max(newest_, Clock(description->highest()));
+    newest_branch_ = std::max(newest_branch_, message.incarnation.value());
     note_round(link, *description);
     if (phase_ != Phase::kIdle && description->round() == round_) link.said = *description;
     judge_round(now);
@@ -266,7 +268,8 @@ void FollowerProtocol::handle(ShardId from, const DataMessage& message, TimePoin
 void FollowerProtocol::handle_source(const DataMessage& message, TimePoint now) {
   if (message.job != identity_.job || source_ == FollowerId() || is_over_) return;
   source_heard_ = now;
-  if (const auto* batch = std::get_if<DataItems>(&message.body)) take_items(*batch, true, now);
+  const auto* batch = std::get_if<DataItems>(&message.body);
+  if (batch != nullptr && is_of_branch(message)) take_items(*batch, true, now);
   if (const auto* description = std::get_if<pb::Description>(&message.body)) {
     note_round(source_link_, *description);
   }
@@ -276,7 +279,7 @@ void FollowerProtocol::handle_peer(PeerId from, const DataMessage& message) {
   if (message.job != identity_.job || identity_.address.empty()) return;
   if (const auto* question = std::get_if<pb::Describe>(&message.body)) {
     relay_.refresh(from);
-    DataMessage answer = envelope();
+    DataMessage answer = envelope_for_peer();
     pb::Description description;
     description.set_round(question->round());
     description.set_lowest(version().value());
@@ -309,7 +312,7 @@ void FollowerProtocol::handle_peer(PeerId from, const DataMessage& message) {
   }
   // One that was served at once learns nothing from this, but that this side lives.
   if (parked.items.empty()) return;
-  DataMessage answer = envelope();
+  DataMessage answer = envelope_for_peer();
   answer.body = std::move(parked);
   outgoing_.push_back({To::kPeer, {}, from, std::move(answer)});
 }

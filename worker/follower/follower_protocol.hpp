@@ -134,6 +134,7 @@ class FollowerProtocol {
   enum class Phase : std::uint8_t { kIdle, kProbing, kFetching };
 
   [[nodiscard]] DataMessage envelope() const;
+  [[nodiscard]] DataMessage envelope_for_peer() const;
   void send(ShardId shard, DataMessage message);
   void report(TimePoint now);
   void take_shards(const pb::FollowReply& reply, TimePoint now);
@@ -145,6 +146,11 @@ class FollowerProtocol {
   void greet(TimePoint now);
   void confirm(TimePoint now);
   void take_tables(const pb::Description& description);
+  // follower_branches.cpp
+  [[nodiscard]] std::uint64_t branch() const;
+  [[nodiscard]] bool is_of_branch(const DataMessage& message);
+  [[nodiscard]] bool may_be_mixed() const;
+  void complete(TimePoint now);
   // follower_rounds.cpp
   [[nodiscard]] std::optional<Wish> wanted() const;
   [[nodiscard]] Clock least(const Wish& wish) const;
@@ -166,7 +172,7 @@ class FollowerProtocol {
   void take_value(const Slice& place, const DataItem& item, bool from_source, TimePoint now);
   void follow_source(Clock target, TimePoint now);
   void pass_on(const Slice& place, Clock version, const Frame& values, std::uint64_t filled);
-  void finish(TimePoint now);
+  void finish();
 
   const FollowerIdentity identity_;
   const FollowerTimings timings_;
@@ -207,6 +213,7 @@ class FollowerProtocol {
   std::uint64_t round_ = 0;
   TimePoint next_round_;
   Clock newest_{-1};  // that any shard has named
+  std::uint64_t newest_branch_ = 0;
   std::int64_t lead_ = 0;
   std::int64_t in_time_ = 0;  // models in a row that were gathered at the first attempt
   std::optional<ModelAttempt> attempt_;

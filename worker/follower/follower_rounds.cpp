@@ -148,6 +148,14 @@ void FollowerProtocol::judge_round(TimePoint now) {
     link.requested.reset();
   }
   next_round_ = now + 2 * timings_.probe;
+  if (attempt_ && attempt_->is_whole()) {
+    // A host may answer although it was declared lost; others know of that.
+    if (newest_branch_ > branch()) {
+      is_urgent_ = true;
+      return;
+    }
+    finish();
+  }
   if (round_begun_ >= fresh_from_) {
     is_fresh_ = true;
     if (!wished_newest_) wished_newest_ = highest;
@@ -160,6 +168,7 @@ void FollowerProtocol::judge_round(TimePoint now) {
     attempt_.reset();
     return;
   }
+  if (phase_ == Phase::kIdle) return;
   if (phase_ == Phase::kProbing) {
     phase_ = Phase::kIdle;
     choose(now);
@@ -288,7 +297,7 @@ void FollowerProtocol::request(TimePoint now) {
 void FollowerProtocol::take_items(const DataItems& batch, bool from_source, TimePoint now) {
   for (const DataItem& item : batch.items) {
     const Slice* place = layout_.find(item.table, item.slice);
-    if (!attempt_ || place == nullptr) continue;
+    if (!attempt_ || attempt_->is_whole() || place == nullptr) continue;
     ModelAttempt::Slice& slice = attempt_->slice(layout_.index_of(place->table, place->slice));
     switch (item.kind) {
       case pb::DataItem::FOLLOW_VALUE:
@@ -329,7 +338,7 @@ void FollowerProtocol::take_value(const Slice& place, const DataItem& item, bool
   const std::size_t index = layout_.index_of(place.table, place.slice);
   if (!attempt_->take(place, index, item.offset, item.payload)) return;
   pass_on(place, attempt_->target(), attempt_->values(place), attempt_->slice(index).filled);
-  if (attempt_->missing() == 0) finish(now);
+  if (attempt_->is_whole()) complete(now);
 }
 
 /// The source is at a later version: what it still owes will be of that one.
@@ -362,7 +371,7 @@ void FollowerProtocol::pass_on(const Slice& place, Clock version, const Frame& v
       item.clock = item.version = item.done = version;
       item.payload = values.part(begin * sizeof(float), item.count * sizeof(float));
       traffic_.passed += item.payload.size();
-      DataMessage message = envelope();
+      DataMessage message = envelope_for_peer();
       DataItems items;
       items.items.push_back(std::move(item));
       message.body = std::move(items);
@@ -371,15 +380,12 @@ void FollowerProtocol::pass_on(const Slice& place, Clock version, const Frame& v
   }
 }
 
-void FollowerProtocol::finish(TimePoint now) {
+void FollowerProtocol::finish() {
   if (attempt_->target() > version()) model_ = attempt_->finish();
   attempt_.reset();
   phase_ = Phase::kIdle;
   next_round_ = TimePoint();
   newest_ = std::max(newest_, version());
-  // Whether it is near enough to the newest shows in the next round.
-  is_fresh_ = false;
-  fresh_from_ = now;
   if (lead_ > 0 && ++in_time_ >= kInTime) {
     --lead_;
     in_time_ = 0;

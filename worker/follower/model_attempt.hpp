@@ -38,6 +38,7 @@ class ModelAttempt {
   [[nodiscard]] const Slice& slice(std::size_t index) const { return slices_[index]; }
   [[nodiscard]] std::size_t missing() const { return missing_; }
   [[nodiscard]] std::size_t size() const { return slices_.size(); }
+  [[nodiscard]] bool is_whole() const { return missing_ == 0 && !slices_.empty(); }
 
   /// Takes over values of a slice, all or a part: parts follow each other.
   /// offset   of the first in the table, in elements

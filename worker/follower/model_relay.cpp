@@ -39,6 +39,12 @@ std::vector<ModelRelay::Part> ModelRelay::take(const Slice& place, Clock version
   return served;
 }
 
+void ModelRelay::restart() {
+  for (auto& [slice, requests] : waiting_) {
+    for (auto& [peer, waiting] : requests) waiting.sent = 0;
+  }
+}
+
 std::optional<Clock> ModelRelay::wanted() const {
   std::optional<Clock> wanted;
   for (const auto& [slice, requests] : waiting_) {

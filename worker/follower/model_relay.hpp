@@ -32,6 +32,8 @@ class ModelRelay {
   /// removed.
   /// filled  how many of the slice's elements are here, from the first on
   [[nodiscard]] std::vector<Part> take(const Slice& place, Clock version, std::uint64_t filled);
+  /// What is sent from now on is of other values: each gets a slice from its first element on.
+  void restart();
   /// The lowest version that is waited for; nothing: none is.
   [[nodiscard]] std::optional<Clock> wanted() const;
   /// A peer lives, and still waits for what it has asked for.

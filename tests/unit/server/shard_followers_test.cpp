@@ -236,4 +236,22 @@ TEST_CASE("a version that cannot be confirms nothing, and members' reads continu
   CHECK(Followed::to(Followed::peer(0), released).size() == 1);
 }
 
+TEST_CASE("a description names the branch of the job: all of its shards' terms", "[followers]") {
+  JobMaker maker(2, Slack(0), 2);
+  maker.state.mutable_shards(0)->set_term(1);
+  maker.state.mutable_shards(1)->set_term(1);
+  Followed one(std::move(maker));
+  const auto branch = [&] {
+    DataMessage message = one.envelope(99);
+    message.body = pb::Describe();
+    const auto out = one.shard.handle(kReader, message, TimePoint());
+    REQUIRE(out.size() == 1);
+    return out[0].message.incarnation;
+  };
+  CHECK(branch() == Incarnation(2));
+  one.job.state.mutable_shards(1)->set_term(2);  // it is served elsewhere now
+  (void)one.shard.set_job(one.job.view());
+  CHECK(branch() == Incarnation(3));
+}
+
 }  // namespace taut::server

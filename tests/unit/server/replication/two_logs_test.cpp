@@ -102,38 +102,6 @@ TEST_CASE("a logged update of a worker that has left counts at a second take-ove
   CHECK(trio.values(2) == seen);
 }
 
-TEST_CASE("an image drops nothing that a lost worker has pushed before its leave",
-          "[replication]") {
-  Trio trio(2, true);
-  trio.replicate(0);
-  // Bob does not read in between. Another slice, elsewhere, has only the first one.
-  (void)trio.push(0, kBob, 0);
-  trio.replicate_logs(0);
-  (void)trio.push(0, kBob, 1);
-  pb::Member& bob = *trio.job.state.mutable_members(1);
-  bob.set_fenced(true);
-  bob.set_leave_clock(1);
-  trio.publish();
-  trio.replicate(0, kSecond);
-  (void)trio.push(0, kAnn, 0);
-  trio.replicate_logs(0);
-  SECTION("and its backups drop what it has pushed later once that is applied") {
-    (void)trio.push(0, kAnn, 1);
-    const auto before = trio.values(0);
-    trio.replicate_logs(0);
-    CHECK(trio.values(0) == before);  // it does not count before they have an image
-    for (int second = 2; second < 4; ++second) trio.replicate(0, second * kSecond);
-    CHECK(trio.values(0) != before);
-  }
-  const auto seen = trio.values(0);
-  trio.ended = {0};
-  trio.take_over(1);
-  trio.open(1, kAnn, 2, 1);
-  for (int second = 4; second < 7; ++second) trio.replicate(1, second * kSecond);
-  REQUIRE_FALSE(trio.hosts[1].report(JobId(7)).settling);
-  CHECK(trio.values(1) == seen);
-}
-
 TEST_CASE("a lost backup of two delays no logged update until the next one has its images",
           "[replication]") {
   Trio trio(1, true);
