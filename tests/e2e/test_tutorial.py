@@ -72,7 +72,7 @@ class Tutorial(ClusterTest):
                     continue
                 program = words[1:2] if words[0] == "tautline" else []
                 if program in (["trace"], ["runs"], ["keys"]) or words[1:3] in (
-                        ["lab", "plan"], ["lab", "report"]):
+                        ["lab", "plan"], ["lab", "report"], ["lab", "schedule"]):
                     program = words[1:3]
                 answer = self.run_program(words[0], *program, "--help")
                 self.assertEqual(answer.returncode, 0, answer.stderr)
