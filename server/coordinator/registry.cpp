@@ -254,6 +254,12 @@ bool Registry::has_absent() const {
       participants_, [](const auto& entry) { return !entry.second.peer && !entry.second.lost; });
 }
 
+bool Registry::is_silent(const Participant& participant) const {
+  return std::ranges::any_of(participants_, [&](const auto& entry) {
+    return entry.second.last_heard - participant.last_heard > heartbeat_limit_ / 2;
+  });
+}
+
 Duration Registry::longest_interval() const {
   Duration longest{};
   for (const auto& [key, participant] : participants_) {

@@ -128,6 +128,9 @@ class Registry {
   /// Whether a process that was known before the coordinator restarted has neither reconnected nor
   /// been lost.
   [[nodiscard]] bool has_absent() const;
+  /// Whether another process was heard when this one had been silent for more than half of the
+  /// limit: it may be dead.
+  [[nodiscard]] bool is_silent(const Participant& participant) const;
   /// The longest interval of heartbeats of a process that is here; 0: none is known.
   [[nodiscard]] Duration longest_interval() const;
 

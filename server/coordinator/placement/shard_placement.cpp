@@ -104,7 +104,12 @@ bool answers_no_worker(const JobRecord& job, int server) {
 /// Whether a server lives and answers the coordinator, but not its workers, and others can take all
 /// that it serves: a thread of it hangs, or a network between them. The job continues without it.
 bool is_to_give_up(const JobRecord& job, const Registry& registry, int server) {
-  if (job.stored().servers(server).lost() || !answers_no_worker(job, server)) return false;
+  const pb::StoredServer& stored = job.stored().servers(server);
+  if (stored.lost() || !answers_no_worker(job, server)) return false;
+  const Participant* process =
+      registry.find_live(pb::ROLE_SERVER, stored.name(), Incarnation(stored.incarnation()));
+  // Where it is dead, or does not run for a while, it is lost by that: it works again if it returns.
+  if (process != nullptr && registry.is_silent(*process)) return false;
   for (int number = 0; number < job.stored().shards_size(); ++number) {
     if (job.server_of(job.stored().shards(number).host()) != server) continue;
     const auto successor = find_successor(job, registry, number);

@@ -73,6 +73,9 @@ class Placement {
     }
     job.take_progress(member, progress, TimePoint());
   }
+  void hear(const std::string& name, Duration after) {
+    registry.hear(*servers_.at(name)->peer, TimePoint() + after);
+  }
   void lose(const std::string& name) { registry.lose(*servers_.at(name), "was killed"); }
   /// Each backup has an image of every slice.
   void report_whole() {

@@ -60,6 +60,16 @@ TEST_CASE("a server that answers no worker is given up where others have all tha
     CHECK(placement.replace().empty());
     CHECK("s" + std::to_string(placement.server_of(1)) == name);
   }
+  SECTION("not while the coordinator does not hear it either") {
+    placement.report_silent(1, 1);
+    const std::string other = "s" + std::to_string((placement.server_of(1) + 1) % 3);
+    placement.hear(other, std::chrono::seconds(8));
+    CHECK(placement.replace().empty());
+    CHECK("s" + std::to_string(placement.server_of(1)) == name);
+    placement.hear(name, std::chrono::seconds(9));
+    CHECK(placement.replace().empty());
+    CHECK("s" + std::to_string(placement.server_of(1)) != name);
+  }
   SECTION("nor for a worker that does not know of the job yet") {
     placement.report_silent(1, std::nullopt);
     placement.job.workers[1].notified = false;
