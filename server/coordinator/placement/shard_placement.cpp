@@ -108,7 +108,7 @@ bool is_to_give_up(const JobRecord& job, const Registry& registry, int server) {
   if (stored.lost() || !answers_no_worker(job, server)) return false;
   const Participant* process =
       registry.find_live(pb::ROLE_SERVER, stored.name(), Incarnation(stored.incarnation()));
-  // Where it is dead, or does not run for a while, it is lost by that: it works again if it returns.
+  // A server that is dead, or stopped for a while, is lost by that: it works again if it returns.
   if (process != nullptr && registry.is_silent(*process)) return false;
   for (int number = 0; number < job.stored().shards_size(); ++number) {
     if (job.server_of(job.stored().shards(number).host()) != server) continue;
