@@ -153,7 +153,7 @@ class AgainstReal(Measured):
         self.assertEqual(rows, [
             "| none | 2 | BSP | - | 50.0 | 52.0 | +4.0 % | 10.0 % | 10.0 % | 0.00 | 0.00 | met |",
             "| none | 2 | BSP | x 3 | 50.0 | 70.0 | +40.0 % | 10.0 % | 10.0 % | 0.00 | 0.00 "
-            "| rate +40.0 |"])
+            "| rate +40.0 % |"])
 
     def test_rows_are_appended_as_they_come_and_what_was_cut_off_continues(self):
         file = self.place / "matrix.md"
