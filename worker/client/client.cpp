@@ -56,7 +56,9 @@ Result<bool> Client::await_open(Duration wait, Duration at_most) {
 Buffer Client::gradient_buffer(TableId table) {
   const TableSpec& spec = tables_[table.value()];
   TAUT_CHECK(!spec.rows, "a table that is kept by rows is pushed by rows");
-  return driver_->pool().acquire(spec.count() * sizeof(float));
+  const std::size_t bytes = spec.count() * sizeof(float);
+  driver_->await_room(Bytes(bytes));
+  return driver_->pool().acquire(bytes);
 }
 
 bool Client::shares_memory() const {
@@ -82,6 +84,7 @@ TableEncoding Client::encoding_of(TableId table, Clock clock) const {
 }
 
 Buffer Client::update_buffer(std::size_t bytes) {
+  driver_->await_room(Bytes(bytes));
   return driver_->pool().acquire(bytes);
 }
 

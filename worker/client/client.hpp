@@ -43,7 +43,8 @@ struct ClientOptions {
   std::vector<ShardAddress> shards;
   /// Whether shards have backups: updates are then kept until the backups have them too.
   bool replicated = false;
-  /// Limit on the bytes of such updates; at half of it the client requests images. 0: no limit.
+  /// Limit on the bytes of such updates; at half of it the client requests images, and beyond it
+  /// those of one clock are computed. 0: no limit.
   Bytes max_kept = Bytes(0);
   /// Where gradients are stored, and what a shard on the same machine maps; nullptr: gradients are
   /// sent as bytes.
@@ -107,7 +108,8 @@ class Client {
   [[nodiscard]] Result<bool> await_open(Duration wait, Duration at_most);
 
   /// Memory for an update. Pushed memory is never copied, unless the job compresses the table's
-  /// updates: those are encoded before push() returns.
+  /// updates: those are encoded before push() returns. Where ClientOptions limits what is kept for
+  /// backups, it first waits for them, for seconds at most.
   [[nodiscard]] Buffer gradient_buffer(TableId table);
 
   /// Whether updates reach some shard through shared memory. Thread: any.

@@ -57,6 +57,8 @@ void ClientProtocol::open(std::vector<TableSpec> tables, const Compression& comp
   for (const TableSpec& table : tables_) {
     pulls_.push_back(table.rows ? math::Encoding() : compression.of_pull(table));
     *by_name_.add_tables() = to_wire(table);
+    const bool is_pushed_whole = !table.rows && table.kind != TableKind::kFrozen;
+    if (is_pushed_whole) clock_bytes_ += table.count() * sizeof(float);
   }
   by_hash_.set_tables_hash(tables_hash(tables_));
   layout_ = SliceLayout(tables_, shards_, slice_elements_);
@@ -181,7 +183,9 @@ bool ClientProtocol::move(ShardId shard, std::uint64_t term, TimePoint now) {
     unacknowledged_ += slice.kept.size();
     kept_ -= slice.kept.size();
     for (; !slice.kept.empty(); slice.kept.pop_back()) {
-      kept_bytes_ -= slice.kept.back().update.gradient.size();
+      const std::size_t bytes = slice.kept.back().update.gradient.size();
+      kept_bytes_ -= bytes;
+      unacknowledged_bytes_ += bytes;
       PendingPush& push = slice.pushes.emplace_front(std::move(slice.kept.back()));
       push.sent.reset();
       push.attempts = 0;

@@ -31,7 +31,8 @@ struct ClientIdentity {
   std::string job_hash;
   /// Shards have backups: updates are kept until those have them too.
   bool replicated = false;
-  /// Of updates that are kept for backups; at half of it their images are requested.
+  /// Of updates that are kept for backups; at half of it their images are requested. With those of
+  /// one clock next to it, or those of two, whichever is more, a client is full; see room().
   Bytes max_kept = Bytes(0);  // 0: no limit
 };
 
@@ -90,6 +91,9 @@ class ClientProtocol {
   bool move(ShardId shard, std::uint64_t term, TimePoint now);
   /// Has the shards' backups brought up to what was pushed; see unsettled().
   void settle();
+  /// Bytes of further updates that may be computed next to those that are held: while some are kept
+  /// for backups, and until those are up to date. No limit where none are kept.
+  [[nodiscard]] std::uint64_t room() const;
   /// Slices of updates that would be lost with a shard's host: not acknowledged, or kept.
   [[nodiscard]] std::size_t unsettled() const { return unacknowledged_ + kept_; }
 
@@ -238,6 +242,8 @@ class ClientProtocol {
   std::size_t unacknowledged_ = 0;
   std::size_t kept_ = 0;
   std::uint64_t kept_bytes_ = 0;
+  std::uint64_t unacknowledged_bytes_ = 0;
+  std::uint64_t clock_bytes_ = 0;  // of one clock's updates, before they are encoded
   std::vector<std::size_t> relievable_;  // slices that keep updates, perhaps without a settlement
   bool was_ready_ = false;
   std::int64_t row_snapshots_ = 0;  // so far: each has its number in the place of a clock

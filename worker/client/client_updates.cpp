@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -38,6 +39,7 @@ void ClientProtocol::push(TableId table, std::vector<Update> slices) {
     const Clock from = std::min(std::exchange(slice.next, clock.next()).value_or(clock), clock);
     slice.pushes.push_back({from, std::move(slices[i]), {}, 0, {}});
     ++unacknowledged_;
+    unacknowledged_bytes_ += slice.pushes.back().update.gradient.size();
     touch(slice);
   }
 }
@@ -74,6 +76,7 @@ void ClientProtocol::acknowledge(SliceLink& slice, Clock done, TimePoint now) {
       resend_.at(slice.place.shard).measured(now - *push.sent);
     }
     mark_unsent(slice, push);
+    unacknowledged_bytes_ -= push.update.gradient.size();
     if (identity_.replicated) {
       kept_bytes_ += push.update.gradient.size();
       slice.kept.push_back(std::move(push));
@@ -152,6 +155,15 @@ void ClientProtocol::relieve() {
     slice.settle = PendingSettle{false, {}, {}, 0};
     touch(slice);
   }
+}
+
+std::uint64_t ClientProtocol::room() const {
+  const std::uint64_t limit = identity_.max_kept.value();
+  if (limit == 0 || kept_bytes_ == 0) return std::numeric_limits<std::uint64_t>::max();
+  // A clock's updates are held whatever the limit is, while those of the next one are computed.
+  const std::uint64_t most = std::max(limit, clock_bytes_) + clock_bytes_;
+  const std::uint64_t held = kept_bytes_ + unacknowledged_bytes_;
+  return most > held ? most - held : 0;
 }
 
 void ClientProtocol::settle() {

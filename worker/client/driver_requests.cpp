@@ -132,6 +132,7 @@ void ClientDriver::drain() {
     requests.swap(inbox_);
   }
   for (Request& request : requests) obey(request);
+  room_ = protocol_.room();
 }
 
 void ClientDriver::obey(Request& request) {

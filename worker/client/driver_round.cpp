@@ -65,6 +65,7 @@ void ClientDriver::round(std::unique_lock<std::mutex>& lock, Leader leader, Dura
     protocol_.tick(now);
   }
   collect();
+  room_ = protocol_.room();
   note_load();
 }
 

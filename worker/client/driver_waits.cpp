@@ -16,6 +16,9 @@ constexpr Duration kIdle{100'000};
 constexpr Duration kCallersTurn{300};
 constexpr Duration kLongWait{30'000'000};
 constexpr Duration kForever = Duration::max();
+// For which a worker holds back its next update rather than take memory beyond its limit. Backups
+// are up to date sooner, unless a server is lost and the next one is waited for.
+constexpr Duration kRoomWait{10'000'000};
 
 }  // namespace
 
@@ -201,6 +204,24 @@ Result<void> ClientDriver::await_acknowledged(std::size_t slices, Duration wait)
       [] { return std::string("the acknowledgement of updates"); });
   if (!done) return done.error();
   return ok();
+}
+
+void ClientDriver::await_room(Bytes update) {
+  if (room_ >= update.value()) {
+    is_beyond_room_ = false;
+    return;
+  }
+  if (is_beyond_room_) return;
+  std::optional<Waiting> waiting;
+  const auto waited = await_step(
+      waiting, kLongWait, kRoomWait, [&] { return protocol_.room() >= update.value(); },
+      [] { return std::string("room for the next update"); });
+  // Whoever waits next for an answer says what the error is.
+  if (!waited || waited.value()) return;
+  is_beyond_room_ = true;
+  log::warn(
+      "backups lag: after {:.0f} s the next update takes memory beyond replication {{ memory }}",
+      seconds(kRoomWait));
 }
 
 Result<bool> ClientDriver::await_settled(Duration wait, Duration at_most) {

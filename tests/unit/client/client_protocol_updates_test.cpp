@@ -1,4 +1,5 @@
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "tests/unit/client/played.hpp"
@@ -7,6 +8,7 @@ namespace taut {
 namespace {
 
 using test::kResend;
+using test::kShard;
 using test::Played;
 using test::same_bits;
 
@@ -142,6 +144,41 @@ TEST_CASE("after a held update nothing is sent that the shard would refuse", "[c
   CHECK(played.sent().empty());
   played.pass(kResend / 10);
   CHECK(played.sent() == "PUSH 3, PUSH 4");
+}
+
+TEST_CASE("a client whose backups lag has no room for another update until they are up to date",
+          "[client]") {
+  constexpr std::uint64_t kEnough = std::numeric_limits<std::uint64_t>::max();
+  // Updates of 16 bytes: more than the limit, so that those of two clocks are held at most.
+  Played played(test::one_table(), {}, Bytes(8));
+  played.start();
+  const auto acknowledge = [&played](std::int64_t done, std::int64_t stable) {
+    DataItem item;
+    item.kind = pb::DataItem::ACK;
+    item.done = Clock(done);
+    item.stable = Clock(stable);
+    played.handle(DataItems{{item}});
+  };
+  CHECK(played.client.room() == kEnough);
+  played.push(0);
+  played.push(1);
+  played.take();
+  CHECK(played.client.room() == kEnough);  // no backup is waited for
+  acknowledge(1, 0);
+  CHECK(played.client.room() == 0);  // 0 is kept, and 1 is not acknowledged
+  acknowledge(2, 0);
+  CHECK(played.client.room() == 0);
+  acknowledge(2, 1);
+  CHECK(played.client.room() == 16);
+  // Another host has none of it for sure: 1 is sent again, and acknowledged there.
+  REQUIRE(played.client.move(kShard, 1, played.now));
+  CHECK(played.client.room() == kEnough);
+  played.start();
+  CHECK(played.sent() == "PUSH 1");
+  acknowledge(2, 1);
+  CHECK(played.client.room() == 16);
+  acknowledge(2, 2);
+  CHECK(played.client.room() == kEnough);
 }
 
 TEST_CASE("updates kept for backups beyond half of their limit are settled in every slice",
