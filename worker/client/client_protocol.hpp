@@ -243,7 +243,7 @@ class ClientProtocol {
   std::size_t kept_ = 0;
   std::uint64_t kept_bytes_ = 0;
   std::uint64_t unacknowledged_bytes_ = 0;
-  std::uint64_t clock_bytes_ = 0;  // of one clock's updates, before they are encoded
+  std::uint64_t clock_bytes_ = 0;        // of one clock's updates, before they are encoded
   std::vector<std::size_t> relievable_;  // slices that keep updates, perhaps without a settlement
   bool was_ready_ = false;
   std::int64_t row_snapshots_ = 0;  // so far: each has its number in the place of a clock
