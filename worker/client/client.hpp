@@ -43,9 +43,12 @@ struct ClientOptions {
   std::vector<ShardAddress> shards;
   /// Whether shards have backups: updates are then kept until the backups have them too.
   bool replicated = false;
-  /// Limit on the bytes of such updates; at half of it the client requests images, and beyond it
-  /// those of one clock are computed. 0: no limit.
+  /// Limit on the bytes of such updates; at half of it the client requests images. Next to as much,
+  /// or one clock's updates where those are more, those of one further clock have room. 0: no limit.
   Bytes max_kept = Bytes(0);
+  /// How long gradient_buffer() and update_buffer() wait for that room. Backups are up to date
+  /// sooner, unless a server is lost and the next one's images take long.
+  Duration max_room_wait{10'000'000};
   /// Where gradients are stored, and what a shard on the same machine maps; nullptr: gradients are
   /// sent as bytes.
   std::shared_ptr<SharedArena> shared_memory;
@@ -87,7 +90,8 @@ using StalenessHistogram = std::map<std::int64_t, std::uint64_t>;
 void count_read(StalenessHistogram& reads, std::int64_t staleness);
 
 /// Tables in a parameter server: opens them, pushes updates, and reads values under the job's
-/// staleness bound. Calls that take no `wait` return at once. Bytes move while the caller waits,
+/// staleness bound. Calls that take no `wait` return at once, but for gradient_buffer() and
+/// update_buffer(). Bytes move while the caller waits,
 /// and on the client's dedicated thread otherwise.
 /// Thread    one caller, the same for all calls; push() and push_and_read() by a second one
 class Client {
@@ -108,8 +112,9 @@ class Client {
   [[nodiscard]] Result<bool> await_open(Duration wait, Duration at_most);
 
   /// Memory for an update. Pushed memory is never copied, unless the job compresses the table's
-  /// updates: those are encoded before push() returns. Where ClientOptions limits what is kept for
-  /// backups, it first waits for them, for seconds at most.
+  /// updates: those are encoded before push() returns. Waits for backups where updates that are kept
+  /// for them leave no room, at most ClientOptions::max_room_wait, and after a wait in vain not
+  /// again until an update as large had room.
   [[nodiscard]] Buffer gradient_buffer(TableId table);
 
   /// Whether updates reach some shard through shared memory. Thread: any.
@@ -133,7 +138,7 @@ class Client {
   /// For a device that encodes updates before they are copied to the host: how a table's update of
   /// a clock is encoded there. Float32: only push_and_read() encodes it. Thread: any.
   [[nodiscard]] TableEncoding encoding_of(TableId table, Clock clock) const;
-  /// Memory for so many bytes of what was encoded.
+  /// Memory for so many bytes of what was encoded. Waits as gradient_buffer() does.
   [[nodiscard]] Buffer update_buffer(std::size_t bytes);
   /// push_and_read() of what was encoded by encoding_of(), or with a float32 encoding of all that
   /// is left to send.

@@ -31,6 +31,7 @@ ClientDriver::ClientDriver(std::unique_ptr<Endpoint> endpoint, const ClientOptio
       pool_(options.pool ? options.pool
                          : std::make_shared<BufferPool>(kKeptBytes, allocator_of(options))),
       load_(options.load),
+      max_room_wait_(options.max_room_wait),
       shards_(shard_ids(options)),
       encoder_(options.encoding),
       weight_(options.weight),

@@ -72,8 +72,9 @@ class ClientDriver {
                                                                     Duration at_most);
   /// slices  of updates that need not be acknowledged
   [[nodiscard]] Result<void> await_acknowledged(std::size_t slices, Duration wait);
-  /// Waits a while for backups where an update of these bytes would have no room next to those that
-  /// are kept for them; after a wait in vain not again until there was room. Thread: one at a time.
+  /// Waits for backups where an update of these bytes would have no room next to those that are
+  /// kept for them, as long as the options say; after a wait in vain not again until an update as
+  /// large had room. Thread: the caller's.
   void await_room(Bytes update);
   /// All of them, at the shards' backups too.
   [[nodiscard]] Result<bool> await_settled(Duration wait, Duration at_most);
@@ -161,7 +162,8 @@ class ClientDriver {
   std::atomic<std::uint64_t> received_ = 0;
   std::atomic<std::uint64_t> saved_ = 0;
   std::atomic<std::uint64_t> room_ = std::numeric_limits<std::uint64_t>::max();  // the protocol's
-  std::atomic<bool> is_beyond_room_ = false;  // a wait for it was in vain
+  const Duration max_room_wait_;
+  std::uint64_t without_room_ = 0;  // the caller's: of the update that it waited for in vain
   std::atomic<std::uint64_t> received_saved_ = 0;
   // The caller's bounded waits that it has not ended yet.
   std::optional<Waiting> open_wait_;

@@ -57,6 +57,7 @@ void ClientProtocol::open(std::vector<TableSpec> tables, const Compression& comp
   for (const TableSpec& table : tables_) {
     pulls_.push_back(table.rows ? math::Encoding() : compression.of_pull(table));
     *by_name_.add_tables() = to_wire(table);
+    has_rows_ |= table.rows.has_value();
     const bool is_pushed_whole = !table.rows && table.kind != TableKind::kFrozen;
     if (is_pushed_whole) clock_bytes_ += table.count() * sizeof(float);
   }

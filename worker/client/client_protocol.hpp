@@ -31,8 +31,7 @@ struct ClientIdentity {
   std::string job_hash;
   /// Shards have backups: updates are kept until those have them too.
   bool replicated = false;
-  /// Of updates that are kept for backups; at half of it their images are requested. With those of
-  /// one clock next to it, or those of two, whichever is more, a client is full; see room().
+  /// Of updates that are kept for backups; at half of it their images are requested. See room().
   Bytes max_kept = Bytes(0);  // 0: no limit
 };
 
@@ -91,8 +90,9 @@ class ClientProtocol {
   bool move(ShardId shard, std::uint64_t term, TimePoint now);
   /// Has the shards' backups brought up to what was pushed; see unsettled().
   void settle();
-  /// Bytes of further updates that may be computed next to those that are held: while some are kept
-  /// for backups, and until those are up to date. No limit where none are kept.
+  /// Bytes of further updates that may be computed next to those that are held, which are at most
+  /// those of one clock and max_kept, or of two clocks where that is more. No limit while none are
+  /// kept for backups, nor where a table is kept by rows: what such a clock pushes is not known.
   [[nodiscard]] std::uint64_t room() const;
   /// Slices of updates that would be lost with a shard's host: not acknowledged, or kept.
   [[nodiscard]] std::size_t unsettled() const { return unacknowledged_ + kept_; }
@@ -244,6 +244,7 @@ class ClientProtocol {
   std::uint64_t kept_bytes_ = 0;
   std::uint64_t unacknowledged_bytes_ = 0;
   std::uint64_t clock_bytes_ = 0;        // of one clock's updates, before they are encoded
+  bool has_rows_ = false;                // a table is kept by rows
   std::vector<std::size_t> relievable_;  // slices that keep updates, perhaps without a settlement
   bool was_ready_ = false;
   std::int64_t row_snapshots_ = 0;  // so far: each has its number in the place of a clock

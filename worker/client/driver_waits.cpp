@@ -16,9 +16,6 @@ constexpr Duration kIdle{100'000};
 constexpr Duration kCallersTurn{300};
 constexpr Duration kLongWait{30'000'000};
 constexpr Duration kForever = Duration::max();
-// For which a worker holds back its next update rather than take memory beyond its limit. Backups
-// are up to date sooner, unless a server is lost and the next one is waited for.
-constexpr Duration kRoomWait{10'000'000};
 
 }  // namespace
 
@@ -207,21 +204,23 @@ Result<void> ClientDriver::await_acknowledged(std::size_t slices, Duration wait)
 }
 
 void ClientDriver::await_room(Bytes update) {
-  if (room_ >= update.value()) {
-    is_beyond_room_ = false;
+  const std::uint64_t bytes = update.value();
+  if (room_ >= bytes) {
+    if (bytes >= without_room_) without_room_ = 0;
     return;
   }
-  if (is_beyond_room_) return;
+  if (without_room_ > 0) return;
   std::optional<Waiting> waiting;
   const auto waited = await_step(
-      waiting, kLongWait, kRoomWait, [&] { return protocol_.room() >= update.value(); },
+      waiting, std::max(kLongWait, 2 * max_room_wait_), max_room_wait_,
+      [&] { return protocol_.room() >= bytes; },
       [] { return std::string("room for the next update"); });
   // Whoever waits next for an answer says what the error is.
   if (!waited || waited.value()) return;
-  is_beyond_room_ = true;
+  without_room_ = bytes;
   log::warn(
       "backups lag: after {:.0f} s the next update takes memory beyond replication {{ memory }}",
-      seconds(kRoomWait));
+      seconds(max_room_wait_));
 }
 
 Result<bool> ClientDriver::await_settled(Duration wait, Duration at_most) {

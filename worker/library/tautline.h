@@ -69,7 +69,8 @@ TAUTLINE_API void tautline_free(char* text);
  * be repeated: tautline_await_place(), tautline_open(), tautline_pull(), tautline_snapshot() with
  * the same memory, tautline_leave() and tautline_finish(). For programs that must do other work in
  * between, such as interpreters that handle signals. Process-wide; 0 (the default), negative or
- * NaN: no limit. */
+ * NaN: no limit. Not among them are tautline_gradient() and the pushes, which in a job with backups
+ * that lag wait for those, up to ten seconds. */
 TAUTLINE_API void tautline_set_patience(double wait_s);
 
 /* ---- A cluster and its jobs ---- */

@@ -1,6 +1,8 @@
+#include <atomic>
 #include <cstdint>
 #include <future>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tests/unit/client/served_job.hpp"
@@ -183,6 +185,58 @@ TEST_CASE("cancelling ends a wait at once, and closing ends the writing into mem
   push(*other, 1, 0);
   REQUIRE(other->flush(kDeadline).has_value());
   CHECK(values == untouched);
+}
+
+TEST_CASE("the next update's memory is waited for while backups lag, and no longer than allowed",
+          "[client]") {
+  // Its shard has no backup, so that the other worker's update is what makes this one's safe.
+  JobMaker maker(2);
+  maker.state.set_replication_interval(4);
+  ServedJob served(std::move(maker));
+  ClientOptions options = served.options(WorkerId(0), Duration(100'000));
+  options.replicated = true;
+  options.max_kept = Bytes(1);
+  const auto slow = served.client(1);
+  REQUIRE(slow->open(two_tables(), kDeadline).has_value());
+  constexpr TableId kLarge{1};
+  const auto push_clock = [](Client& client, std::uint32_t worker, std::int64_t clock) {
+    push(client, worker, clock, kTable);
+    push(client, worker, clock, kLarge);
+  };
+  SECTION("until they are up to date") {
+    options.max_room_wait = 2 * kDeadline;
+    Client fast(served.context.make_endpoint(), options);
+    REQUIRE(fast.open(two_tables(), kDeadline).has_value());
+    push_clock(fast, 0, 0);
+    push_clock(fast, 0, 1);  // next to one clock's updates there is room for another's
+    REQUIRE(fast.flush(kDeadline, 1).has_value());
+    std::atomic<bool> is_pushed = false;
+    auto late = std::async(std::launch::async, [&] {
+      std::this_thread::sleep_for(kSoon);
+      is_pushed = true;
+      push_clock(*slow, 1, 0);
+    });
+    const TimePoint begin = steady_now();
+    CHECK(fast.gradient_buffer(kLarge).size() == 24);
+    CHECK(is_pushed);
+    CHECK(steady_now() - begin < kDeadline);
+    late.get();
+  }
+  SECTION("once in vain") {
+    options.max_room_wait = Duration(1'000'000);
+    Client fast(served.context.make_endpoint(), options);
+    REQUIRE(fast.open(two_tables(), kDeadline).has_value());
+    push_clock(fast, 0, 0);
+    push(fast, 0, 1, kLarge);  // 16 bytes are left
+    REQUIRE(fast.flush(kDeadline, 1).has_value());
+    TimePoint begin = steady_now();
+    CHECK(fast.gradient_buffer(kLarge).size() == 24);
+    CHECK(steady_now() - begin >= options.max_room_wait);
+    CHECK(fast.gradient_buffer(kTable).size() == 16);
+    begin = steady_now();
+    CHECK(fast.gradient_buffer(kLarge).size() == 24);
+    CHECK(steady_now() - begin < options.max_room_wait);
+  }
 }
 
 }  // namespace taut
