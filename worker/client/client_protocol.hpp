@@ -91,8 +91,8 @@ class ClientProtocol {
   /// Has the shards' backups brought up to what was pushed; see unsettled().
   void settle();
   /// Bytes of further updates that may be computed next to those that are held, which are at most
-  /// those of one clock and max_kept, or of two clocks where that is more. No limit while none are
-  /// kept for backups, nor where a table is kept by rows: what such a clock pushes is not known.
+  /// those of one clock and max_kept, or of two clocks where that is more. No limit where max_kept
+  /// has none, nor where a table is kept by rows: what such a clock pushes is not known.
   [[nodiscard]] std::uint64_t room() const;
   /// Slices of updates that would be lost with a shard's host: not acknowledged, or kept.
   [[nodiscard]] std::size_t unsettled() const { return unacknowledged_ + kept_; }

@@ -159,7 +159,7 @@ void ClientProtocol::relieve() {
 
 std::uint64_t ClientProtocol::room() const {
   const std::uint64_t limit = identity_.max_kept.value();
-  if (limit == 0 || kept_bytes_ == 0 || has_rows_) return std::numeric_limits<std::uint64_t>::max();
+  if (limit == 0 || has_rows_) return std::numeric_limits<std::uint64_t>::max();
   // A clock's updates are held whatever the limit is, while those of the next one are computed.
   const std::uint64_t most = std::max(limit, clock_bytes_) + clock_bytes_;
   const std::uint64_t held = kept_bytes_ + unacknowledged_bytes_;
