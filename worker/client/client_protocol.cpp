@@ -184,9 +184,7 @@ bool ClientProtocol::move(ShardId shard, std::uint64_t term, TimePoint now) {
     unacknowledged_ += slice.kept.size();
     kept_ -= slice.kept.size();
     for (; !slice.kept.empty(); slice.kept.pop_back()) {
-      const std::size_t bytes = slice.kept.back().update.gradient.size();
-      kept_bytes_ -= bytes;
-      unacknowledged_bytes_ += bytes;
+      kept_bytes_ -= slice.kept.back().update.gradient.size();
       PendingPush& push = slice.pushes.emplace_front(std::move(slice.kept.back()));
       push.sent.reset();
       push.attempts = 0;

@@ -7,6 +7,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/result.hpp"
@@ -199,6 +200,10 @@ class ClientProtocol {
   void acknowledge(SliceLink& slice, Clock done, TimePoint now);
   void let_go(SliceLink& slice, Clock stable);
   void note_relievable(SliceLink& slice);
+  [[nodiscard]] bool limits_room() const {
+    return identity_.replicated && identity_.max_kept.value() > 0 && !has_rows_;
+  }
+  void release(const SliceLink& slice, Clock clock);
   void relieve();
   void restart(ShardId shard);
   void rewind(ShardId shard);
@@ -242,9 +247,14 @@ class ClientProtocol {
   std::size_t unacknowledged_ = 0;
   std::size_t kept_ = 0;
   std::uint64_t kept_bytes_ = 0;
-  std::uint64_t unacknowledged_bytes_ = 0;
-  std::uint64_t clock_bytes_ = 0;        // of one clock's updates, before they are encoded
-  bool has_rows_ = false;                // a table is kept by rows
+  std::uint64_t clock_bytes_ = 0;  // of one clock's updates, before they are encoded
+  bool has_rows_ = false;          // a table is kept by rows
+  struct HeldUpdate {              // of a table, whose slices share its memory
+    std::size_t slices_left = 0;
+    std::uint64_t bytes = 0;
+  };
+  std::map<std::pair<TableId, Clock>, HeldUpdate> held_;  // where room is limited
+  std::uint64_t held_bytes_ = 0;
   std::vector<std::size_t> relievable_;  // slices that keep updates, perhaps without a settlement
   bool was_ready_ = false;
   std::int64_t row_snapshots_ = 0;  // so far: each has its number in the place of a clock

@@ -32,6 +32,12 @@ void ClientProtocol::push(TableId table, const Update& update) {
 void ClientProtocol::push(TableId table, std::vector<Update> slices) {
   const auto places = layout_.slices_of(table);
   TAUT_CHECK(slices.size() == places.size(), "an update has a part for each slice");
+  if (limits_room()) {
+    std::uint64_t bytes = 0;
+    for (const Update& update : slices) bytes += update.gradient.size();
+    held_[{table, slices.front().clock}] = {slices.size(), bytes};
+    held_bytes_ += bytes;
+  }
   for (std::size_t i = 0; i < places.size(); ++i) {
     SliceLink& slice = slices_[layout_.index_of(table, places[i].slice)];
     const Clock clock = slices[i].clock;
@@ -39,7 +45,6 @@ void ClientProtocol::push(TableId table, std::vector<Update> slices) {
     const Clock from = std::min(std::exchange(slice.next, clock.next()).value_or(clock), clock);
     slice.pushes.push_back({from, std::move(slices[i]), {}, 0, {}});
     ++unacknowledged_;
-    unacknowledged_bytes_ += slice.pushes.back().update.gradient.size();
     touch(slice);
   }
 }
@@ -76,7 +81,6 @@ void ClientProtocol::acknowledge(SliceLink& slice, Clock done, TimePoint now) {
       resend_.at(slice.place.shard).measured(now - *push.sent);
     }
     mark_unsent(slice, push);
-    unacknowledged_bytes_ -= push.update.gradient.size();
     if (identity_.replicated) {
       kept_bytes_ += push.update.gradient.size();
       slice.kept.push_back(std::move(push));
@@ -128,6 +132,7 @@ void ClientProtocol::handle_refusal(SliceLink& slice, const DataItem& item, Time
 void ClientProtocol::let_go(SliceLink& slice, Clock stable) {
   while (!slice.kept.empty() && slice.kept.front().update.clock < stable) {
     kept_bytes_ -= slice.kept.front().update.gradient.size();
+    release(slice, slice.kept.front().update.clock);
     slice.kept.pop_front();
     --kept_;
   }
@@ -157,13 +162,20 @@ void ClientProtocol::relieve() {
   }
 }
 
+/// A slice of an update is safe; the update's memory is free with the last of them.
+void ClientProtocol::release(const SliceLink& slice, Clock clock) {
+  const auto held = held_.find({slice.place.table, clock});
+  if (held == held_.end() || --held->second.slices_left > 0) return;
+  held_bytes_ -= held->second.bytes;
+  held_.erase(held);
+}
+
 std::uint64_t ClientProtocol::room() const {
   const std::uint64_t limit = identity_.max_kept.value();
-  if (limit == 0 || has_rows_) return std::numeric_limits<std::uint64_t>::max();
+  if (!limits_room()) return std::numeric_limits<std::uint64_t>::max();
   // A clock's updates are held whatever the limit is, while those of the next one are computed.
   const std::uint64_t most = std::max(limit, clock_bytes_) + clock_bytes_;
-  const std::uint64_t held = kept_bytes_ + unacknowledged_bytes_;
-  return most > held ? most - held : 0;
+  return most > held_bytes_ ? most - held_bytes_ : 0;
 }
 
 void ClientProtocol::settle() {

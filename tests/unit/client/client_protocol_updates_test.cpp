@@ -179,6 +179,33 @@ TEST_CASE("a client whose backups lag has no room for another update until they 
   CHECK(played.client.room() == 32);
 }
 
+TEST_CASE("the memory of an update is held until its last slice is safe", "[client]") {
+  constexpr std::int64_t kCount = SliceLayout::kSliceElements + 4;
+  constexpr std::uint64_t kBytes = kCount * sizeof(float);
+  Played played({test::make_table(0, {kCount})}, {}, Bytes(8));
+  played.start();
+  const auto acknowledge = [&played](std::uint32_t slice, std::int64_t stable) {
+    DataItem item;
+    item.kind = pb::DataItem::ACK;
+    item.slice = SliceId(slice);
+    item.done = Clock(2);
+    item.stable = Clock(stable);
+    played.handle(DataItems{{item}});
+  };
+  for (const std::int64_t clock : {0, 1}) {
+    const auto gradient = test::gradient_of(0, clock, kCount);
+    played.client.push(TableId(0), {Clock(clock), test::frame_of(gradient), 0});
+  }
+  played.take();
+  acknowledge(0, 2);
+  acknowledge(1, 0);
+  CHECK(played.client.room() == 0);
+  acknowledge(1, 1);
+  CHECK(played.client.room() == kBytes);
+  acknowledge(1, 2);
+  CHECK(played.client.room() == 2 * kBytes);
+}
+
 TEST_CASE("updates kept for backups beyond half of their limit are settled in every slice",
           "[client]") {
   // Two slices with updates of 16 bytes: one of each is half of the limit.
