@@ -43,8 +43,9 @@ struct ClientOptions {
   std::vector<ShardAddress> shards;
   /// Whether shards have backups: updates are then kept until the backups have them too.
   bool replicated = false;
-  /// Limit on the bytes of such updates; at half of it the client requests images. Next to as much,
-  /// or one clock's updates where those are more, those of one further clock have room. 0: no limit.
+  /// Limit on the bytes of such updates; at half of it the client requests images. Next to as
+  /// much, or one clock's updates where those are more, those of one further clock have room. 0: no
+  /// limit.
   Bytes max_kept = Bytes(0);
   /// How long gradient_buffer() and update_buffer() wait for that room. Backups are up to date
   /// sooner, unless a server is lost and the next one's images take long.
@@ -112,9 +113,9 @@ class Client {
   [[nodiscard]] Result<bool> await_open(Duration wait, Duration at_most);
 
   /// Memory for an update. Pushed memory is never copied, unless the job compresses the table's
-  /// updates: those are encoded before push() returns. Waits for backups where updates that are kept
-  /// for them leave no room, at most ClientOptions::max_room_wait, and after a wait in vain not
-  /// again until an update as large had room.
+  /// updates: those are encoded before push() returns. Waits for backups where updates that are
+  /// kept for them leave no room, at most ClientOptions::max_room_wait, and after a wait in vain
+  /// not again until an update as large had room.
   [[nodiscard]] Buffer gradient_buffer(TableId table);
 
   /// Whether updates reach some shard through shared memory. Thread: any.

@@ -30,12 +30,17 @@ namespace {
 constexpr Duration kBetweenChecks{20'000};
 // While handshakes may be under way: any process may send there, as fast as the network takes it.
 constexpr Duration kBetweenLooksAtStrangers{5'000};
+// While one that has said nothing sends much.
+constexpr Duration kBetweenLooksAtSending{1'000};
 // ZeroMQ closes a connection whose handshake takes longer.
 constexpr Duration kHandshake{5'000'000};
 // A check that takes long is made less often; strangers do not have it made more often then.
 constexpr int kPauseShare = 4;
 constexpr int kStrangersPauseShare = 16;
 constexpr Duration kLongestWait{1'000'000};
+// Of all that have said nothing, once they have sent more than they may: what is left may send
+// until the next look.
+constexpr std::uint64_t kLeftUnspokenBytes = ConnectionWatch::kMaxUnspokenBytes / 4;
 // Of a handshake: not looked at closer.
 constexpr std::uint64_t kFewBytes = 64ULL << 10U;
 
@@ -60,6 +65,14 @@ std::optional<std::uint64_t> arrived(int descriptor) {
 std::uint64_t unread(int descriptor) {
   int bytes = 0;
   return ioctl(descriptor, FIONREAD, &bytes) == 0 ? static_cast<std::uint64_t>(bytes) : 0;
+}
+
+/// Ends a connection together with what has arrived and not been read, up to some MiB, which would
+/// still be taken after a shutdown.
+void disconnect(int descriptor) {
+  sockaddr nobody{};
+  nobody.sa_family = AF_UNSPEC;
+  if (connect(descriptor, &nobody, sizeof nobody) != 0) shutdown(descriptor, SHUT_RDWR);
 }
 
 std::uint64_t less(std::uint64_t from, std::uint64_t what) {
@@ -181,6 +194,8 @@ void ConnectionWatch::run() {
 /// How long to wait after a check that took so long.
 Duration ConnectionWatch::pause_after(Duration took) const {
   const Duration usual = std::max<Duration>(kBetweenChecks, kPauseShare * took);
+  if (is_pressed_)
+    return std::min(usual, std::max<Duration>(kBetweenLooksAtSending, kPauseShare * took));
   if (steady_now() >= newest_accepted_ + kHandshake) return usual;
   return std::min(usual, std::max<Duration>(kBetweenLooksAtStrangers, kStrangersPauseShare * took));
 }
@@ -291,9 +306,11 @@ void ConnectionWatch::check_bytes() {
       silent.emplace_back(held, descriptor);
     }
   }
+  is_pressed_ = unspoken > 0;
+  if (unspoken <= kMaxUnspokenBytes) return;
   std::ranges::sort(silent, std::greater<>());
   for (const auto& [held, descriptor] : silent) {
-    if (unspoken <= kMaxUnspokenBytes) break;
+    if (unspoken <= kLeftUnspokenBytes) break;
     unspoken -= held;
     close(descriptor, connections_.at(descriptor),
           fmt::format("{} bytes are of no message that has ended, and it has sent none", held));
@@ -319,7 +336,7 @@ void ConnectionWatch::close(int descriptor, Connection& connection, const std::s
   connection.is_closed = true;
   if (dup3(descriptor, spare_, O_CLOEXEC) < 0) return;
   if (cookie_of(spare_) == connection.cookie) {
-    shutdown(spare_, SHUT_RDWR);
+    disconnect(spare_);
     // The 1st, 2nd, 4th, 8th ...: a peer cannot fill the log.
     if (std::has_single_bit(++closed_)) {
       log::warn("closed a connection ({} so far): {}", closed_, reason);
