@@ -92,8 +92,8 @@ void count_read(StalenessHistogram& reads, std::int64_t staleness);
 
 /// Tables in a parameter server: opens them, pushes updates, and reads values under the job's
 /// staleness bound. Calls that take no `wait` return at once, but for gradient_buffer() and
-/// update_buffer(). Bytes move while the caller waits,
-/// and on the client's dedicated thread otherwise.
+/// update_buffer(). Bytes move while the caller waits, and on the client's dedicated thread
+/// otherwise.
 /// Thread    one caller, the same for all calls; push() and push_and_read() by a second one
 class Client {
  public:

@@ -30,8 +30,6 @@ namespace {
 constexpr Duration kBetweenChecks{20'000};
 // While handshakes may be under way: any process may send there, as fast as the network takes it.
 constexpr Duration kBetweenLooksAtStrangers{5'000};
-// While one that has said nothing sends much.
-constexpr Duration kBetweenLooksAtSending{1'000};
 // ZeroMQ closes a connection whose handshake takes longer.
 constexpr Duration kHandshake{5'000'000};
 // A check that takes long is made less often; strangers do not have it made more often then.
@@ -194,8 +192,6 @@ void ConnectionWatch::run() {
 /// How long to wait after a check that took so long.
 Duration ConnectionWatch::pause_after(Duration took) const {
   const Duration usual = std::max<Duration>(kBetweenChecks, kPauseShare * took);
-  if (is_pressed_)
-    return std::min(usual, std::max<Duration>(kBetweenLooksAtSending, kPauseShare * took));
   if (steady_now() >= newest_accepted_ + kHandshake) return usual;
   return std::min(usual, std::max<Duration>(kBetweenLooksAtStrangers, kStrangersPauseShare * took));
 }
@@ -306,7 +302,6 @@ void ConnectionWatch::check_bytes() {
       silent.emplace_back(held, descriptor);
     }
   }
-  is_pressed_ = unspoken > 0;
   if (unspoken <= kMaxUnspokenBytes) return;
   std::ranges::sort(silent, std::greater<>());
   for (const auto& [held, descriptor] : silent) {

@@ -29,8 +29,7 @@ namespace taut {
 /// What was taken follows from TCP's own count and what still waits in the kernel, so nothing is
 /// counted for each message. It is looked at every 20 ms, or less often so that it takes at most a
 /// fifth of a processor, and for five seconds after a connection was accepted every 5 ms, where a
-/// look is that quick, or every 1 ms while one that has said nothing sends much: a peer can exceed
-/// a limit by what the network brings in that time.
+/// look is that quick: a peer can exceed a limit by what the network brings in that time.
 /// Thread    any, but for add() and remove(): that of the socket
 class ConnectionWatch {
  public:
@@ -106,7 +105,6 @@ class ConnectionWatch {
   std::unordered_map<int, Connection> connections_;      // by descriptor; the thread's, as the next
   std::unordered_map<int, std::size_t> early_messages_;  // of connections that are not known yet
   TimePoint newest_accepted_;                            // of all connections
-  bool is_pressed_ = false;  // a connection that has said nothing sends much
   std::uint64_t closed_ = 0;
   std::thread thread_;
 };
