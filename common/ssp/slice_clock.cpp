@@ -20,6 +20,7 @@ bool SliceClock::update(const Membership& membership) {
 }
 
 void SliceClock::note_frontiers() {
+  furthest_behind_ = 0;
   frontiers_.clear();
   for (const auto& [worker, progress] : progress_) ++frontiers_[frontier(progress)];
 }
@@ -33,9 +34,9 @@ Clock SliceClock::done(WorkerId worker) const {
 WorkerId SliceClock::holds_back(WorkerId reader, Clock clock) const {
   if (done(reader) < clock) return reader;
   // The lowest number of those that are furthest behind. Numbers are given in order, so it is most
-  // often found after a few.
-  for (std::uint32_t number = 0; number < progress_.size(); ++number) {
-    const auto found = progress_.find(WorkerId(number));
+  // often among the first; each search begins where the last one ended.
+  for (; furthest_behind_ < progress_.size(); ++furthest_behind_) {
+    const auto found = progress_.find(WorkerId(furthest_behind_));
     if (found == progress_.end()) continue;
     if (frontier(found->second) == frontiers_.begin()->first) return found->first;
   }
@@ -60,7 +61,10 @@ bool SliceClock::accept(WorkerId worker, Clock clock) {
   TAUT_CHECK(found != progress_.end(), "a push of a worker that is not a member");
   const Clock before = found->second.done;
   const auto passed = frontiers_.find(frontier(found->second));
-  if (--passed->second == 0) frontiers_.erase(passed);
+  if (--passed->second == 0) {
+    if (passed == frontiers_.begin()) furthest_behind_ = 0;
+    frontiers_.erase(passed);
+  }
   found->second.done = clock.next();
   ++frontiers_[frontier(found->second)];
   // Without backup workers only a member that is not beyond V can raise it.

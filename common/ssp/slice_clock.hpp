@@ -80,6 +80,8 @@ class SliceClock {
   PushSchedule schedule_;
   std::unordered_map<WorkerId, Progress> progress_;
   std::map<Clock, std::size_t> frontiers_;  // how many members have each
+  // No member with a lower number has the least frontier.
+  mutable std::uint32_t furthest_behind_ = 0;
   Clock version_;
 };
 

@@ -257,7 +257,10 @@ worker::Pace& TrainingWorker::pace() {
 
 std::unique_ptr<ValueStore> TrainingWorker::make_store(Client& client,
                                                        const ServedOptions& options) {
-  if (!learns()) return std::make_unique<CostStore>(client, options, *world_.memory);
+  if (!learns()) {
+    client.on_values([](std::span<float>, const Frame&) {});  // zeros, which nothing reads
+    return std::make_unique<CostStore>(client, options, *world_.memory);
+  }
   // What is measured is what a worker's process does.
   if (world_.meter != nullptr) return nullptr;
   const std::vector<TableSpec>& tables = world_.assets->train_graph().parameters;
