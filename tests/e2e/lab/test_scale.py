@@ -48,7 +48,7 @@ class Scale(Measured):
 
     def write_programs(self, comment):
         self.write_program("bin/tautline", COUNTS.format(self.place) + f"# {comment}")
-        for name in ("coordinator", "server", "worker"):
+        for name in ("server", "worker"):
             self.write_program(f"bin/tautline-{name}", "exit 1")
 
     def test_the_script_of_the_scale_page_lists_all_of_its_commands(self):
@@ -79,6 +79,11 @@ class Scale(Measured):
         for path in kept:
             self.assertRegex(path.read_text(encoding="utf-8"),
                              r"^\$ tautline lab configs/.*\nended with 0 after .* MiB\n$")
+
+    def test_a_command_of_the_page_runs_with_the_programs_of_this_build(self):
+        done = self.measure("scale", "--only", "slow_cards.textproto")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertRegex(done.stdout, r"[01] of 1 commands to run")
 
     def test_small_rows_of_the_scale_page_are_measured_as_they_are_printed_there(self):
         printed = {}
