@@ -84,8 +84,8 @@ class Table {
   int print() {
     fmt::print(
         "\n| size | Tautline {} | pattern | GB/s | plain, depth 10 | and adding "
-        "| x adding's push | x the first way | CPU s/GB | target | verdict |\n"
-        "|---|---|---|---|---|---|---|---|---|---|---|\n",
+        "| x adding's push | x the first way | CPU s/GB | adding's | target | verdict |\n"
+        "|---|---|---|---|---|---|---|---|---|---|---|---|\n",
         cluster_);
     for (const std::uint64_t bytes : options_.sizes) {
       for (const Variant& variant : variants_of(options_)) {
@@ -129,12 +129,18 @@ class Table {
       missed_ += met ? 0 : 1;
     }
     const auto plain = [&](const RawWay& way) {
-      return medians_.of(way.name, row.bytes, row.pattern).rate;
+      return medians_.of(way.name, row.bytes, row.pattern);
     };
-    fmt::print("| {} | {} | {} | {:.2f} | {:.2f} | {:.2f} | {:.2f} | {:.2f} | {:.2f} | {} | {} |\n",
-               size_name(row.bytes), variant.name(), row.pattern, row.total.rate, plain(kRawTen),
-               plain(kRawAdding), row.of_added_push, row.of_first, row.total.cpu_s_a_gigabyte,
-               fmt::join(required, "; "), fmt::join(verdicts, "; "));
+    // There is no plain pull.
+    const auto text = [](double figure) {
+      return figure > 0 ? fmt::format("{:.2f}", figure) : std::string();
+    };
+    const auto adding = plain(kRawAdding);
+    fmt::print("| {} | {} | {} | {:.2f} | {} | {} | {:.2f} | {:.2f} | {:.2f} | {} | {} | {} |\n",
+               size_name(row.bytes), variant.name(), row.pattern, row.total.rate,
+               text(plain(kRawTen).rate), text(adding.rate), row.of_added_push, row.of_first,
+               row.total.cpu_s_a_gigabyte, text(adding.cpu_s_a_gigabyte), fmt::join(required, "; "),
+               fmt::join(verdicts, "; "));
   }
 
   const Options& options_;
