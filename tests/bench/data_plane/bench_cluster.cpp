@@ -46,6 +46,8 @@ Result<void> BenchCluster::add_worker(std::uint64_t table_bytes,
       std::to_string(options_->seconds),
       "--window",
       std::to_string(options_->window),
+      "--bytes-of-tables",
+      std::to_string(options_->bytes_of_tables),
       "--io-threads",
       std::to_string(variant_.io_threads),
       variant_.transport == "shared" ? "--shared-memory" : "--no-shared-memory"};

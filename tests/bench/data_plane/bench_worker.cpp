@@ -22,11 +22,11 @@ namespace taut::bench {
 namespace {
 
 constexpr Duration kWait{60'000'000};
-constexpr std::uint64_t kInFlightBytes = 32ULL << 20U;
 constexpr std::size_t kMaxTables = 1024;
 
-std::vector<TableSpec> bench_tables(std::uint64_t bytes) {
-  const std::size_t count = std::clamp<std::size_t>(kInFlightBytes / bytes, 1, kMaxTables);
+std::vector<TableSpec> bench_tables(const WorkerOptions& options) {
+  const std::uint64_t bytes = options.table_bytes;
+  const std::size_t count = std::clamp<std::size_t>(options.bytes_of_tables / bytes, 1, kMaxTables);
   std::vector<TableSpec> tables(count);
   for (std::size_t i = 0; i < count; ++i) {
     tables[i].id = TableId(static_cast<std::uint32_t>(i));
@@ -257,7 +257,7 @@ Result<std::vector<Sample>> run_worker(const WorkerOptions& options) {
   auto endpoint = context.make_endpoint();
   endpoint->use_token(to_token(job.secret()));
   Client client(std::move(endpoint), client_options);
-  const auto tables = bench_tables(options.table_bytes);
+  const auto tables = bench_tables(options);
   TAUT_TRY(client.open(tables, kWait));
   std::vector<Sample> samples;
   if (options.memory) {

@@ -10,6 +10,9 @@
 
 namespace taut::bench {
 
+/// Of all tables of a size, if nothing else is chosen; at least one table, and 1,024 at most.
+inline constexpr std::uint64_t kBytesOfTables = 32UL << 20U;
+
 struct WorkerOptions {
   bool shared_memory = true;
   int io_threads = 1;
@@ -20,6 +23,7 @@ struct WorkerOptions {
   double seconds = 1;            // of each pattern
   std::vector<int> server_pids;  // whose CPU time is read around each pattern
   std::uint64_t window = SendPolicy{}.window.value();
+  std::uint64_t bytes_of_tables = kBytesOfTables;
   bool memory = false;  // the loop of a training, for its memory, instead of the patterns
 };
 

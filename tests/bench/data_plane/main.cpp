@@ -91,6 +91,8 @@ int main(int argc, char** argv) {
       ->check(CLI::IsMember({"tcp", "shared", "ucx", "ucx-tcp", "ucx-shm"}));
   app.add_flag("--shared-memory,!--no-shared-memory", worker.shared_memory, "")->group("");
   app.add_option("--window", options.window, "Bytes of updates under way to a shard");
+  app.add_option("--bytes-of-tables", options.bytes_of_tables,
+                 "Of all tables of a size; at least one table, and 1,024 at most");
   app.add_option("--seconds", options.seconds, "Of each measurement");
   app.add_option("--memory-workers", options.memory_workers,
                  "Numbers of workers whose memory is checked; 0: none")
@@ -133,6 +135,7 @@ int main(int argc, char** argv) {
   }
   worker.seconds = options.seconds;
   worker.window = options.window;
+  worker.bytes_of_tables = options.bytes_of_tables;
   worker.io_threads = options.io_threads.front();
   if (!worker.name.empty()) {
     // As the worker daemon does; the raw ZeroMQ pair runs as it comes.

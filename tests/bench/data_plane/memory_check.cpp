@@ -10,9 +10,6 @@
 namespace taut::bench {
 namespace {
 
-// What the bench's tables of 4 MiB are together: see bench_tables().
-constexpr double kMemoryTables = 32.0 * (1U << 20U);
-
 /// In sizes of the tables.
 struct MemoryUse {
   double server = 0;
@@ -33,14 +30,15 @@ Result<MemoryUse> measure_memory(const Options& options, const Variant& variant,
   MemoryWatch watch(pids);
   TAUT_TRY(cluster.run_job(mode));
   const auto peaks = watch.peaks();
+  const auto tables = static_cast<double>(options.bytes_of_tables);
   MemoryUse use;
-  use.server = static_cast<double>(peaks[0] - server_before) / kMemoryTables;
+  use.server = static_cast<double>(peaks[0] - server_before) / tables;
   for (std::size_t i = 0; i + 1 < peaks.size(); ++i) {
     TAUT_TRY(const auto samples, cluster.samples_of(i));
     for (const Sample& sample : samples) {
       const double own = static_cast<double>(peaks[i + 1]) - sample.gigabytes * 1e9;
       // The values that the worker reads into are its cache, not the transport's.
-      use.worker = std::max(use.worker, own / kMemoryTables - 1);
+      use.worker = std::max(use.worker, own / tables - 1);
     }
   }
   cluster.stop();

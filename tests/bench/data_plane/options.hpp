@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/bench/data_plane/bench_worker.hpp"
 #include "worker/client/send_policy.hpp"
 
 namespace taut::bench {
@@ -19,6 +20,7 @@ struct Options {
   std::vector<int> shards = {1};  // of each server; a worker has a connection to each
   double seconds = 1;
   std::uint64_t window = SendPolicy{}.window.value();
+  std::uint64_t bytes_of_tables = kBytesOfTables;
   std::string json;
   int rounds = 1;
   std::vector<int> memory_workers = {1, 2, 4};
