@@ -147,6 +147,11 @@ GROUPS = (
     (EXCHANGES, "servers, sums and averages", [
         "scripts/bench/lab/exchanges --workers 4,16,64 --gbit 1,10,100",
         "scripts/bench/lab/exchanges --workers 256 --gbit 1,10",
+        "scripts/bench/lab/exchanges --workers 1024 --gbit 10 --clocks 3",
+    ]),
+    (EXCHANGES, "four workers a host", [
+        "scripts/bench/lab/exchanges --workers 16,64 --per-host 4 --gbit 10 --ways 'servers 4' "
+        "ring hierarchical",
     ]),
     (BOUNDS, "time to an accuracy under each bound", [
         "scripts/bench/lab/best_bound --kind bursts --seeds 2",
@@ -253,7 +258,9 @@ ABOUT_S = (
     ("strong --mode 'SSP 3' --workers 1,256,1024", 900),
     ("ten_thousand.textproto --servers 16 --mode bsp --max-iter 2", 330),
     ("ten_thousand.textproto", 120),
+    ("exchanges --workers 1024", 1500),
     ("exchanges --workers 256", 600),
+    ("exchanges --workers 16,64", 60),
     ("exchanges", 300),
     ("--jobs 80000", 120),
     ("scaling control", 120),

@@ -85,7 +85,7 @@ class Kept:
         """Nothing: the command has not ended yet, however it may."""
         if line not in self.outputs:
             path = self.folder / file_name(line)
-            text = path.read_text(encoding="utf-8") if path.exists() else ""
+            text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
             self.outputs[line] = Output(text) if ENDED.search(text) else None
         return self.outputs[line]
 

@@ -1,10 +1,12 @@
 """The tables of exchanges, of bounds on staleness, and of the lab against real runs."""
 
+import re
+
 from scale_commands import BOUNDS, COMMANDS, EXCHANGES
 
 from scale_page import drawings
 from scale_page.kept import tables_in
-from scale_page.page_table import PageTable, lines_of, number
+from scale_page.page_table import PageTable, count, lines_of, number
 
 REAL = "scripts/bench/lab_against_real"
 MATRIX = "matrix.md"
@@ -13,18 +15,26 @@ ACCURACY = lines_of("Accuracy in the lab and in real runs")
 BOTH_WAYS = ("scripts/bench/lab/both_ways",)
 ON_LINKS = tuple(one.line for one in COMMANDS if one.line.startswith(REAL) and
                  "--rate 1gbit --congestion reno" in one.line)
+RENO = tuple(one.line for one in COMMANDS if one.line.startswith(REAL) and
+             "--rate 100mbit --congestion reno" in one.line)
 PARTS = tuple(one.line for one in COMMANDS if one.line.startswith(REAL) and
               "--congestion" not in one.line and "--matrix" not in one.line)
+MODES = ("BSP", "SSP 1", "SSP 3", "ASYNC")
+OF_EXCHANGES = lines_of(EXCHANGES, "servers, sums and averages")
+OF_HOSTS = lines_of(EXCHANGES, "four workers a host")
 
 
-def exchanges(kept, _):
+def exchanges(lines):
     """All commands' rows by Gbit/s and workers, without the size, which is LeNet's."""
-    head, rows = [], {}
-    for _, output in kept.those_of(lines_of(EXCHANGES)):
-        for table in output.tables:
-            head = table.head[1:]
-            rows |= {(float(row[1]), int(row[2])): row[1:] for row in table.rows}
-    return [head, *(rows[key] for key in sorted(rows))]
+    def build(kept, _):
+        head, rows = [], {}
+        for _, output in kept.those_of(lines):
+            for table in output.tables:
+                head = table.head[1:]
+                rows |= {(float(gbit), int(workers)): [gbit, count(workers), *cells]
+                         for _, gbit, workers, *cells in table.rows}
+        return [head, *(rows[key] for key in sorted(rows))]
+    return build
 
 
 def bound_tables(kept, what):
@@ -61,39 +71,84 @@ def bound_ends(kept, _):
     return [["waiting in % / accuracy in % at the end", *head[1:]], *both]
 
 
-def real(kept, _):
-    """The matrix, as far as it got, and the rows of its parts that it does not have."""
+def measured(kept):
+    """The headings and the rows of the matrix, as far as it got, and the rows of its parts that it
+    does not have, by links, workers, mode and straggler."""
     path = kept.folder / MATRIX
     tables = tables_in(path.read_text(encoding="utf-8")) if path.exists() else []
     for _, output in kept.those_of(PARTS):
         tables += output.tables
     rows = {}
     for table in tables:
-        for row in table.rows:
-            if len(row) == len(table.head):  # a shorter one says that it was not measured
-                rows.setdefault(tuple(row[:4]), row)
+        for row in whole(table):
+            rows.setdefault(tuple(row[:4]), row)
+    return tables[0].head if tables else [], rows
+
+
+def whole(table):
+    """The rows, without shorter ones, which say that they were not measured."""
+    return [row for row in table.rows if len(row) == len(table.head)]
+
+
+def real(kept, _):
+    head, rows = measured(kept)
     order = {"none": 0, "1gbit": 1, "100mbit": 2}
-    modes = ["BSP", "SSP 1", "SSP 3", "ASYNC"]
-    return [tables[0].head if tables else [],
-            *(rows[key] for key in sorted(rows, key=lambda key: (
-                order.get(key[0], len(order)), number(key[1]), key[3], modes.index(key[2]))))]
+    return [head, *([in_words(key[0]), *rows[key][1:]] for key in sorted(rows, key=lambda key: (
+        order.get(key[0], len(order)), number(key[1]), key[3], MODES.index(key[2]))))]
 
 
-def as_it_is(kept, lines):
-    for _, output in kept.those_of(lines):
-        if output.tables:
-            return [output.tables[0].head, *output.tables[0].rows]
-    return []
+def reno(kept, _):
+    """Rates at 100 Mbit/s: BBR, which is this machine's, next to Reno."""
+    _, rows = measured(kept)
+    with_reno = {tuple(row[:4]): row for _, output in kept.those_of(RENO)
+                 for table in output.tables for row in whole(table)}
+    places = sorted({key for key in (*rows, *with_reno) if key[0] == "100mbit" and key[3] == "-"},
+                    key=lambda key: (int(key[1]), MODES.index(key[2])))
+    return [["workers", "mode", "real, BBR", "lab, MESSAGES", "error", "real, Reno", "lab, FAIR",
+             "error"],
+            *([*key[1:3], *rows.get(key, [""] * 7)[4:7], *with_reno.get(key, [""] * 7)[4:7]]
+              for key in places)]
+
+
+def in_words(rate):
+    """ "100 Mbit/s", of "100mbit"."""
+    found = re.fullmatch(r"([\d.]+)([mg])bit", rate)
+    return f"{found[1]} {found[2].upper()}bit/s" if found else rate
+
+
+def of_links(lines):
+    """The table of one command, whose first cells are rates."""
+    def build(kept, _):
+        for _, output in kept.those_of(lines):
+            for table in output.tables:
+                return [table.head, *([in_words(row[0]), *row[1:]] for row in whole(table))]
+        return []
+    return build
+
+
+def accuracy(kept, _):
+    """With the bounds' names; a row's first cell names a run's folder, e.g. "slack3-workers2"."""
+    rows = []
+    for _, output in kept.those_of(ACCURACY):
+        for table in output.tables:
+            rows = [table.head]
+            for name, *cells in table.rows:
+                bound = name.split("-")[0].replace("slack", "SSP ")
+                rows.append([{"SSP 0": "BSP", "async": "ASYNC"}.get(bound, bound),
+                             *(cell.replace("+-", "±") for cell in cells)])
+    return rows
 
 
 TABLES = (
-    PageTable("exchanges", lines_of(EXCHANGES), exchanges, drawings.exchanges,
+    PageTable("exchanges", OF_EXCHANGES, exchanges(OF_EXCHANGES), drawings.exchanges,
               "Clocks a second of servers, sums and averages"),
+    PageTable("exchanges-hosts", OF_HOSTS, exchanges(OF_HOSTS)),
     PageTable("bounds", lines_of(BOUNDS), bounds, drawings.bounds,
               "Virtual seconds to 80 % under each bound", ("bounds", "best-bound")),
     PageTable("bound-ends", lines_of(BOUNDS), bound_ends),
-    PageTable("accuracy", ACCURACY, lambda kept, _: as_it_is(kept, ACCURACY)),
+    PageTable("accuracy", ACCURACY, accuracy),
     PageTable("real", PARTS, real),
-    PageTable("both-ways", BOTH_WAYS, lambda kept, _: as_it_is(kept, BOTH_WAYS)),
-    PageTable("real-on-links", ON_LINKS, lambda kept, _: as_it_is(kept, ON_LINKS)),
+    PageTable("reno", (*PARTS, *RENO), reno),
+    PageTable("both-ways", BOTH_WAYS, of_links(BOTH_WAYS)),
+    PageTable("real-on-links", ON_LINKS, of_links(ON_LINKS)),
 )

@@ -12,6 +12,9 @@ TABLES = {table.name: table for module in (schedules, trainings, nets, learning,
 MARKER = re.compile(r"<!-- table: ([\w-]+) -->")
 PICTURE = re.compile(r"!\[[^\]]*\]\([^)]*\.svg\)")
 MAY_BE_EMPTY = ("quoted", "minutes an epoch", "processor's time before", "peak before")
+# What a builder raises where an output has other rows or columns.
+NOT_AS_EXPECTED = (ArithmeticError, AttributeError, LookupError, StopIteration, TypeError,
+                   ValueError)
 # Numbers that may be figures of a run: with a fraction, of three digits and more, or with a unit.
 DATE = re.compile(r"\b\d{4}-\d\d-\d\d\b")
 FIGURE = re.compile(r"\d[\d,]*\.\d+|\d{1,3}(?:,\d{3})+|\b\d{3,}\b|"
@@ -128,6 +131,19 @@ def title_of(table, name):
     return table.title if name == table.name else f"{table.title}: {name.replace('-', ' ')}"
 
 
+def rows_of(table, kept, old):
+    """The table's rows; or none, and why.  old  the page's"""
+    try:
+        rows = table.build(kept, old)
+    except NOT_AS_EXPECTED as error:
+        return [], f"its commands' outputs are not as its builder expects: {error!r}"
+    if not any(cell for row in rows[1:] for cell in row[1:]):
+        return [], "its commands' outputs have no such table"
+    if other := next((row for row in rows if len(row) != len(rows[0])), None):
+        return [], f"it has {len(rows[0])} headings, and a row has other cells: {other}"
+    return rows, None
+
+
 def write_tables(kept, text, page_path, pictures):
     """The page with every table whose commands have all ended. Returns it and what to check by
     hand, a line each.  pictures  the folder with the figures"""
@@ -143,13 +159,16 @@ def write_tables(kept, text, page_path, pictures):
             continue
         notes += [f"{name}: has no figures of what failed: {line}"
                   for line in kept.failed(table.lines)]
-        rows = table.build(kept, page.block_of(name)[0])
-        if len(rows) < 2:
-            notes.append(f"{name}: left as it is: its commands' outputs have no such table")
+        rows, why = rows_of(table, kept, page.block_of(name)[0])
+        if why:
+            notes.append(f"{name}: left as it is: {why}")
             continue
         page.write(name, rows, pictures_of(table, pictures, page_path))
         if empty := empty_cells(rows):
             notes.append(f"{name}: {empty} cells are empty")
+        if table.written is not None:
+            notes += [f"{name}: written by hand, with figures: {row[0]}: {row[table.written]}"
+                      for row in rows[1:] if FIGURE.search(row[table.written])]
     notes += [f"{name}: the page has no marker of it" for name in TABLES
               if name not in page.markers()]
     return page, notes
@@ -162,13 +181,18 @@ def draw(kept, folder):
     for table in TABLES.values():
         if table.draw is None:
             continue
-        missing = kept.missing(table.lines)
-        rows = [] if missing else table.build(kept, [])
-        drawn = table.draw(rows, folder, table) if len(rows) > 1 else ()
+        drawn, why = (), "no figures"
+        if missing := kept.missing(table.lines):
+            why = f"{len(missing)} of {len(table.lines)} commands have no output"
+        else:
+            rows, misfit = rows_of(table, kept, [])
+            if misfit:
+                why = misfit
+            else:
+                drawn = table.draw(rows, folder, table)
         files += drawn
         if not drawn:
-            notes.append(f"{table.name}: not drawn: {len(missing)} of {len(table.lines)} commands "
-                         "have no output" if missing else f"{table.name}: not drawn: no figures")
+            notes.append(f"{table.name}: not drawn: {why}")
     return files, notes
 
 

@@ -17,7 +17,8 @@ class PageTable:
               keeps what is written by hand
     draw      writes the figures, given the rows, a folder and this; returns their files
     title     of the figures
-    pictures  the figures' names, where they are others than the table's"""
+    pictures  the figures' names, where they are others than the table's
+    written   the column whose cells are written by hand and may quote figures"""
 
     name: str
     lines: tuple
@@ -25,6 +26,7 @@ class PageTable:
     draw: typing.Callable = None
     title: str = ""
     pictures: tuple = ()
+    written: int = None
 
     def picture_names(self):
         return self.pictures or ((self.name,) if self.draw else ())

@@ -4,7 +4,7 @@ what `tautline lab plan` and `tautline lab` print."""
 import re
 import shlex
 
-from scale_commands import LENET, NO_LEARNING, PLAN, THOUSANDS
+from scale_commands import PLAN, THOUSANDS
 
 from scale_page import drawings
 from scale_page.kept import aligned_in
@@ -16,6 +16,8 @@ PRICED = f"{PLAN} 0,3,async --records 6000000"
 BOUNDS = {"BSP": "0", "SSP 3": "3", "ASYNC": "async"}
 LATE = "What 250 and 1,000 workers showed: answers that are late are not lost"
 LEARNERS = "Memory of workers that learn"
+OF_THOUSANDS = tuple(line for line in lines_of(THOUSANDS) if "/large.textproto " in line)
+OF_TEN_THOUSAND = tuple(line for line in lines_of(THOUSANDS) if "/ten_thousand.textproto " in line)
 
 
 def plan_of(kept, line):
@@ -53,8 +55,15 @@ def option(line, name):
     return words[words.index(name) + 1]
 
 
-def virtual_s(output):
-    return output.first(r"virtual time: ([\d.]+) s")
+def virtual(output):
+    return output.first(r"virtual time: ([\d.]+ s)")
+
+
+def what_it_took(output, decimals):
+    """The processor's time, and the peak of memory; of a command that failed neither."""
+    if output.status != 0:
+        return "", ""
+    return f"{output.processor_s:.{decimals}f} s", f"{output.mib:,} MiB"
 
 
 def late(kept, old):
@@ -65,7 +74,7 @@ def late(kept, old):
         workers = count(option(line, "--workers"))
         rows += [before[workers]] if workers in before else []
         mib = output.first(r"busiest link: .* ([\d.]+) MiB in")
-        rows.append(["" if workers in before else workers, "now", f"{virtual_s(output)} s",
+        rows.append(["" if workers in before else workers, "now", virtual(output),
                      f"{float(mib) / 1024:.1f} GiB" if mib else "",
                      output.first(r"computed in ([\d.]+ s)")])
     return rows
@@ -75,25 +84,20 @@ def thousands(kept, old):
     """The processor's time before is written by hand."""
     before = by_hand(old, 1, 3)
     rows = [["workers", "2 clocks, virtual", "events", "processor's time before", "now", "memory"]]
-    for workers in (1000, 1500, 2000):
-        line = f"{LENET}/large.textproto --servers 16 {NO_LEARNING % (2, workers)}"
-        if output := kept.output(line):
-            rows.append([count(workers), f"{virtual_s(output)} s",
-                         output.first(r"([\d,]+) events"), before.get((count(workers),), ""),
-                         f"{output.processor_s:.1f} s", f"{output.mib} MiB"])
+    for line, output in kept.those_of(OF_THOUSANDS):
+        workers = count(option(line, "--workers"))
+        rows.append([workers, virtual(output), output.first(r"([\d,]+) events"),
+                     before.get((workers,), ""), *what_it_took(output, 1)])
     return rows
 
 
 def ten_thousand(kept, _):
     rows = [["clocks", "the job, virtual", "all, virtual", "events", "the lab's time",
              "processor's time", "memory"]]
-    for line, output in kept.those_of(lines_of(THOUSANDS)):
-        if "ten_thousand" in line:
-            rows.append([option(line, "--max-iter"),
-                         output.first(r"the job itself ([\d.]+ s)"), f"{virtual_s(output)} s",
-                         output.first(r"([\d,]+) events"),
-                         output.first(r"computed in ([\d.]+ s)"),
-                         f"{output.processor_s:.0f} s", f"{output.mib} MiB"])
+    for line, output in kept.those_of(OF_TEN_THOUSAND):
+        rows.append([option(line, "--max-iter"), output.first(r"the job itself ([\d.]+ s)"),
+                     virtual(output), output.first(r"([\d,]+) events"),
+                     output.first(r"computed in ([\d.]+ s)"), *what_it_took(output, 0)])
     return rows
 
 
@@ -102,11 +106,11 @@ def learners(kept, old):
     peaks, times = by_hand(old, 1, 1), by_hand(old, 1, 3)
     rows = [["workers, clocks", "peak before", "peak now", "processor's time before", "now"]]
     for line, output in kept.those_of(lines_of(LEARNERS)):
+        took, peak = what_it_took(output, 1)
         slack = re.search(r"--slack \d+", line)
         name = f"{count(option(line, '--workers'))}, {option(line, '--max-iter')}" + \
             (f", `{slack[0]}`" if slack else "")
-        rows.append([name, peaks.get((name,), ""), f"{output.mib:,} MiB", times.get((name,), ""),
-                     f"{output.processor_s:.1f} s"])
+        rows.append([name, peaks.get((name,), ""), peak, times.get((name,), ""), took])
     return rows
 
 
@@ -118,9 +122,7 @@ TABLES = (
                                                             skip=("hours",)),
               "The price of 6,000,000 records"),
     PageTable("late", lines_of(LATE), late),
-    PageTable("thousands", tuple(line for line in lines_of(THOUSANDS)
-                                 if "large.textproto" in line), thousands),
-    PageTable("ten-thousand", tuple(line for line in lines_of(THOUSANDS)
-                                    if "ten_thousand" in line), ten_thousand),
+    PageTable("thousands", OF_THOUSANDS, thousands),
+    PageTable("ten-thousand", OF_TEN_THOUSAND, ten_thousand),
     PageTable("learners", lines_of(LEARNERS), learners),
 )

@@ -10,10 +10,11 @@ from test_bench import Measured
 PAGE = SOURCE / "docs" / "SCALE.md"
 EXAMPLES = ("jobs.csv", "table.csv")  # files of the reader
 
-# A tautline that counts its runs, and fails where `broken` is.
+# A tautline that counts its runs, whose last line has no end, and that fails where `broken` is.
 COUNTS = """
 echo run >> {0}/runs
 case "$*" in *--output*) ;; *) exit 3;; esac
+printf cut
 [ ! -e {0}/broken ]
 """
 
@@ -78,7 +79,7 @@ class Scale(Measured):
         self.assertEqual(len(kept), 2, kept)
         for path in kept:
             self.assertRegex(path.read_text(encoding="utf-8"),
-                             r"^\$ tautline lab configs/.*\nended with 0 after .* MiB\n$")
+                             r"^\$ tautline lab configs/.*\ncut\nended with 0 after .* MiB\n$")
 
     def test_a_command_of_the_page_runs_with_the_programs_of_this_build(self):
         done = self.measure("scale", "--only", "slow_cards.textproto")

@@ -66,6 +66,57 @@ Seen on 2026-11-26.
 | LeNet, 1 | 3,699 |
 """
 
+EXCHANGES = "scripts/bench/lab/exchanges --workers "
+# A way's row for each of these commands; their progress is in the same file.
+EXCHANGES_PRINT = {
+    "4,16,64 --gbit 1,10,100": ("1 | 4 | 9.14 (1.00) | 32.02 (3.50)* | -",
+                                "100 | 64 | 8.32 (1.00) | 29.81 (3.58)* | -"),
+    "256 --gbit 1,10": ("10 | 256 | 1.44 (1.00) | 14.55 (10.13)* | -",),
+    "1024 --gbit 10 --clocks 3": ("10 | 1024 | - | 3.21* | 2.10",),
+    "16,64 --per-host 4 --gbit 10 --ways 'servers 4' ring hierarchical":
+        ("10 | 16 | 20.01 | 30.01 | 40.01*",)}
+REAL = "scripts/bench/lab_against_real "
+REAL_PRINTS = """
+1 rows, about 17 minutes on a quiet machine
+
+| links | workers | mode | straggler | iterations/s real | lab | error | waiting real | lab \
+| staleness real | lab | verdict |
+|---|---|---|---|---|---|---|---|---|---|---|---|
+| 100mbit | 2 | SSP 1 | - | {} | 3.6 | +44.9 % | 95.7 % | 96.1 % | 0.50 | 0.50 | rate +44.9 % |
+| none | 2 | BSP | - | 42.8 | 42.3 | -1.2 % | 5.0 % | 5.9 % | 0.00 | 0.00 | met |
+| 1gbit | 2 | ASYNC | - | other processes took the machine |
+"""
+ACCURACY_PRINTS = """
+| bound           | real: accuracy in % | lab           | difference | seeds with the same |
+|-----------------|---------------------|---------------|------------|---------------------|
+| async-workers2  | 74.17 +- 0.60       | 74.17 +- 0.60 | +0.00      | 1 of 5              |
+| slack0-workers2 | 74.17 +- 0.60       | 74.17 +- 0.60 | +0.00      | 5 of 5              |
+| slack3-workers2 | 74.72 +- 1.23       | 74.51 +- 1.54 | -0.21      | 0 of 5              |
+"""
+LAB_PRINTS = """fashion_lenet: 8 servers, 250 workers, in the lab, run folder /tmp/run
+iteration 0 of 20  loss -  0 images/s  apart 0
+
+Summary
+  wall time        6.7 s, the job itself 6.2 s
+
+waiting: 16.2 % of the workers' time, mean staleness 0.000
+virtual time: 6.720 s, computed in 3.1 s, 803,842 events
+busiest link: server0 out, 98.9 % of the time, 6348.8 MiB in 15,158 messages
+"""
+LATE_PAGE = """<!-- table: late -->
+
+| workers | | 20 clocks, virtual | on the busiest link | computed in |
+|---|---|---|---|---|
+| 1,000 | before | 172.62 s | 190 GiB | 310 s |
+| | now | 39.06 s | 36.5 GiB | 35 s |
+"""
+PLAN_PRINTS = """workers  slack  clock ms       limit    hours   price
+     32      0     32.64      server  0.0266   0.128
+     32      3     32.64      server  0.0266   0.128
+     32  async     32.64  stragglers  0.0266   0.128
+soonest: 32 workers, slack 0: 0.0266 hours, price 0.128
+"""
+
 
 def scaling():
     """The command, as a module."""
@@ -177,7 +228,7 @@ class ScalePage(Measured):
         rest = after[after.index("\nSeen on"):]
         self.assertEqual(self.page.read_text(encoding="utf-8"),
                          f"{before}| cards | one way, Mbit/s | both ways: there | back |\n"
-                         f"|---|---|---|---|\n| 100mbit | 93 | 87 | 89 |\n{rest}")
+                         f"|---|---|---|---|\n| 100 Mbit/s | 93 | 87 | 89 |\n{rest}")
         self.assertRegex(said, r"(?m)^weak: left as it is, as \d+ of \d+ commands have no output: ")
         self.assertRegex(said, r"(?m)^weak: not drawn: \d+ of \d+ commands have no output$")
         self.assertIn("control: the page has no marker of it\n", said)
@@ -213,7 +264,75 @@ class ScalePage(Measured):
         page, notes = scale_page.write_tables(scale_kept.Kept(self.folder), MADE_PAGE, self.page,
                                               self.pictures)
         self.assertIn(f"both-ways: has no figures of what failed: {BOTH_WAYS}", notes)
-        self.assertIn("| 100mbit | 93 | 87 | 89 |", page.text())
+        self.assertIn("| 100 Mbit/s | 93 | 87 | 89 |", page.text())
+
+    def tables_of(self, page):
+        """What the page is with the kept outputs, and the notes."""
+        page, notes = scale_page.write_tables(scale_kept.Kept(self.folder), page, self.page,
+                                              self.pictures)
+        return page.text(), notes
+
+    def test_a_table_joins_the_rows_of_all_of_its_commands_and_no_others(self):
+        for words, rows in EXCHANGES_PRINT.items():
+            keep(self.folder, EXCHANGES + words,
+                 "LeNet, 1 Gbit/s, 4 workers, servers 1: 9.1423 clocks/s (3 s)\n"
+                 "| MiB | Gbit/s | workers | one | ring | hierarchical |\n"
+                 "|-----|--------|---------|-----|------|--------------|\n"
+                 + "".join(f"| 1.64 | {row} |\n" for row in rows))
+        for line in (one.line for one in COMMANDS if one.line.startswith(REAL)):
+            keep(self.folder, line, REAL_PRINTS.replace("\\\n", "").format(
+                "3.2" if "reno" in line else "2.5"))
+        text, notes = self.tables_of("".join(f"<!-- table: {name} -->\n\n" for name in (
+            "exchanges", "exchanges-hosts", "reno", "real")))
+        self.assertEqual([note for note in notes if "no marker" not in note], [])
+        self.assertIn("""<!-- table: exchanges -->
+
+| Gbit/s | workers | one | ring | hierarchical |
+|---|---|---|---|---|
+| 1 | 4 | 9.14 (1.00) | 32.02 (3.50)* | - |
+| 10 | 256 | 1.44 (1.00) | 14.55 (10.13)* | - |
+| 10 | 1,024 | - | 3.21* | 2.10 |
+| 100 | 64 | 8.32 (1.00) | 29.81 (3.58)* | - |
+
+<!-- table: exchanges-hosts -->
+
+| Gbit/s | workers | one | ring | hierarchical |
+|---|---|---|---|---|
+| 10 | 16 | 20.01 | 30.01 | 40.01* |
+""", text)
+        self.assertIn("\n| 2 | SSP 1 | 2.5 | 3.6 | +44.9 % | 3.2 | 3.6 | +44.9 % |\n\n", text)
+        self.assertRegex(text, r"\n\| none \| 2 \| BSP .*\n\| 100 Mbit/s \| 2 \| SSP 1 .*\n+\Z")
+
+    def test_tables_of_runs_have_the_figures_that_the_programs_print(self):
+        of_labs = [one.line for one in COMMANDS if one.line.startswith("tautline lab configs/")]
+        for line in of_labs:
+            failed = line.endswith("--workers 1000")
+            keep(self.folder, line, "" if failed else LAB_PRINTS, status=-9 if failed else 0)
+        priced = next(one.line for one in COMMANDS if "--records 6000000" in one.line)
+        keep(self.folder, priced, PLAN_PRINTS)
+        accuracy = next(one.line for one in COMMANDS if "accuracy_against_real" in one.line)
+        keep(self.folder, accuracy, ACCURACY_PRINTS)
+        text, notes = self.tables_of(LATE_PAGE + "".join(f"\n<!-- table: {name} -->\n" for name in (
+            "ten-thousand", "learners", "soonest", "accuracy")))
+        for row in ("| 250 | now | 6.720 s | 6.2 GiB | 3.1 s |",
+                    "| 1,000 | before | 172.62 s | 190 GiB | 310 s |\n| | now | | | |",
+                    "| 1,000, 2, `--slack 1` | | | | |",
+                    "| 2 | 6.2 s | 6.720 s | 803,842 | 3.1 s | 2 s | 345 MiB |",
+                    "| 300, 3 | | 345 MiB | | 2.5 s |",
+                    "| 32 | 0.0266 | 0.128 | 0.0266 | 0.128 | 0.0266 | 0.128 | server |",
+                    "| SSP 3 | 74.72 ± 1.23 | 74.51 ± 1.54 | -0.21 | 0 of 5 |"):
+            self.assertIn(f"\n{row}\n", text)
+        self.assertEqual(len([note for note in notes if note.startswith("late: has no fig")]), 1)
+
+    def test_a_table_stays_as_it_is_where_an_output_is_not_as_expected(self):
+        priced = next(one.line for one in COMMANDS if "--records 6000000" in one.line)
+        page = "<!-- table: soonest -->\n\n| workers | hours |\n|---|---|\n| 1 | 0.524 |\n"
+        for printed in (PLAN_PRINTS.replace("slack", "bound"), PLAN_PRINTS.replace("  async", ""),
+                        "nothing\n"):
+            keep(self.folder, priced, printed)
+            text, notes = self.tables_of(page)
+            self.assertEqual(text, page)
+            self.assertTrue(notes[0].startswith("soonest: left as it is: "), notes[0])
 
     def test_the_list_says_what_a_command_took_or_about_how_long_it_takes(self):
         kept = self.place / "build" / "scale" / "program"
