@@ -8,6 +8,9 @@
 #include <vector>
 
 #include "common/ssp/row_buckets.hpp"
+#include "proto/config/exchange/settle_exchange.hpp"
+#include "proto/config/job_misfit.hpp"
+#include "proto/config/text.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/temp_folder.hpp"
 #include "tests/unit/model/net_text.hpp"
@@ -225,6 +228,26 @@ TEST_CASE("what cannot be combined with rows at the servers is refused at its li
   CHECK(refused("", "type: 'LAMB'").starts_with(at + "4:1: the solver's type LAMB" + with));
   CHECK(refused("", "clip_gradients: 5")
             .starts_with(at + "4:1: the solver's clip_gradients 5" + with));
+}
+
+TEST_CASE("a job that is one text names what its own net's rows cannot be combined with",
+          "[rows]") {
+  const auto refused = [](const std::string& fields, const std::string& solver) {
+    const std::string text = job_text(fields, solver);
+    pb::Job job;
+    REQUIRE(parse_text(text, "job", job).has_value());
+    settle_exchange(job);
+    const auto checked = check_places(job, text, "job");
+    return checked ? std::string() : checked.error().message;
+  };
+  const std::string with = " cannot be combined with embed_param.by_rows of \"rows\": ";
+  CHECK(refused("consistency { mode: BSP }", "").empty());
+  CHECK(refused(" compression {}", "") ==
+        "job:2:2: compression" + with + "rows are sent as they are; omit one of them");
+  CHECK(refused("exchange { type: ALLREDUCE }", "") ==
+        "job:2:12: exchange.type ALLREDUCE" + with +
+            "the rows are at the servers alone; omit one of them");
+  CHECK(refused("", "iter_size: 2").starts_with("job:4:1: the solver's iter_size 2" + with));
 }
 
 TEST_CASE("a solver's file and a net's are named where rows cannot be combined with them",
