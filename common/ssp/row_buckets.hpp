@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 
@@ -12,6 +14,23 @@ inline constexpr std::uint64_t kMaxRowWidth = 1ULL << 16U;
 /// at most 8 MiB, less than a shard takes as one frame.
 inline constexpr std::uint32_t kMaxRowsOfItem = 1U << 19U;
 inline constexpr std::uint64_t kMaxRowValues = 1ULL << 20U;
+
+/// How many rows one push or read of a bucket may name.
+/// REQUIRES: width is at least 1.
+[[nodiscard]] constexpr std::uint64_t max_rows_of_item(std::uint64_t width) {
+  return std::min<std::uint64_t>(kMaxRowsOfItem, kMaxRowValues / width);
+}
+
+/// With how many buckets a batch that names `rows` rows fits into one item of each. The hash
+/// spreads rows unevenly: a bucket's number of them is about Poisson distributed, and six standard
+/// deviations above its mean m are allowed for, so that m + 6 sqrt(m) is at most an item's.
+/// REQUIRES: width is in [1, kMaxRowWidth].
+[[nodiscard]] inline std::uint64_t min_buckets(std::uint64_t rows, std::uint64_t width) {
+  const std::uint64_t limit = max_rows_of_item(width);
+  if (rows <= limit) return 1;
+  const double root = std::sqrt(9 + static_cast<double>(limit)) - 3;  // of the largest such mean
+  return static_cast<std::uint64_t>(std::ceil(static_cast<double>(rows) / (root * root)));
+}
 
 /// A number whose bits all depend on all bits of `row`: neighbours are strewn over buckets and
 /// places of a hash table.

@@ -6,7 +6,6 @@
 
 #include "proto/config/job_state.hpp"
 #include "proto/config/settle_averaging.hpp"
-#include "proto/config/settle_compression.hpp"
 
 namespace taut {
 namespace {
@@ -56,11 +55,6 @@ Result<void> check_external_members(const pb::Job& job) {
     return invalid(
         "consistency: elastic_averaging trains at the worker, which external members do "
         "themselves; omit it");
-  }
-  if (keeps_residuals(job)) {
-    return invalid(
-        "compression: what schemes with error feedback leave out is kept in checkpoints, in which "
-        "external members have no part; choose FP16, BF16 or INT8");
   }
   TAUT_TRY(check_rule_numbers(job.solver_param()));
   TAUT_TRY(const math::UpdateRule rule, to_shard_rule(job));

@@ -6,6 +6,7 @@
 
 #include "common/files/file.hpp"
 #include "proto/config/exchange/settle_exchange.hpp"
+#include "proto/config/exchange/settle_rows.hpp"
 #include "proto/config/job_tables.hpp"
 #include "proto/config/settle_averaging.hpp"
 #include "proto/config/settle_balance.hpp"
@@ -42,10 +43,17 @@ std::optional<PlacedMisfit> misfit_of(const pb::Job& job) {
   return std::nullopt;
 }
 
+/// Of a text that has the net and the solver too. Those of a job's file may be in other files.
+std::optional<PlacedMisfit> misfit_of_whole(const pb::Job& job) {
+  if (auto misfit = misfit_of(job)) return misfit;
+  if (auto misfit = misfit_of_rows(job)) return PlacedMisfit{misfit->where, misfit->what};
+  return std::nullopt;
+}
+
 }  // namespace
 
 Result<void> check_places(const pb::Job& job, std::string_view text, const std::string& name) {
-  const auto misfit = misfit_of(job);
+  const auto misfit = misfit_of_whole(job);
   if (!misfit) return ok();
   PlacedText placed;
   pb::Job again;

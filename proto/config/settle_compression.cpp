@@ -199,6 +199,13 @@ std::optional<Misfit> misfit_of_momentum(const pb::Job& job, int index) {
 /// same sum.
 std::optional<Misfit> misfit_of_feedback(const pb::Job& job, int index, const char* field,
                                          PushCompression::Scheme scheme) {
+  if (job.external_members()) {
+    return misfit(
+        index, field,
+        fmt::format("{} keeps what it leaves out of updates in checkpoints, in which external "
+                    "members have no part; choose FP16, BF16 or INT8",
+                    PushCompression::Scheme_Name(scheme)));
+  }
   const pb::SolverParameter& solver = job.solver_param();
   const auto rule = math::rule_of_type(solver.type());
   std::string other;

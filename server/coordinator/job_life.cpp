@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "proto/config/exchange/settle_exchange.hpp"
+#include "proto/config/exchange/settle_rows.hpp"
 #include "proto/config/experiment_check.hpp"
 #include "proto/config/external_job.hpp"
 #include "proto/config/job_state.hpp"
@@ -137,6 +138,7 @@ Result<Slack> check_definition(const pb::Job& definition, std::uint32_t max_work
   TAUT_TRY(to_tables(definition));
   TAUT_TRY(check_checkpoints(definition));
   TAUT_TRY(to_update_rule(definition));
+  if (const auto misfit = misfit_of_rows(definition)) return invalid(misfit->what);
   const pb::Consistency& consistency = definition.consistency();
   const bool names_slack = consistency.has_slack();
   switch (consistency.mode()) {

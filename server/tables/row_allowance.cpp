@@ -21,8 +21,7 @@ std::uint64_t in_buffers(std::uint64_t bytes, std::uint64_t buffers) {
 }  // namespace
 
 ClockBytes ClockBytes::of(const TableSpec& table, std::uint64_t buckets) {
-  const std::uint64_t of_item =
-      std::min<std::uint64_t>(kMaxRowsOfItem, kMaxRowValues / std::max(1UL, table.width()));
+  const std::uint64_t of_item = max_rows_of_item(std::max(1UL, table.width()));
   const std::uint64_t all = static_cast<std::uint64_t>(table.shape[0]);
   std::uint64_t rows = std::min(all, buckets * of_item);
   if (table.rows->clock_rows > 0) rows = std::min(rows, table.rows->clock_rows);

@@ -25,8 +25,7 @@ struct Parts {
 Result<Parts> split(const TableSpec& table, std::span<const std::uint64_t> rows) {
   const std::uint32_t buckets = table.rows->buckets;
   const auto all = static_cast<std::uint64_t>(table.shape[0]);
-  const std::uint64_t limit =
-      std::min<std::uint64_t>(kMaxRowsOfItem, kMaxRowValues / table.width());
+  const std::uint64_t limit = max_rows_of_item(table.width());
   Parts parts;
   parts.first.assign(buckets + 1, 0);
   std::vector<std::uint16_t> bucket(rows.size());

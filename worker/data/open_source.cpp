@@ -128,7 +128,7 @@ Result<std::shared_ptr<const RecordSource>> open_source(const pb::LayerParameter
                                                         const SourcePlace& place, Part part) {
   if (is_text(layer)) return open_text(layer.text_param(), place.folder, part);
   if (layer.type() == "HDF5Data") return open_hdf5(layer, place.folder);
-  if (layer.type() == "SparseData") return open_sparse(layer, place.folder);
+  if (layer.type() == "SparseData") return open_sparse(layer, place.folder, part);
   TAUT_TRY(auto images, open_images(layer, place, part));
   return as_requested(std::move(images), layer, part);
 }

@@ -1,4 +1,5 @@
 // Which jobs are taken, what they wait for, and what of them may be changed.
+#include "proto/config/exchange/settle_exchange.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/unit/coordinator/filled_cluster.hpp"
 
@@ -145,6 +146,30 @@ TEST_CASE("a job whose policy and solver do not fit is refused when it is submit
   job.mutable_consistency()->set_look_ahead(true);
   job.mutable_solver_param()->clear_momentum();
   CHECK_THAT(cluster.submit(job).error(), Contains("look_ahead follows the velocity"));
+}
+
+TEST_CASE("a job whose fields do not fit its net's rows is refused when it is submitted",
+          "[coordinator]") {
+  FakeCluster cluster;
+  fill(cluster, 1, 1);
+  pb::Job job = make_job(1, 2000);
+  pb::LayerParameter& layer = *job.mutable_net_param()->add_layer();
+  layer.set_name("rows");
+  layer.set_type("Embed");
+  layer.mutable_embed_param()->set_by_rows(true);
+  pb::Job compressed = job;
+  compressed.mutable_compression();
+  CHECK(
+      cluster.submit(compressed, 1).error() ==
+      "compression cannot be combined with embed_param.by_rows of \"rows\": rows are sent as they "
+      "are; omit one of them");
+  pb::Job reduced = job;
+  reduced.clear_consistency();
+  reduced.mutable_exchange()->set_type(pb::WorkerExchange::ALLREDUCE);
+  settle_exchange(reduced);
+  CHECK_THAT(cluster.submit(reduced, 2).error(),
+             StartsWith("exchange.type ALLREDUCE cannot be combined with embed_param.by_rows"));
+  CHECK(cluster.submit(job, 3).error().empty());
 }
 
 TEST_CASE("a slack that conflicts with a job's policy is refused, and the job continues",

@@ -46,7 +46,7 @@ pb::LayerParameter table_layer(std::uint64_t features) {
 }
 
 std::shared_ptr<const RecordSource> opened(const fs::path& path, const pb::LayerParameter& layer) {
-  auto source = open_sparse(layer, path);
+  auto source = open_sparse(layer, path, Part::kTest);
   INFO((source ? std::string() : source.error().message));
   REQUIRE(source.has_value());
   return source.value();
@@ -69,11 +69,11 @@ Read read(const RecordSource& source, std::uint64_t index) {
   return record;
 }
 
-/// What a text's refusal says after the file's name.
+/// What a text's refusal for training says after the file's name.
 std::string refusal(const std::string& text, const pb::LayerParameter& layer) {
   const TempFolder folder;
   const fs::path path = folder.write("set", text);
-  const auto source = open_sparse(layer, path);
+  const auto source = open_sparse(layer, path, Part::kTrain);
   if (source) return "";
   REQUIRE(source.error().message.starts_with(path.string()));
   return source.error().message.substr(path.string().size());
@@ -136,10 +136,25 @@ TEST_CASE("a line that is not LIBSVM's is refused at its place with the way out"
         ":2: has 3 features, and sparse_data_param.max_features is 2: raise it, or omit it");
   CHECK_THAT(refusal(std::string(TextWindow::kMaxBytes + 1, '1'), layer),
              Contains(":1: is longer than the limit of 16777216 bytes"));
-  const auto missing = open_sparse(layer, "no/such/file");
+  const auto missing = open_sparse(layer, "no/such/file", Part::kTrain);
   REQUIRE_FALSE(missing.has_value());
   CHECK(missing.error().code == ErrorCode::kNotFound);
   CHECK_THAT(missing.error().message, Contains("scripts/get_data a9a"));
+}
+
+TEST_CASE("a record without features is refused in training, where it would update a row",
+          "[sparse]") {
+  const std::string rest =
+      ": has no feature, so that training has no row to update for it: omit the record, or give "
+      "each record one more feature, the same for all";
+  CHECK(refusal("1 1:1\n\n-1 # nothing\n", layer_of(123)) == ":3" + rest);
+  CHECK(refusal("1 1:1\n1 5:0\n", layer_of(123)) == ":2" + rest);
+  CHECK(refusal("a,b,x,y\nr,s,1,1\n,,0,1\n", table_layer(1000)) == ":3" + rest);
+  // A test updates no row: the logit of such a record is a model's bias.
+  const TempFolder folder;
+  const auto source = opened(folder.write("set", "1\n0 7:2\n"), layer_of(123));
+  CHECK(read(*source, 0) == Read{{0}, {0}, 1});
+  CHECK(read(*source, 1) == Read{{6}, {2}, 0});
 }
 
 TEST_CASE("a table's categories and columns of numbers become hashed features", "[sparse]") {
@@ -254,7 +269,7 @@ TEST_CASE("records take 4 or 8 bytes a feature, and a limit ends the reading", "
   std::string text;
   for (int i = 0; i < 200'000; ++i) text += "1 1:1 2:0.5\n";
   const fs::path path = folder.write("set", text);
-  const auto refused = open_sparse(layer_of(2), path, Bytes(1U << 20U));
+  const auto refused = open_sparse(layer_of(2), path, Part::kTrain, Bytes(1U << 20U));
   REQUIRE_FALSE(refused.has_value());
   CHECK_THAT(refused.error().message,
              Contains("the records up to here take more than the 1 MiB that they may") &&
@@ -319,7 +334,7 @@ TEST_CASE("the shape of a set's records is known before training", "[sparse]") {
 
 TEST_CASE("a layer whose fields cannot be is refused before its file is read", "[sparse]") {
   const auto error_of = [](const pb::LayerParameter& layer) {
-    return open_sparse(layer, "no/such/file").error().message;
+    return open_sparse(layer, "no/such/file", Part::kTrain).error().message;
   };
   CHECK_THAT(error_of(layer_of(0)), Contains("features must be from 1 to 2^32"));
   CHECK_THAT(error_of(layer_of((1ULL << 32U) + 1)), Contains("features must be from 1 to 2^32"));

@@ -1,5 +1,16 @@
 #include "worker/model/row_parameters.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/ssp/row_buckets.hpp"
+#include "proto/config/exchange/settle_exchange.hpp"
+#include "proto/config/job_misfit.hpp"
+#include "proto/config/text.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/temp_folder.hpp"
 #include "tests/unit/model/net_text.hpp"
@@ -130,6 +141,54 @@ TEST_CASE("a layer by rows that cannot be is refused with its name", "[rows]") {
         "layer");
 }
 
+TEST_CASE("a table whose buckets a batch could overfill is refused with how many it needs",
+          "[rows]") {
+  // A batch of 80,000 numbers.
+  const auto net = [](std::uint32_t all, std::uint32_t width, const std::string& buckets) {
+    return fmt::format(
+        "layer {{ name: 'in' type: 'DummyData' top: 'numbers' dummy_data_param {{"
+        "  shape {{ dim: 2000 dim: 40 }} classes: 9 }} }}"
+        "layer {{ name: 'e' type: 'Embed' bottom: 'numbers' top: 'e' embed_param {{"
+        "  input_dim: {} num_output: {} bias_term: false by_rows: true {} }} }}",
+        all, width, buckets);
+  };
+  const std::string of_256 = "rows of 256 values, of which one bucket takes at most 4096";
+  CHECK(error_of_net(net(1'000'000, 256, "")) ==
+        "layer \"e\" (Embed): embed_param.buckets must be at least 22, is 16: a batch names up to "
+        "80000 " +
+            of_256);
+  CHECK(error_of_net(net(1'000'000, 256, "buckets: 21")) ==
+        "layer \"e\" (Embed): embed_param.buckets must be at least 22, is 21: a batch names up to "
+        "80000 " +
+            of_256);
+  CHECK(graph_of(net(1'000'000, 256, "buckets: 22")).parameters[0].rows->buckets == 22);
+  // A batch names a row once, however often it has its number.
+  CHECK(error_of_net(net(60'000, 256, "")) ==
+        "layer \"e\" (Embed): embed_param.buckets must be at least 17, is 16: a batch names up to "
+        "60000 " +
+            of_256);
+  CHECK(graph_of(net(59'000, 256, "")).parameters[0].rows->buckets == 16);
+  CHECK(graph_of(net(4096, 256, "buckets: 1")).parameters[0].rows->buckets == 1);
+  CHECK(error_of_net(net(1'000'000, 65'536, "buckets: 4096")) ==
+        "layer \"e\" (Embed): a batch names up to 80000 rows of 65536 values, of which one bucket "
+        "takes at most 16: too many for 4096 buckets; make the batch smaller, or num_output");
+}
+
+TEST_CASE("with as many buckets as a batch needs none gets more rows than an item has", "[rows]") {
+  for (const std::uint64_t width : {16U, 256U, 4096U}) {
+    for (const std::uint64_t rows : {1'000U, 80'000U, 500'000U}) {
+      const std::uint64_t buckets = min_buckets(rows, width);
+      CAPTURE(width, rows, buckets);
+      REQUIRE(buckets <= kMaxBuckets);
+      std::vector<std::uint64_t> counts(buckets);
+      for (std::uint64_t row = 0; row < rows; ++row) {
+        ++counts[bucket_of(row, static_cast<std::uint32_t>(buckets))];
+      }
+      CHECK(*std::ranges::max_element(counts) <= max_rows_of_item(width));
+    }
+  }
+}
+
 TEST_CASE("what cannot be combined with rows at the servers is refused at its line and column",
           "[rows]") {
   const TempFolder folder;
@@ -169,6 +228,26 @@ TEST_CASE("what cannot be combined with rows at the servers is refused at its li
   CHECK(refused("", "type: 'LAMB'").starts_with(at + "4:1: the solver's type LAMB" + with));
   CHECK(refused("", "clip_gradients: 5")
             .starts_with(at + "4:1: the solver's clip_gradients 5" + with));
+}
+
+TEST_CASE("a job that is one text names what its own net's rows cannot be combined with",
+          "[rows]") {
+  const auto refused = [](const std::string& fields, const std::string& solver) {
+    const std::string text = job_text(fields, solver);
+    pb::Job job;
+    REQUIRE(parse_text(text, "job", job).has_value());
+    settle_exchange(job);
+    const auto checked = check_places(job, text, "job");
+    return checked ? std::string() : checked.error().message;
+  };
+  const std::string with = " cannot be combined with embed_param.by_rows of \"rows\": ";
+  CHECK(refused("consistency { mode: BSP }", "").empty());
+  CHECK(refused(" compression {}", "") ==
+        "job:2:2: compression" + with + "rows are sent as they are; omit one of them");
+  CHECK(refused("exchange { type: ALLREDUCE }", "") ==
+        "job:2:12: exchange.type ALLREDUCE" + with +
+            "the rows are at the servers alone; omit one of them");
+  CHECK(refused("", "iter_size: 2").starts_with("job:4:1: the solver's iter_size 2" + with));
 }
 
 TEST_CASE("a solver's file and a net's are named where rows cannot be combined with them",

@@ -3,6 +3,7 @@
 
 #include "common/math/update_rules.hpp"
 #include "proto/config/exchange/settle_exchange.hpp"
+#include "proto/config/job_misfit.hpp"
 #include "proto/config/settle_compression.hpp"
 #include "proto/config/text.hpp"
 #include "tests/support/catch.hpp"
@@ -74,6 +75,28 @@ TEST_CASE("a compression that cannot work is refused with its field", "[compress
               "[0].scheme: INT8 cannot be combined with consistency { elastic_averaging }, in "
               "which workers and servers move by the same difference; omit one");
   }
+}
+
+TEST_CASE("a scheme with error feedback is refused at its place in a job with external members",
+          "[compression]") {
+  const auto refused = [](const std::string& scheme) {
+    const std::string text =
+        "external_members: true workers: 2\n"
+        "compression { push { scheme: FP16 } push { scheme: " +
+        scheme + " min_values: 9000 } }";
+    const auto checked = check_places(job_of(text), text, "job");
+    if (checked) return std::string();
+    // Whoever has no text, such as the coordinator, gives the same words.
+    CHECK(checked.error().message == "job:2:44: " + error_of(text));
+    return checked.error().message;
+  };
+  for (const std::string scheme : {"ONE_BIT", "TOP_K", "RANDOM_K", "DGC", "POWER_SGD"}) {
+    CHECK(refused(scheme) ==
+          "job:2:44: compression.push[1].scheme: " + scheme +
+              " keeps what it leaves out of updates in checkpoints, in which external members have "
+              "no part; choose FP16, BF16 or INT8");
+  }
+  for (const std::string scheme : {"FLOAT32", "BF16", "INT8"}) CHECK(refused(scheme).empty());
 }
 
 TEST_CASE("values have the scheme of their table's size where members read them",

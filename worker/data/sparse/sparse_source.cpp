@@ -44,7 +44,8 @@ class SparseSource final : public RecordSource {
       // Bits, which are no numbers to a float.
       static_assert(sizeof(float) == sizeof(std::uint32_t));
       if (count > 0) std::memcpy(into[0].data(), record.numbers.data(), count * sizeof(float));
-      // Repeats one of the record's own numbers, so that no row is updated as a placeholder.
+      // Repeats one of the record's own numbers, so that no row is updated as a placeholder. Only
+      // tests, which update none, have records without a number.
       std::ranges::fill(into[0].subspan(count), count > 0 ? into[0][count - 1] : 0.0F);
     }
     if (into.size() > 1) {
@@ -94,6 +95,14 @@ Result<void> check_layer(const pb::LayerParameter& layer) {
                   layer.name(), kMaxFeaturesOfRecord));
 }
 
+/// A row that stood for a record without features would be stepped though no record names it.
+Result<void> check_names_row(Part part, std::size_t features) {
+  if (features > 0 || part == Part::kTest) return ok();
+  return invalid(
+      "has no feature, so that training has no row to update for it: omit the record, or give each "
+      "record one more feature, the same for all");
+}
+
 Result<void> check_features(const pb::SparseDataParameter& layer, std::size_t features) {
   const bool is_given = layer.has_max_features();
   const std::uint32_t most = is_given ? layer.max_features() : kMaxFeaturesOfRecord;
@@ -106,7 +115,8 @@ Result<void> check_features(const pb::SparseDataParameter& layer, std::size_t fe
 }  // namespace
 
 Result<std::shared_ptr<const RecordSource>> open_sparse(const pb::LayerParameter& layer,
-                                                        const fs::path& path, Bytes limit) {
+                                                        const fs::path& path, Part part,
+                                                        Bytes limit) {
   TAUT_TRY(check_layer(layer));
   std::error_code ignored;
   if (!fs::exists(path, ignored)) {
@@ -118,6 +128,7 @@ Result<std::shared_ptr<const RecordSource>> open_sparse(const pb::LayerParameter
   const pb::SparseDataParameter& given = layer.sparse_data_param();
   SparseRecords records(limit);
   const auto take = [&](float label, std::span<const SparseFeature> features) -> Result<void> {
+    TAUT_TRY(check_names_row(part, features.size()));
     TAUT_TRY(check_features(given, features.size()));
     return records.add(label, features);
   };

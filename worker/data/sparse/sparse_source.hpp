@@ -17,9 +17,10 @@ namespace taut::data {
 /// each label of the file is -1 or 1, -1 becomes 0; any other labels stay as they are.
 /// limit     of the memory that the records may take
 /// Errors    not_found, io; invalid: fields of the layer that cannot be, as read_records, a record
-///           with more features than max_features, a file without a record or beyond the limit
+///           with more features than max_features or, for training, without any, a file without a
+///           record or beyond the limit
 [[nodiscard]] Result<std::shared_ptr<const RecordSource>> open_sparse(
-    const pb::LayerParameter& layer, const std::filesystem::path& path,
+    const pb::LayerParameter& layer, const std::filesystem::path& path, Part part,
     Bytes limit = in_memory_limit(Bytes(~0ULL)));
 
 /// What the records hold, from the layer alone if it says max_features, else after reading the

@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -95,6 +97,23 @@ Result<void> check_states(const pb::LayerParameter& layer, const Shapes& bottoms
   return ok();
 }
 
+/// A batch sends a bucket's rows as one item, and how many rows a bucket gets depends on the data.
+Result<void> check_buckets(const pb::EmbedParameter& parameter, std::uint64_t numbers) {
+  const std::uint64_t width = parameter.num_output();
+  const std::uint64_t rows = std::min<std::uint64_t>(numbers, parameter.input_dim());
+  const std::uint64_t needed = min_buckets(rows, width);
+  if (parameter.buckets() >= needed) return ok();
+  const std::string why =
+      fmt::format("a batch names up to {} rows of {} values, of which one bucket takes at most {}",
+                  rows, width, max_rows_of_item(width));
+  if (needed <= kMaxBuckets) {
+    return invalid(fmt::format("embed_param.buckets must be at least {}, is {}: {}", needed,
+                               parameter.buckets(), why));
+  }
+  return invalid(fmt::format("{}: too many for {} buckets; make the batch smaller, or num_output",
+                             why, kMaxBuckets));
+}
+
 /// How an Embed's rows are kept at the servers, if they are kept there alone.
 Result<std::optional<RequiredParameter::Rows>> rows_of(const pb::LayerParameter& layer,
                                                        const Shape& bottom) {
@@ -129,6 +148,7 @@ Result<std::optional<RequiredParameter::Rows>> rows_of(const pb::LayerParameter&
     return invalid(fmt::format("the bottom has {} numbers; with by_rows a batch has at most {}",
                                element_count(bottom), kMaxRowsOfItem));
   }
+  TAUT_TRY(check_buckets(parameter, element_count(bottom)));
   Rows rows;
   rows.table.buckets = parameter.buckets();
   rows.table.max_rows = parameter.evict().max_rows();
