@@ -1,18 +1,21 @@
 #include "worker/compression/codec_times.hpp"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <random>
 #include <span>
 #include <vector>
 
+#include "common/math/update_kernels.hpp"
+
 namespace taut::worker {
 namespace {
 
 constexpr int kCodecRounds = 3;  // after one that is not counted
-// A part that stays in the first-level cache, as a shard reads a slice.
-constexpr std::size_t kDecodedPart = 2048;
+// A difference of two short times: more rounds, and of each the difference.
+constexpr int kSumRounds = 9;
 
 double middle_of(std::vector<double> values) {
   std::ranges::sort(values);
@@ -26,6 +29,36 @@ double took_s(const Work& work) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
+/// Calls work(begin, count) for each part of a slice, as a shard reads it: one that stays in the
+/// first-level cache.
+template <class Work>
+void each_part(std::size_t count, const Work& work) {
+  for (std::size_t begin = 0; begin < count; begin += math::kGradientBlock) {
+    work(begin, std::min(math::kGradientBlock, count - begin));
+  }
+}
+
+/// Seconds that a shard takes to sum updates of `count` values.
+double sum_s(std::span<const math::GradientView> updates, std::size_t count) {
+  std::vector<float> sum(math::kGradientBlock);
+  return took_s([&] {
+    each_part(count, [&](std::size_t begin, std::size_t part) {
+      math::sum_gradients(updates, begin, std::span(sum).first(part));
+    });
+  });
+}
+
+/// Seconds that the second of two updates adds to their sum.
+double added_s(std::span<const math::GradientView, 2> updates, std::size_t count) {
+  std::vector<double> added;
+  for (int round = 0; round <= kSumRounds; ++round) {
+    const double one = sum_s(updates.first(1), count);
+    const double both = sum_s(updates, count);
+    if (round > 0) added.push_back(both - one);
+  }
+  return std::max(0.0, middle_of(added));
+}
+
 }  // namespace
 
 CodecTime time_codec(const math::Encoding& encoding, std::size_t count) {
@@ -35,23 +68,27 @@ CodecTime time_codec(const math::Encoding& encoding, std::size_t count) {
   for (float& value : values) value = normal(random);
   std::vector<float> read(count);
   std::vector<float> state(math::state_values(encoding, count));
-  std::vector<std::byte> bytes(math::encoded_bytes(encoding, count));
+  std::array<std::vector<std::byte>, 2> updates;
+  for (auto& update : updates) update.resize(math::encoded_bytes(encoding, count));
   std::vector<double> encode;
   std::vector<double> decode;
   for (int round = 0; round <= kCodecRounds; ++round) {
     const math::Draw draw = math::draw_of(1, static_cast<std::uint64_t>(round), 0, 0, 0);
+    std::vector<std::byte>& bytes = updates[static_cast<std::size_t>(round % 2)];
     encode.push_back(took_s([&] { math::encode(encoding, values, draw, bytes.data(), state); }));
     decode.push_back(took_s([&] {
-      for (std::size_t begin = 0; begin < count; begin += kDecodedPart) {
-        const std::size_t part = std::min(kDecodedPart, count - begin);
+      each_part(count, [&](std::size_t begin, std::size_t part) {
         math::decode(encoding, bytes.data(), count, begin, std::span(read).subspan(begin, part));
-      }
+      });
     }));
   }
   encode.erase(encode.begin());
   decode.erase(decode.begin());
+  const std::array views{math::GradientView{updates[0].data(), 1, encoding, count},
+                         math::GradientView{updates[1].data(), 1, encoding, count}};
   const auto values_of_slice = static_cast<double>(count);
-  return {middle_of(encode) / values_of_slice, middle_of(decode) / values_of_slice};
+  return {middle_of(encode) / values_of_slice, middle_of(decode) / values_of_slice,
+          added_s(views, count) / values_of_slice};
 }
 
 }  // namespace taut::worker

@@ -10,10 +10,11 @@ namespace taut::worker {
 struct CodecTime {
   double encode_s = 0;
   double decode_s = 0;
+  double add_s = 0;  // of one more update in a shard's sum
 };
 
 /// Times an encoding on this machine, on a slice of made-up values: the median of three rounds
-/// after a first one.
+/// after a first one, of sums of nine.
 /// count  of the values
 [[nodiscard]] CodecTime time_codec(const math::Encoding& encoding, std::size_t count);
 
