@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "common/math/momentum_correction.hpp"
 #include "common/math/update_kernels.hpp"
 
 namespace taut::worker {
@@ -59,15 +60,41 @@ double added_s(std::span<const math::GradientView, 2> updates, std::size_t count
   return std::max(0.0, middle_of(added));
 }
 
+/// What a worker keeps and does of a slice at a clock.
+class Sender {
+ public:
+  Sender(const math::Encoding& encoding, std::size_t count, std::optional<float> momentum)
+      : encoding_(encoding),
+        momentum_(momentum),
+        state_(math::state_values(encoding, count)),
+        velocity_(momentum ? count : 0),
+        moved_(velocity_.size()) {}
+
+  void encode(std::span<const float> gradient, const math::Draw& draw, std::byte* out) {
+    if (!momentum_) return math::encode(encoding_, gradient, draw, out, state_);
+    math::advance_velocity(*momentum_, 1, gradient, velocity_, moved_.data());
+    math::encode(encoding_, moved_, draw, out, state_);
+    if (encoding_.is_sparse()) math::clear_sent_velocities(state_, velocity_.data());
+  }
+
+ private:
+  const math::Encoding encoding_;
+  const std::optional<float> momentum_;
+  std::vector<float> state_;
+  std::vector<float> velocity_;
+  std::vector<float> moved_;
+};
+
 }  // namespace
 
-CodecTime time_codec(const math::Encoding& encoding, std::size_t count) {
+CodecTime time_codec(const math::Encoding& encoding, std::size_t count,
+                     std::optional<float> momentum) {
   std::mt19937 random(1);
   std::normal_distribution<float> normal(0, 0.01F);
   std::vector<float> values(count);
   for (float& value : values) value = normal(random);
   std::vector<float> read(count);
-  std::vector<float> state(math::state_values(encoding, count));
+  Sender sender(encoding, count, momentum);
   std::array<std::vector<std::byte>, 2> updates;
   for (auto& update : updates) update.resize(math::encoded_bytes(encoding, count));
   std::vector<double> encode;
@@ -75,7 +102,7 @@ CodecTime time_codec(const math::Encoding& encoding, std::size_t count) {
   for (int round = 0; round <= kCodecRounds; ++round) {
     const math::Draw draw = math::draw_of(1, static_cast<std::uint64_t>(round), 0, 0, 0);
     std::vector<std::byte>& bytes = updates[static_cast<std::size_t>(round % 2)];
-    encode.push_back(took_s([&] { math::encode(encoding, values, draw, bytes.data(), state); }));
+    encode.push_back(took_s([&] { sender.encode(values, draw, bytes.data()); }));
     decode.push_back(took_s([&] {
       each_part(count, [&](std::size_t begin, std::size_t part) {
         math::decode(encoding, bytes.data(), count, begin, std::span(read).subspan(begin, part));

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 
 #include "common/math/codec.hpp"
 
@@ -15,7 +16,10 @@ struct CodecTime {
 
 /// Times an encoding on this machine, on a slice of made-up values: the median of three rounds
 /// after a first one, of sums of nine.
-/// count  of the values
-[[nodiscard]] CodecTime time_codec(const math::Encoding& encoding, std::size_t count);
+/// count     of the values
+/// momentum  of a worker that applies it before it chooses what it sends, as DGC does; nullopt: it
+///           encodes gradients
+[[nodiscard]] CodecTime time_codec(const math::Encoding& encoding, std::size_t count,
+                                   std::optional<float> momentum = std::nullopt);
 
 }  // namespace taut::worker
