@@ -1,14 +1,19 @@
 #include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
 #include <cstring>
 #include <span>
 #include <vector>
 
 #include "common/check.hpp"
 #include "common/math/codec.hpp"
+#include "common/math/update_kernels.hpp"
 #include "tests/fuzz/fuzz_target.hpp"
 
-// Reads any bytes as a slice's values in each encoding. The first byte chooses the encoding, the
-// second one how sparse it is; the others are the slice, as many values as fit.
+// Reads any bytes as a slice's values in each encoding, and sums them as a shard does, without
+// decoding them where it can. The first byte chooses the encoding, the second one how sparse it is;
+// the others are the slice, as many values as fit.
 namespace taut {
 namespace {
 
@@ -39,6 +44,45 @@ std::size_t values_in(const math::Encoding& encoding, std::size_t bytes) {
     }
   }
   return low;
+}
+
+/// As a shard does, block by block.
+std::vector<float> sum_of(std::span<const math::GradientView> updates, std::size_t count) {
+  std::vector<float> sum(count);
+  for (std::size_t begin = 0; begin < count; begin += math::kGradientBlock) {
+    const std::size_t part = std::min(math::kGradientBlock, count - begin);
+    math::sum_gradients(updates, begin, std::span(sum).subspan(begin, part));
+  }
+  return sum;
+}
+
+/// In all bits, except which NaN it is: a sum of two of them has the bits of either.
+bool is_alike(float found, float expected) {
+  return std::bit_cast<std::uint32_t>(found) == std::bit_cast<std::uint32_t>(expected) ||
+         (std::isnan(found) && std::isnan(expected));
+}
+
+/// One update and two, with factors of which a sum takes only what was kept, and others. What is
+/// not well formed has no meaning, and is read without harm.
+/// decoded  the slice as it is read
+void check_sums(const math::Encoding& encoding, std::span<const std::byte> slice,
+                std::span<const float> decoded, bool is_well_formed) {
+  constexpr std::array<std::array<float, 2>, 2> kFactors{{{0.3F, 2.0F}, {1.0F, -0.5F}}};
+  const std::size_t count = decoded.size();
+  for (const auto& factors : kFactors) {
+    std::array<math::GradientView, 2> encoded;
+    std::array<math::GradientView, 2> plain;
+    for (std::size_t i = 0; i < factors.size(); ++i) {
+      encoded.at(i) = {slice.data(), factors.at(i), encoding, count};
+      plain.at(i) = {std::as_bytes(decoded).data(), factors.at(i), {}, count};
+    }
+    for (std::size_t updates = 1; updates <= encoded.size(); ++updates) {
+      const auto found = sum_of(std::span(encoded).first(updates), count);
+      const auto expected = sum_of(std::span(plain).first(updates), count);
+      TAUT_CHECK(!is_well_formed || std::ranges::equal(found, expected, is_alike),
+                 "a sum of updates is that of what they are read as");
+    }
+  }
 }
 
 }  // namespace
@@ -82,5 +126,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     TAUT_CHECK(std::memcmp(part.data(), &whole[begin], part.size() * sizeof(float)) == 0,
                "a part is read as in the whole");
   }
+  check_sums(encoding, slice, whole, is_well_formed);
   return 0;
 }

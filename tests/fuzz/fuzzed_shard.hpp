@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/check.hpp"
+#include "common/math/codec.hpp"
 #include "common/math/filler.hpp"
 #include "common/ssp/row_buckets.hpp"
 #include "proto/config/job_state.hpp"
@@ -170,8 +171,10 @@ class Side {
 /// A worker of the job: it greets, opens its tables, and then pushes a clock and reads the next.
 class Worker {
  public:
-  Worker(JobId job, std::uint32_t number, std::uint32_t shard = 0, std::uint64_t term = 0)
-      : job_(job), number_(number), shard_(shard), term_(term) {}
+  /// pushed  as which it sends the updates of tables that are not kept by rows
+  Worker(JobId job, std::uint32_t number, std::uint32_t shard = 0, std::uint64_t term = 0,
+         const math::Encoding& pushed = {})
+      : job_(job), number_(number), shard_(shard), term_(term), pushed_(pushed) {}
 
   [[nodiscard]] DataMessage next(const std::string& hash) {
     DataMessage message{job_, WorkerId(number_), Incarnation(100 + number_), {}};
@@ -194,7 +197,9 @@ class Worker {
         item.table = TableId(table);
         item.count = kValues;
         item.clock = Clock(pushes ? clock : clock + 1);
-        if (pushes) item.payload = gradient(table, clock);
+        if (!pushes) continue;
+        item.encoding = pushed_;
+        item.payload = gradient(table, clock);
       }
       for (std::uint32_t bucket = 0; bucket < kBuckets; ++bucket) {
         DataItem& item = items.items.emplace_back();
@@ -238,17 +243,29 @@ class Worker {
     const std::string stream =
         std::to_string(number_) + "/" + std::to_string(table) + "/" + std::to_string(clock);
     math::fill({math::Filler::Kind::kGaussian, 0.0F, 1.0F}, 3, stream, 0, values);
-    return Frame::copy_of(std::as_bytes(std::span(values)));
+    std::string bytes(math::encoded_bytes(pushed_, kValues), '\0');
+    std::vector<float> state(math::state_values(pushed_, kValues));
+    math::encode(pushed_, values, math::draw_of(1, 2, number_, table, 0),
+                 std::as_writable_bytes(std::span(bytes)).data(), state);
+    return Frame::copy_of(bytes);
   }
 
   const JobId job_;
   const std::uint32_t number_;
   const std::uint32_t shard_;
   const std::uint64_t term_;
+  const math::Encoding pushed_;
   int step_ = 0;
 };
 
+/// Of updates, in a job that compresses them.
+constexpr math::Encoding kSparse{math::Codec::kTopK, 2};
+
+/// Most often none, then the one that a job may have, and any other.
 inline math::Encoding strange_encoding(Script& script) {
+  const std::uint32_t kind = script.pick(4);
+  if (kind > 1) return {};
+  if (kind == 1) return kSparse;
   math::Encoding encoding{static_cast<math::Codec>(script.pick(math::kCodecs))};
   if (encoding.is_sparse()) encoding.every = 2 + script.pick(8);
   if (encoding.codec == math::Codec::kLowRank) {
@@ -302,7 +319,7 @@ inline DataItem strange_item(Script& script) {
   item.clock = Clock(static_cast<std::int64_t>(script.number()));
   item.version = Clock(static_cast<std::int64_t>(script.number()));
   item.done = Clock(static_cast<std::int64_t>(script.number()));
-  if (script.pick(4) == 0) item.encoding = strange_encoding(script);
+  item.encoding = strange_encoding(script);
   if (script.pick(8) == 0) item.weight = static_cast<float>(script.pick(4)) / 2;
   item.payload = strange_payload(script, item.encoding, item.count);
   const bool by_rows =
@@ -341,7 +358,7 @@ inline DataImages strange_images(Script& script) {
     logged.number = script.number();
     logged.count = kValues;
     logged.update.clock = Clock(static_cast<std::int64_t>(script.number()));
-    if (script.pick(4) == 0) logged.update.encoding = strange_encoding(script);
+    logged.update.encoding = strange_encoding(script);
     logged.update.gradient = strange_payload(script, logged.update.encoding, kValues);
   }
   return images;

@@ -35,7 +35,7 @@ Identity identity_of(std::uint32_t worker) {
 /// What its members' updates meet.
 void draw_policies(Script& script, pb::ServerJob& job) {
   pb::Job& definition = *job.mutable_definition();
-  switch (script.pick(4)) {
+  switch (script.pick(5)) {
     case 1:
       definition.set_on_bad_update(pb::Job::REFUSE);
       break;
@@ -49,6 +49,14 @@ void draw_policies(Script& script, pb::ServerJob& job) {
       definition.set_external_members(true);
       definition.set_workers(kMembers);
       break;
+    case 4: {
+      // kSparse, of all tables that are not kept by rows.
+      pb::PushCompression& push = *definition.mutable_compression()->add_push();
+      push.set_scheme(pb::PushCompression::TOP_K);
+      push.set_keep(0.5F);
+      push.set_min_values(1);
+      break;
+    }
     default:
       break;
   }
@@ -137,14 +145,15 @@ void play(Script script) {
   Side alone(other);
   Side backup(misused, ShardId(1));
   Side second(misused, ShardId(2));
+  const math::Encoding pushed = misused.definition().has_compression() ? kSparse : math::Encoding();
   const std::array<Side*, kHosts> hosts = {&both, &backup, &second};
   std::vector<Worker> misusers;
   std::vector<Worker> at_backup;  // the same members, at the other shard
   std::vector<Worker> members;
   for (std::uint32_t i = 0; i < kMembers; ++i) {
     const std::uint64_t term = misused.shards(0).term();
-    misusers.emplace_back(kMisused, i, 0, term);
-    at_backup.emplace_back(kMisused, i, 1, term);
+    misusers.emplace_back(kMisused, i, 0, term, pushed);
+    at_backup.emplace_back(kMisused, i, 1, term, pushed);
     members.emplace_back(kOther, i);
   }
   TimePoint now;
@@ -249,12 +258,13 @@ void play(Script script) {
 std::vector<std::string> taut::fuzz::samples() {
   // Members of both jobs in turns at both hosts, in between messages of each kind, with one copy of
   // a shard and with two; the other host's shard is taken over, and its members come here. At times
-  // this host's shard is then taken over too, while it lives.
+  // this host's shard is then taken over too, while it lives. Compressed updates are summed in one
+  // sample, and applied as they arrive in another.
   std::vector<std::string> samples;
-  for (char policy = 0; policy < 8; ++policy) {
+  for (char policy = 0; policy < 10; ++policy) {
     const int copies = policy < 6 ? 1 + policy / 4 : 0;
-    std::string steps{1, static_cast<char>(policy % 4), static_cast<char>(copies),
-                      static_cast<char>(policy % 2)};
+    std::string steps{static_cast<char>(policy == 4 ? 0 : 1), static_cast<char>(policy % 5),
+                      static_cast<char>(copies), static_cast<char>(policy % 2)};
     for (char round = 0; round < 12; ++round) {
       for (char member = 0; member < 3; ++member) {
         steps += std::string{2, member, 0, member, 1, 0, member, 0, 5, 1};

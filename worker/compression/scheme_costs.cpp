@@ -148,29 +148,36 @@ class CodecTimes {
 };
 
 /// What a table takes, in all its slices.
-void add_table(const TableSpec& table, const math::Encoding& encoding, CodecTimes& times,
-               pb::SchemeCost& cost) {
+/// read_s  of an update: at a shard, which adds it to a sum; of values: at a worker
+void add_table(const TableSpec& table, const math::Encoding& encoding, double CodecTime::*read_s,
+               CodecTimes& times, pb::SchemeCost& cost) {
   const std::uint64_t count = table.count();
   std::uint64_t bytes = cost.bytes();
   for (std::uint64_t begin = 0; begin < count; begin += SliceLayout::kSliceElements) {
     bytes += math::encoded_bytes(encoding, std::min(SliceLayout::kSliceElements, count - begin));
   }
   cost.set_bytes(bytes);
-  // float32 is sent from where it is.
-  if (count == 0 || encoding == math::Encoding()) return;
-  const Timing& timing = times.of(encoding, std::min(SliceLayout::kSliceElements, count));
-  cost.set_encode_s(cost.encode_s() + timing.time.encode_s * static_cast<double>(count));
-  cost.set_decode_s(cost.decode_s() + timing.time.decode_s * static_cast<double>(count));
+  const bool is_plain = encoding == math::Encoding();
+  // float32 is sent from where it is, and values are read where they arrive; but sums read it.
+  if (count == 0 || (is_plain && read_s != &CodecTime::add_s)) return;
+  // Of float32 nothing is encoded, and its smallest table may be too short to be timed.
+  const std::size_t length =
+      is_plain ? SliceLayout::kSliceElements : std::min(SliceLayout::kSliceElements, count);
+  const CodecTime& time = times.of(encoding, length).time;
+  const auto values = static_cast<double>(count);
+  if (!is_plain) cost.set_encode_s(cost.encode_s() + time.encode_s * values);
+  cost.set_decode_s(cost.decode_s() + time.*read_s * values);
 }
 
 using Costs = google::protobuf::RepeatedPtrField<pb::SchemeCost>;
 
 /// With each candidate of a list in place of AUTO; with what the job names, where it names it.
 /// encoding_of  of a table
+/// read_s       as add_table()
 template <class List, class EncodingOf>
 Result<void> add_costs(const pb::Job& job, List* (pb::Compression::*mutable_list)(),
-                       const EncodingOf& encoding_of, std::span<const TableSpec> tables,
-                       CodecTimes& times, Costs& costs) {
+                       const EncodingOf& encoding_of, double CodecTime::*read_s,
+                       std::span<const TableSpec> tables, CodecTimes& times, Costs& costs) {
   pb::Job requested;
   *requested.mutable_compression() = job.compression();
   List& list = *(requested.mutable_compression()->*mutable_list)();
@@ -184,7 +191,7 @@ Result<void> add_costs(const pb::Job& job, List* (pb::Compression::*mutable_list
     cost.set_scheme(static_cast<pb::PushCompression::Scheme>(scheme));
     for (const TableSpec& table : tables) {
       if (table.kind == TableKind::kFrozen) continue;
-      add_table(table, encoding_of(compression, table), times, cost);
+      add_table(table, encoding_of(compression, table), read_s, times, cost);
     }
   }
   return ok();
@@ -237,13 +244,13 @@ Result<void> measure_codecs(const pb::Job& job, std::span<const TableSpec> table
       [](const Compression& compression, const TableSpec& table) {
         return compression.of_push(table);
       },
-      tables, times, *costs.mutable_push()));
+      &CodecTime::add_s, tables, times, *costs.mutable_push()));
   return add_costs(
       job, &pb::Compression::mutable_pull,
       [](const Compression& compression, const TableSpec& table) {
         return compression.of_pull(table);
       },
-      tables, times, *costs.mutable_pull());
+      &CodecTime::decode_s, tables, times, *costs.mutable_pull());
 }
 
 }  // namespace taut::worker

@@ -29,7 +29,8 @@ namespace taut::worker {
                                              Backend& device);
 
 /// Bytes and seconds of each candidate of the job's compression, for an update and a read of all
-/// tables. Each encoding is timed on a slice of the first table that has it.
+/// tables. What an update's `decode_s` has is its share of a shard's sum, also in float32. Each
+/// encoding is timed on a slice of the first table that has it.
 [[nodiscard]] Result<void> measure_codecs(const pb::Job& job, std::span<const TableSpec> tables,
                                           pb::CompressionCosts& costs);
 

@@ -95,7 +95,6 @@ Result<UcxLibrary> load_ucx() {
   find(library.listener_create, "ucp_listener_create");
   find(library.listener_query, "ucp_listener_query");
   find(library.listener_destroy, "ucp_listener_destroy");
-  find(library.listener_reject, "ucp_listener_reject");
   find(library.ep_create, "ucp_ep_create");
   find(library.ep_close_nbx, "ucp_ep_close_nbx");
   find(library.am_send_nbx, "ucp_am_send_nbx");

@@ -24,7 +24,6 @@ struct UcxLibrary {
   decltype(&::ucp_listener_create) listener_create = nullptr;
   decltype(&::ucp_listener_query) listener_query = nullptr;
   decltype(&::ucp_listener_destroy) listener_destroy = nullptr;
-  decltype(&::ucp_listener_reject) listener_reject = nullptr;
   decltype(&::ucp_ep_create) ep_create = nullptr;
   decltype(&::ucp_ep_close_nbx) ep_close_nbx = nullptr;
   decltype(&::ucp_am_send_nbx) am_send_nbx = nullptr;

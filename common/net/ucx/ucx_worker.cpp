@@ -223,10 +223,6 @@ Result<ucp_ep_h> UcxWorker::accept(ucp_conn_request_h request) {
   return connect(parameters);
 }
 
-void UcxWorker::reject(ucp_conn_request_h request) {
-  if (!listeners_.empty()) (void)library_.listener_reject(listeners_.front(), request);
-}
-
 void UcxWorker::close(ucp_ep_h connection) {
   std::erase(open_, connection);
   ucp_request_param_t parameters{};

@@ -54,7 +54,6 @@ class UcxWorker {
   [[nodiscard]] Result<std::string> listen(const std::string& address);
   [[nodiscard]] Result<ucp_ep_h> dial(const SocketAddress& address);
   [[nodiscard]] Result<ucp_ep_h> accept(ucp_conn_request_h request);
-  void reject(ucp_conn_request_h request);
   /// At once: what is not sent is dropped.
   void close(ucp_ep_h connection);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <set>
 #include <span>
 
@@ -9,7 +10,7 @@
 #include "common/ssp/compression.hpp"
 #include "common/ssp/slice_layout.hpp"
 #include "lab/training/meter.hpp"
-#include "proto/config/job_state.hpp"
+#include "proto/config/settle_averaging.hpp"
 #include "proto/config/settle_compression.hpp"
 #include "worker/compression/codec_times.hpp"
 
@@ -58,14 +59,20 @@ double measure_apply(const math::UpdateRule& rule) {
   return times[kRounds / 2] * kValuesPerMib / static_cast<double>(kValues);
 }
 
-/// Times a codec and adds it.
-void add_codec(const math::Encoding& encoding, pb::LabCosts& costs) {
+/// Times a codec and adds it. A cluster file has one time of reading for each codec: for one that
+/// values have too, a worker's of decoding them; for one that only updates have, what a shard takes
+/// longer to add one than to add one in float32, which applying contains.
+/// momentum  of DGC's updates
+void add_codec(const math::Encoding& encoding, std::optional<float> momentum, bool is_pulled,
+               double plain_add_s, pb::LabCosts& costs) {
   constexpr double kUsPerMib = 1e6 * kValuesPerMib;
-  const worker::CodecTime time = worker::time_codec(encoding, SliceLayout::kSliceElements);
+  const worker::CodecTime time =
+      worker::time_codec(encoding, SliceLayout::kSliceElements, momentum);
+  const double read_s = is_pulled ? time.decode_s : std::max(0.0, time.add_s - plain_add_s);
   pb::LabCodec& codec = *costs.add_codec();
   codec.set_name(std::string(math::to_string(encoding.codec)));
   codec.set_encode_us_per_mib(in_hundredths(time.encode_s * kUsPerMib));
-  codec.set_decode_us_per_mib(in_hundredths(time.decode_s * kUsPerMib));
+  codec.set_decode_us_per_mib(in_hundredths(read_s * kUsPerMib));
 }
 
 }  // namespace
@@ -155,14 +162,23 @@ std::vector<std::string> missing_codecs(const pb::Job& job, const pb::LabCosts& 
 Result<void> measure_codecs(const pb::Job& job, const std::vector<TableSpec>& tables,
                             pb::LabCosts& costs) {
   TAUT_TRY(const Compression compression, to_compression(job));
-  TAUT_TRY(const math::UpdateRule rule, to_update_rule(job));
+  TAUT_TRY(const math::UpdateRule rule, to_shard_rule(job));
   costs.set_apply_us_per_mib(in_hundredths(measure_apply(rule)));
+  if (compression.is_off()) return ok();
+  const double plain_add_s = worker::time_codec({}, SliceLayout::kSliceElements).add_s;
+  std::optional<float> applied;  // by workers
+  if (compression.correction()) applied = compression.correction()->momentum;
+  std::set<math::Codec> pulled;
+  for (const TableSpec& table : tables) pulled.insert(compression.of_pull(table).codec);
   std::set<math::Codec> known = {math::Codec::kFloat32};
   for (const TableSpec& table : tables) {
-    const math::Encoding push = compression.of_push(table);
-    const math::Encoding pull = compression.of_pull(table);
-    if (known.insert(push.codec).second) add_codec(push, costs);
-    if (known.insert(pull.codec).second) add_codec(pull, costs);
+    for (const math::Encoding& encoding :
+         {compression.of_push(table), compression.of_pull(table)}) {
+      if (!known.insert(encoding.codec).second) continue;
+      // Codecs of values keep nothing, and have no velocity.
+      const auto momentum = encoding.has_residual() ? applied : std::nullopt;
+      add_codec(encoding, momentum, pulled.contains(encoding.codec), plain_add_s, costs);
+    }
   }
   return ok();
 }

@@ -69,8 +69,10 @@ class Encoded {
                                                       const pb::LabCosts& costs);
 
 /// Times each codec of a job's compression on this machine, with its tables, and what its rule
-/// takes to change values by a float32 update.
-/// Errors    as to_compression() and to_update_rule()
+/// takes to change values by a float32 update. What is read of a codec that no value has is what a
+/// shard takes longer to add such an update than one in float32. With DGC its encoding contains the
+/// momentum.
+/// Errors    as to_compression() and to_shard_rule()
 [[nodiscard]] Result<void> measure_codecs(const pb::Job& job, const std::vector<TableSpec>& tables,
                                           pb::LabCosts& costs);
 

@@ -61,6 +61,7 @@ pb::PredictedClock predict(const SchemeQuestion& question, const pb::Compression
                            int push, int pull) {
   const pb::SchemeCost& pushed = worker.push(push);
   const pb::SchemeCost& pulled = worker.pull(pull);
+  // Whose updates a shard adds up, at decode_s each.
   const auto workers = static_cast<double>(question.workers.size());
   pb::PredictedClock clock;
   clock.set_push(pushed.scheme());

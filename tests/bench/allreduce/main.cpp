@@ -32,6 +32,7 @@ struct Options {
   std::vector<std::uint64_t> messages{1UL << 20U};
   std::vector<std::uint64_t> windows{32UL << 20U};
   std::vector<std::string> algorithms{"RING"};
+  std::vector<std::string> security{"insecure"};
 };
 
 constexpr collective::Algorithm kAll[] = {
@@ -77,14 +78,14 @@ double median(std::vector<double> values) {
 
 /// Named by their limits where several of those take turns.
 void add_ours(const Options& options, const Place& place, collective::Algorithm algorithm,
-              bool shares_memory, std::vector<std::unique_ptr<Way>>& ways) {
+              bool shares_memory, bool with_keys, std::vector<std::unique_ptr<Way>>& ways) {
   for (const std::uint64_t message : options.messages) {
     for (const std::uint64_t window : options.windows) {
-      std::string limits;
+      std::string limits = with_keys ? ", CURVE" : "";
       if (options.messages.size() > 1)
         limits += fmt::format(", messages of {} KiB", message >> 10U);
       if (options.windows.size() > 1) limits += fmt::format(", window of {} KiB", window >> 10U);
-      ways.push_back(our_way(place, algorithm, shares_memory, message, window, limits));
+      ways.push_back(our_way(place, algorithm, shares_memory, with_keys, message, window, limits));
     }
   }
 }
@@ -96,7 +97,9 @@ void measure(const Options& options, const Place& place) {
     const auto* algorithm = std::ranges::find(kAll, name, collective::to_string);
     if (algorithm == std::end(kAll)) throw std::runtime_error(name + " is not an algorithm");
     for (const bool shares_memory : {false, true}) {
-      add_ours(options, place, *algorithm, shares_memory, ways);
+      for (const std::string& security : options.security) {
+        add_ours(options, place, *algorithm, shares_memory, security == "curve", ways);
+      }
     }
   }
   auto peer = gloo_way(place);
@@ -205,6 +208,11 @@ int main(int argc, char** argv) {
       ->delimiter(',');
   app.add_option("--algorithms", options.algorithms, "RING, HALVING, DOUBLE_TREE, HIERARCHICAL")
       ->delimiter(',');
+  app.add_option("--security", options.security,
+                 "insecure, curve: ours without keys and with them, in turns; with keys through "
+                 "CURVE, as a cluster's workers")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"insecure", "curve"}));
   CLI11_PARSE(app, argc, argv);
   taut::keep_freed_memory();  // as servers and workers do
   return taut::bench::run(options);

@@ -30,10 +30,12 @@ class Way {
 };
 
 /// Ours. Throws std::runtime_error.
-/// more  of its name, which is another one for each way
+/// with_keys  through CURVE, as ranks of a cluster that has keys
+/// more       of its name, which is another one for each way
 [[nodiscard]] std::unique_ptr<Way> our_way(const Place& place, collective::Algorithm algorithm,
-                                           bool shares_memory, std::uint64_t message_bytes,
-                                           std::uint64_t window_bytes, const std::string& more);
+                                           bool shares_memory, bool with_keys,
+                                           std::uint64_t message_bytes, std::uint64_t window_bytes,
+                                           const std::string& more);
 
 /// Gloo's, with its default algorithm; nullptr: it was not found when this was built.
 [[nodiscard]] std::unique_ptr<Way> gloo_way(const Place& place);

@@ -85,8 +85,12 @@ int main(int argc, char** argv) {
   app.add_option("--sizes", options.sizes, "Table sizes in bytes")->delimiter(',');
   app.add_option("--clusters", options.clusters, "Servers x workers, such as 1x1,2x2")
       ->delimiter(',');
-  app.add_option("--transports", options.transports,
-                 "tcp, shared; with --security token also ucx (as UCX_TLS says), ucx-tcp, ucx-shm")
+  app.add_option(
+         "--transports", options.transports,
+         "tcp, shared; with --security token also ucx (as UCX_TLS says), ucx-tcp, ucx-shm "
+         "(UCX_TLS=tcp,posix,cma: posix carries the bytes and cma none, which UCX leaves out "
+         "of connections that notice a lost peer). All frames are in the host's memory: none "
+         "is CUDA memory")
       ->delimiter(',')
       ->check(CLI::IsMember({"tcp", "shared", "ucx", "ucx-tcp", "ucx-shm"}));
   app.add_flag("--shared-memory,!--no-shared-memory", worker.shared_memory, "")->group("");

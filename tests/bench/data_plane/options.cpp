@@ -20,6 +20,7 @@ std::string Variant::name() const {
 
 void Variant::choose_ucx_transports() const {
   if (transport == "ucx-tcp") setenv("UCX_TLS", "tcp", 1);
+  // UCX leaves cma out of connections that notice a lost peer: posix carries the bytes.
   if (transport == "ucx-shm") setenv("UCX_TLS", "tcp,posix,cma", 1);
 }
 

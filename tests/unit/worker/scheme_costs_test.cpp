@@ -62,6 +62,23 @@ TEST_CASE("each candidate costs its bytes and the time of its tables", "[auto]")
   CHECK(costs.push(4).encode_s() > costs.push(1).encode_s());
 }
 
+TEST_CASE("an update costs a shard its share of a sum, of what it kept or of all float32 values",
+          "[auto]") {
+  pb::Job job = job_with(Push::AUTO);
+  pb::PushCompression& push = *job.mutable_compression()->mutable_push(0);
+  push.add_allow(Push::TOP_K);
+  push.set_keep(0.001F);
+  pb::CompressionCosts costs;
+  REQUIRE(measure_codecs(job, some_tables(), costs).has_value());
+  REQUIRE(costs.push_size() == 5);
+  REQUIRE(costs.push(4).scheme() == Push::TOP_K);
+  CHECK(costs.push(0).decode_s() > 0);
+  // A thousandth of the values, and those of the tables that are too small.
+  CHECK(costs.push(4).decode_s() < costs.push(0).decode_s());
+  // Values in float32 are read where they arrive.
+  CHECK(costs.pull(0).decode_s() == 0);
+}
+
 TEST_CASE("what a job names is measured alone", "[auto]") {
   pb::CompressionCosts costs;
   REQUIRE(measure_codecs(job_with(Push::BF16), some_tables(), costs).has_value());
