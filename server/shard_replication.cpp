@@ -76,6 +76,7 @@ Result<void> Shard::take_over(JobState& job, const ShardPlace& place, SliceImage
                     place.shard.value()));
   }
   if (memory_) {
+    // What was logged is in the slices by the end: applied, or within their allowance.
     TAUT_TRY(TableMemory::Share share,
              memory_->take(needs_at(place.shard, job.layout, job.tables, *job.view),
                            copy.take_memory()));

@@ -4,8 +4,11 @@
 #include <cstdint>
 #include <iterator>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
+
+#include "server/tables/row_allowance.hpp"
 
 namespace taut::server {
 namespace {
@@ -26,6 +29,27 @@ void ImageSender::release(std::vector<UpdateLog::Push> pushes) {
   std::ranges::move(pushes, std::back_inserter(released_));
 }
 
+/// Those of a slice that count next, and for which there is room.
+std::vector<UpdateLog::Push> ImageSender::take_next(std::size_t index, Track& track,
+                                                    std::size_t most) {
+  if (track.room == nullptr) return track.log.take_kept(most);
+  std::vector<UpdateLog::Push> taken;
+  while (taken.size() < most) {
+    const UpdateLog::Push* next = track.log.next_kept();
+    const std::uint64_t bytes = next == nullptr ? 0 : RowAllowance::bytes_of(update_of(next->item));
+    if (next != nullptr && !track.room->has(bytes)) {
+      wait_for_room_.insert(index);
+      break;
+    }
+    // Those that count already are forgotten.
+    std::vector<UpdateLog::Push> one = track.log.take_kept(1);
+    if (one.empty()) break;
+    track.room->note_counted(track.counted, bytes);
+    std::ranges::move(one, std::back_inserter(taken));
+  }
+  return taken;
+}
+
 /// Updates of a slice that each backup has count now. Where the one that completes what a lost
 /// member had pushed before its leave may be among them, those behind it wait for an image.
 void ImageSender::release_kept(std::size_t index, Track& track) {
@@ -33,20 +57,44 @@ void ImageSender::release_kept(std::size_t index, Track& track) {
   if (track.names_drops_later) {
     one_by_one_.insert(index);
   } else {
-    release(track.log.take_kept());
+    release(take_next(index, track));
   }
 }
 
 std::vector<UpdateLog::Push> ImageSender::take_released() {
+  for (const std::size_t index : std::exchange(wait_for_room_, {})) {
+    const auto found = tracks_.find(index);
+    if (found == tracks_.end()) continue;
+    release_kept(index, found->second);
+    rest_if_done(index, found->second);
+  }
   for (const std::size_t index : std::exchange(one_by_one_, {})) {
     const auto found = tracks_.find(index);
     if (found == tracks_.end() || found->second.needs_image) continue;
-    std::vector<UpdateLog::Push> next = found->second.log.take_kept(1);
+    std::vector<UpdateLog::Push> next = take_next(index, found->second, 1);
     if (!next.empty()) one_by_one_.insert(index);
     rest_if_done(index, found->second);
     release(std::move(next));
   }
+  std::set<const LogRoom*> full;
+  for (const std::size_t index : wait_for_room_) full.insert(tracks_.at(index).room);
+  if (!full.empty()) make_room(full);
   return std::exchange(released_, {});
+}
+
+/// Has a bucket's next image made before its turn, if that makes room. After the one that is under
+/// way it is seen again.
+void ImageSender::ask_for_image(std::size_t index, Track& track) {
+  if (!track.counted.can_shrink() || !track.under_way.empty()) return;
+  track.is_due = true;
+  pending_.insert(index);
+}
+
+/// Updates wait for what the images of all buckets of their tables let go.
+void ImageSender::make_room(const std::set<const LogRoom*>& full) {
+  for (auto& [index, track] : tracks_) {
+    if (full.contains(track.room)) ask_for_image(index, track);
+  }
 }
 
 bool ImageSender::logs(std::size_t index) const {
@@ -61,7 +109,12 @@ bool ImageSender::awaits_image(std::size_t index) const {
 }
 
 void ImageSender::log(std::size_t index, UpdateLog::Push push) {
-  tracks_.at(index).log.add(std::move(push));
+  Track& track = tracks_.at(index);
+  // Sent again, as it does not count yet: a backup may have no room for it.
+  if (track.room != nullptr && track.log.has(push.worker, push.item.clock)) {
+    make_room({track.room});
+  }
+  track.log.add(std::move(push));
   pending_.insert(index);
 }
 
@@ -110,6 +163,7 @@ void ImageSender::note_push(std::size_t index, const SliceState& slice) {
     track.is_due = true;
     pending_.insert(index);
   }
+  if (track.room != nullptr && track.room->is_short()) ask_for_image(index, track);
   if (!logs_updates_ || track.needs_image || !is_log_long(track, slice)) return;
   track.needs_image = true;
   // The image that is under way will do.

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -16,6 +17,7 @@
 #include "server/checkpoints/job_capture.hpp"
 #include "server/job_view.hpp"
 #include "server/outbox.hpp"
+#include "server/replication/log_room.hpp"
 #include "server/replication/slice_lag.hpp"
 #include "server/replication/update_log.hpp"
 
@@ -35,8 +37,10 @@ struct Dial {
 /// `replication_interval` times since the last one, or twice as many updates of each member were
 /// applied, and when a worker waits for it; slices take turns, so that each clock sends its part.
 /// In a job whose readers get what backups have (JobView::shows_kept) it is due whenever they wait.
-/// In a job that logs updates, each one goes to the backups before it counts. All backups of a
-/// shard get the same images, and the next one of a slice follows when all have this one.
+/// In a job that logs updates, each one goes to the backups before it counts; of a table by rows,
+/// images are also due, and updates wait for them, by what the backups have reserved (LogRoom). All
+/// backups of a shard get the same images, and the next one of a slice follows when all have this
+/// one.
 /// Thread    shard thread
 class ImageSender {
  public:
@@ -135,6 +139,8 @@ class ImageSender {
     std::map<WorkerId, Clock> stable;  // what may be reported to the workers
     std::map<WorkerId, Waiting> waiting;
     UpdateLog log;
+    LogRoom* room = nullptr;  // of a bucket whose updates are logged
+    LogRoom::Bucket counted;  // in it
     SliceLag lag;
     // Nothing that waits counts before the backups have an image that was made since a member left,
     // as how far aggregates hold its updates does not follow from the log alone; since a take-over;
@@ -180,6 +186,11 @@ class ImageSender {
   void note_changes(const JobSlices& slices, TimePoint now);
   void release(std::vector<UpdateLog::Push> pushes);
   void release_kept(std::size_t index, Track& track);
+  [[nodiscard]] std::vector<UpdateLog::Push> take_next(
+      std::size_t index, Track& track, std::size_t most = std::numeric_limits<std::size_t>::max());
+  void follow_rooms(const JobSlices& slices);
+  void ask_for_image(std::size_t index, Track& track);
+  void make_room(const std::set<const LogRoom*>& full);
   void take_kept(std::size_t index, Track& track, Targets& targets, std::size_t backup,
                  std::uint64_t sequence, std::vector<Settled>& settled);
   void note_kept(std::size_t index, Track& track, std::vector<Settled>& settled);
@@ -208,11 +219,13 @@ class ImageSender {
   Duration limit_ = Duration::max();  // that a backup may be behind
   TimePoint next_check_;
   std::vector<Problem> problems_;
-  std::map<ShardId, Targets> targets_;   // shards with backups
-  std::map<std::string, PeerId> peers_;  // by address
-  std::map<std::size_t, Track> tracks_;  // by SliceLayout::index_of
+  std::map<ShardId, Targets> targets_;                    // shards with backups
+  std::map<std::string, PeerId> peers_;                   // by address
+  std::map<std::size_t, Track> tracks_;                   // by SliceLayout::index_of
+  std::map<std::pair<ShardId, TableId>, LogRoom> rooms_;  // of the tables by rows
   std::vector<UpdateLog::Push> released_;
-  std::set<std::size_t> one_by_one_;  // slices whose updates are released one at a time
+  std::set<std::size_t> one_by_one_;     // slices whose updates are released one at a time
+  std::set<std::size_t> wait_for_room_;  // buckets with updates that do
   // Of those, what there may be to send for: due, under way or logged. Most messages find nothing.
   std::set<std::size_t> pending_;
   std::vector<std::size_t> changed_;  // since the last images, as their backups may have

@@ -10,6 +10,7 @@
 #include "proto/config/job_state.hpp"
 #include "server/replication/image_parts.hpp"
 #include "server/replication/image_sender.hpp"
+#include "server/tables/row_allowance.hpp"
 
 namespace taut::server {
 namespace {
@@ -35,6 +36,13 @@ std::vector<DataImages> in_messages(DataImages batch) {
     next(one.update.gradient.size()).logged.push_back(std::move(one));
   }
   return messages;
+}
+
+/// Of the updates that a bucket has not applied.
+std::uint64_t bytes_held_by(const SliceState& slice) {
+  std::uint64_t bytes = 0;
+  for (const LoggedUpdate& one : slice.held_updates()) bytes += RowAllowance::bytes_of(one.update);
+  return bytes;
 }
 
 }  // namespace
@@ -89,6 +97,7 @@ std::vector<ImageItem> ImageSender::make_image(SliceState& slice, Track& track) 
     parts.push_back(std::move(item));
   }
   if (track.needs_image && track.needed == 0) track.needed = track.sequence;
+  if (track.room != nullptr) track.room->note_made(track.counted, bytes_held_by(slice));
   track.is_due = false;
   track.lag.note_image(image.applications);
   track.version = image.version;

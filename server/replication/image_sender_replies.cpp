@@ -64,6 +64,7 @@ void ImageSender::note_stable(std::size_t index, Track& track, std::vector<Settl
   track.kept_version = image.version;
   track.kept_applications = image.applications;
   track.shown = {image.version, image.applications};
+  if (track.room != nullptr) track.room->note_kept(track.counted);
   for (const auto& [worker, done] : image.done) {
     Clock& stable = track.stable[worker];
     stable = std::max(stable, done);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "server/replication/image_sender.hpp"
+#include "server/tables/row_allowance.hpp"
 
 namespace taut::server {
 namespace {
@@ -31,8 +32,23 @@ void ImageSender::follow(const JobView& view, ShardId host, const JobSlices& sli
       std::ranges::count(view.membership.members(), false, &Member::fenced));
   std::erase_if(tracks_, [&](const auto& entry) { return !slices.contains(entry.first); });
   for (const auto& [index, slice] : slices) follow_slice(index, *slice, view.membership);
+  follow_rooms(slices);
   std::erase_if(pending_, [&](std::size_t index) { return !tracks_.contains(index); });
   follow_leaves(view.membership);
+}
+
+/// What backups keep of each table by rows, of the buckets that there are now.
+void ImageSender::follow_rooms(const JobSlices& slices) {
+  rooms_.clear();
+  for (const auto& [index, slice] : slices) {
+    Track& track = tracks_.at(index);
+    track.room = nullptr;
+    if (!logs(index) || slice->allowance() == nullptr) continue;
+    const auto place = std::pair(track.shard, slice->place().table);
+    const LogRoom empty(slice->allowance()->max_unsaved());
+    track.room = &rooms_.try_emplace(place, empty).first->second;
+    track.room->add(track.counted);
+  }
 }
 
 void ImageSender::follow_leaves(const Membership& membership) {
@@ -182,6 +198,7 @@ BackupSet ImageSender::newcomers_of(const Targets& targets) {
 void ImageSender::begin_log(Track& track, const SliceState& slice, const Targets* targets,
                             bool is_first) {
   if (targets == nullptr || !logs_updates_) {
+    track.counted = {};
     release(track.log.take_all());
     return;
   }
@@ -195,9 +212,13 @@ void ImageSender::begin_log(Track& track, const SliceState& slice, const Targets
   }
   track.needed = 0;
   std::vector<UpdateLog::Push> held;
+  std::uint64_t held_bytes = 0;
   for (const LoggedUpdate& one : slice.held_updates()) {
     held.push_back({PeerId(), one.worker, Incarnation(), push_of(one)});
+    held_bytes += RowAllowance::bytes_of(one.update);
   }
+  // Those that were here before may keep more, until their next image.
+  if (is_first) track.counted = {held_bytes, held_bytes, 0};
   track.log.add_first(std::move(held));
 }
 
@@ -207,10 +228,12 @@ void ImageSender::hang_up(const Dial& dial) {
   }
   targets_.clear();
   tracks_.clear();
+  rooms_.clear();
   pending_.clear();
   changed_.clear();
   released_.clear();
   one_by_one_.clear();
+  wait_for_room_.clear();
 }
 
 }  // namespace taut::server

@@ -6,6 +6,7 @@
 #include "common/check.hpp"
 #include "proto/config/job_state.hpp"
 #include "server/tables/bucket_numbers.hpp"
+#include "server/tables/row_allowance.hpp"
 
 namespace taut::server {
 namespace {
@@ -62,6 +63,35 @@ void SliceImageStore::follow(const ShardPlace& place) {
     }
   }
   newest_.clear();
+  logged_bytes_.clear();
+  for (const auto& [index, kept] : former_) count_logged(kept, true);
+}
+
+/// Counts an update that is kept, or that no longer is.
+void SliceImageStore::count_logged(const LoggedUpdate& one, bool is_kept) {
+  if (!one.update.by_rows) return;
+  const std::uint64_t bytes = RowAllowance::bytes_of(one.update);
+  if (is_kept) {
+    logged_bytes_[one.table] += bytes;
+  } else {
+    logged_bytes_[one.table] -= bytes;
+  }
+}
+
+/// Overload for all of a slice.
+void SliceImageStore::count_logged(const Kept& kept, bool is_kept) {
+  for (const auto& [number, one] : kept.logged) count_logged(one, is_kept);
+}
+
+/// Whether what is reserved leaves room for an update. Until a slice has an image of this primary,
+/// that may be made only once its backups have what the slice holds: it is taken.
+bool SliceImageStore::has_room(const LoggedUpdate& one, const Kept& kept) const {
+  if (kept.logged.size() >= kMaxLogged) return false;
+  const auto limit = log_limits_.find(one.table);
+  if (limit == log_limits_.end() || !kept.has_image) return true;
+  const auto logged = logged_bytes_.find(one.table);
+  const std::uint64_t bytes = logged == logged_bytes_.end() ? 0 : logged->second;
+  return bytes + RowAllowance::bytes_of(one.update) <= limit->second;
 }
 
 Result<void> SliceImageStore::open(const std::vector<pb::TableSpec>& tables, const JobView& view,
@@ -74,15 +104,21 @@ Result<void> SliceImageStore::open(const std::vector<pb::TableSpec>& tables, con
     specs.push_back(std::move(table));
   }
   if (memory) {
-    TAUT_TRY(memory->check(even_needs(specs, view)));
+    TAUT_TRY(memory->check(even_needs(specs, view, HostRole::kBackup)));
   }
   SliceLayout layout(specs, view.shards, slice_elements);
   if (memory) {
-    TAUT_TRY(memory_, memory->take(needs_at(shard_, layout, specs, view)));
+    TAUT_TRY(memory_, memory->take(needs_at(shard_, layout, specs, view, HostRole::kBackup)));
   }
   slices_ = static_cast<std::size_t>(std::ranges::count(layout.slices(), shard_, &Slice::shard));
   layout_ = std::move(layout);
   tables_ = std::move(specs);
+  for (const TableSpec& table : tables_) {
+    if (!table.rows) continue;
+    const auto buckets = std::ranges::count(layout_.slices_of(table.id), shard_, &Slice::shard);
+    log_limits_[table.id] = RowAllowance::max_logged_bytes(
+        table, static_cast<std::uint64_t>(buckets), view.max_members());
+  }
   return ok();
 }
 
@@ -189,8 +225,14 @@ void SliceImageStore::keep_logged(const LoggedUpdate& one, const JobView& view,
   // A copy that is late: the image holds it.
   if (!newest.has_image || !is_in(newest.image, one.worker, one.update.clock)) {
     // It waits for an image that makes room.
-    if (newest.logged.size() >= kMaxLogged && !newest.logged.contains(one.number)) return;
+    const auto known = newest.logged.find(one.number);
+    if (known != newest.logged.end()) {
+      count_logged(known->second, false);
+    } else if (!has_room(one, newest)) {
+      return;
+    }
     newest.logged.insert_or_assign(one.number, one);
+    count_logged(one, true);
   }
   pb::SliceImagesReply::Logged& kept = *reply.add_logged();
   kept.set_table(one.table.value());
@@ -201,12 +243,17 @@ void SliceImageStore::keep_logged(const LoggedUpdate& one, const JobView& view,
 
 void SliceImageStore::set_image(std::size_t index, const ImageItem& image) {
   Kept& kept = newest_[index];
+  count_logged(kept, false);
+  if (const auto former = former_.find(index); former != former_.end()) {
+    count_logged(former->second, false);
+  }
   kept.image = image;
   kept.has_image = true;
   std::erase_if(kept.logged, [&](const auto& entry) {
     return is_in(image, entry.second.worker, entry.second.update.clock);
   });
   former_.erase(index);
+  count_logged(kept, true);
 }
 
 SliceImageStore::Kept* SliceImageStore::find_image(std::size_t index) {

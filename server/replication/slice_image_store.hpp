@@ -79,6 +79,9 @@ class SliceImageStore {
   void set_image(std::size_t index, const ImageItem& image);
   [[nodiscard]] bool is_sound(const LoggedUpdate& one, const Slice& place,
                               const JobView& view) const;
+  [[nodiscard]] bool has_room(const LoggedUpdate& one, const Kept& kept) const;
+  void count_logged(const LoggedUpdate& one, bool is_kept);
+  void count_logged(const Kept& kept, bool is_kept);
   void keep_logged(const LoggedUpdate& one, const JobView& view, pb::SliceImagesReply& reply);
   [[nodiscard]] Kept* find_image(std::size_t index);
   [[nodiscard]] std::vector<LoggedUpdate> logged_of(std::size_t index) const;
@@ -91,6 +94,9 @@ class SliceImageStore {
   SliceLayout layout_;
   std::size_t slices_ = 0;  // of this shard
   TableMemory::Share memory_;
+  // Of the tables by rows: the bytes of updates that are reserved, and those that are logged.
+  std::map<TableId, std::uint64_t> log_limits_;
+  std::map<TableId, std::uint64_t> logged_bytes_;
   std::map<std::size_t, Kept> newest_;  // by SliceLayout::index_of
   std::map<std::size_t, Kept> former_;  // with an image, from before; newest_ has none of it
   std::string problem_;

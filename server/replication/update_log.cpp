@@ -118,6 +118,14 @@ std::vector<UpdateLog::Push> UpdateLog::take_kept(std::size_t most) {
   return kept;
 }
 
+const UpdateLog::Push* UpdateLog::next_kept() const {
+  for (const Entry& entry : entries_) {
+    if (!entry.lacking.empty()) return nullptr;
+    if (!entry.push.counts_already) return &entry.push;
+  }
+  return nullptr;
+}
+
 std::vector<UpdateLog::Push> UpdateLog::take_all() {
   std::vector<Push> all;
   under_way_ = 0;

@@ -58,6 +58,8 @@ class UpdateLog {
   /// most  how many of them
   [[nodiscard]] std::vector<Push> take_kept(
       std::size_t most = std::numeric_limits<std::size_t>::max());
+  /// The first of those that take_kept() would take; nullptr: it would take none.
+  [[nodiscard]] const Push* next_kept() const;
   /// All of them: there is no backup.
   [[nodiscard]] std::vector<Push> take_all();
 

@@ -40,6 +40,14 @@ std::uint64_t RowAllowance::max_bytes(const TableSpec& table, std::uint64_t buck
   return members * (2 * each.updates + each.reads + each.answers);
 }
 
+std::uint64_t RowAllowance::max_logged_bytes(const TableSpec& table, std::uint64_t buckets,
+                                             std::uint64_t members) {
+  constexpr std::uint64_t kWaitingClocks = 2;
+  constexpr std::uint64_t kRepeatedClocks = 2;
+  return (kUnsavedClocks + kWaitingClocks + kRepeatedClocks) * members *
+         ClockBytes::of(table, buckets).updates;
+}
+
 std::uint64_t RowAllowance::bytes_of(const Update& update) {
   return BufferPool::rounded_size(std::max<std::size_t>(1, update.gradient.size())) + kItemBytes;
 }

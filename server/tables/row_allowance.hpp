@@ -37,6 +37,15 @@ class RowAllowance : public std::enable_shared_from_this<RowAllowance> {
   /// The most that waits at a shard, in bytes.
   [[nodiscard]] static std::uint64_t max_bytes(const TableSpec& table, std::uint64_t buckets,
                                                std::uint64_t members);
+  /// What a backup keeps at most of updates that are logged (`durability: SYNC`): those that count
+  /// (max_unsaved()), those of two clocks that wait, in the log or for other members', and as much
+  /// again of these, which are sent once more where its primary or its other backups change.
+  [[nodiscard]] static std::uint64_t max_logged_bytes(const TableSpec& table, std::uint64_t buckets,
+                                                      std::uint64_t members);
+  /// Bytes of logged updates that count before each backup has an image that holds them.
+  [[nodiscard]] std::uint64_t max_unsaved() const {
+    return kUnsavedClocks * members_ * each_.updates;
+  }
   /// What an update takes, its place in lists included.
   [[nodiscard]] static std::uint64_t bytes_of(const Update& update);
 
@@ -74,6 +83,10 @@ class RowAllowance : public std::enable_shared_from_this<RowAllowance> {
   [[nodiscard]] Share park(WorkerId worker, std::uint64_t rows, std::uint64_t replaced);
 
  private:
+  // More than is between two images of each bucket where they take turns (4 clocks, and 2 on
+  // average), so that few are made before their turn.
+  static constexpr std::uint64_t kUnsavedClocks = 4;
+
   struct Waiting {
     std::map<Clock, std::uint64_t> updates;  // bytes, by clock
     std::uint64_t held = 0;                  // the sum of these

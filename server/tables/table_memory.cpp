@@ -26,10 +26,11 @@ std::uint64_t encoded_bytes_of(const TableSpec& table, std::uint64_t elements, c
 
 /// elements  of its slices; by rows, `slices` is all that counts
 TableNeed need_of(const TableSpec& table, std::uint64_t elements, std::uint64_t slices,
-                  const JobView& job) {
+                  const JobView& job, HostRole role) {
   if (table.rows) {
     const auto states = static_cast<std::size_t>(job.rule.state_count());
-    return {table.name, row_table_bytes(table, slices, states, job.max_members()), 0};
+    const bool is_logged = role == HostRole::kBackup && job.logs_updates;
+    return {table.name, row_table_bytes(table, slices, states, job.max_members(), is_logged), 0};
   }
   std::uint64_t copies = 1;
   std::uint64_t compensation = 0;
@@ -48,24 +49,29 @@ TableNeed need_of(const TableSpec& table, std::uint64_t elements, std::uint64_t 
 }  // namespace
 
 std::uint64_t row_table_bytes(const TableSpec& table, std::uint64_t buckets, std::size_t states,
-                              std::uint64_t members) {
-  const std::uint64_t bytes = RowStore::max_bytes(table, buckets, states) +
-                              RowAllowance::max_bytes(table, buckets, members) +
-                              buckets * kSliceBytes;
+                              std::uint64_t members, bool is_logged) {
+  // A backup that takes the shard over has no log then.
+  std::uint64_t waiting = RowAllowance::max_bytes(table, buckets, members);
+  if (is_logged) {
+    waiting = std::max(waiting, RowAllowance::max_logged_bytes(table, buckets, members));
+  }
+  const std::uint64_t bytes =
+      RowStore::max_bytes(table, buckets, states) + waiting + buckets * kSliceBytes;
   return std::min(bytes, kMaxBytes);
 }
 
-std::vector<TableNeed> even_needs(std::span<const TableSpec> tables, const JobView& job) {
+std::vector<TableNeed> even_needs(std::span<const TableSpec> tables, const JobView& job,
+                                  HostRole role) {
   std::vector<TableNeed> needs;
   for (const TableSpec& table : tables) {
     if (table.rows) {
       // What members send of a clock may be of one shard's buckets.
       const std::uint64_t part = (table.rows->buckets + job.shards.size() - 1) / job.shards.size();
-      needs.push_back(need_of(table, 0, part, job));
+      needs.push_back(need_of(table, 0, part, job, role));
       continue;
     }
     const std::uint64_t slices = table.count() / SliceLayout::kSliceElements + 1;
-    TableNeed& need = needs.emplace_back(need_of(table, table.count(), slices, job));
+    TableNeed& need = needs.emplace_back(need_of(table, table.count(), slices, job, role));
     need.bytes /= job.shards.size();
     need.compensation /= job.shards.size();
   }
@@ -73,7 +79,8 @@ std::vector<TableNeed> even_needs(std::span<const TableSpec> tables, const JobVi
 }
 
 std::vector<TableNeed> needs_at(ShardId shard, const SliceLayout& layout,
-                                std::span<const TableSpec> tables, const JobView& job) {
+                                std::span<const TableSpec> tables, const JobView& job,
+                                HostRole role) {
   std::vector<TableNeed> needs;
   for (const TableSpec& table : tables) {
     std::uint64_t elements = 0;
@@ -83,7 +90,7 @@ std::vector<TableNeed> needs_at(ShardId shard, const SliceLayout& layout,
       elements += slice.count;
       ++slices;
     }
-    needs.push_back(need_of(table, elements, slices, job));
+    needs.push_back(need_of(table, elements, slices, job, role));
   }
   return needs;
 }

@@ -27,24 +27,31 @@ inline constexpr std::uint64_t kMaxBytes = 1ULL << 62U;
 /// took 2.8 kB, and 3.2 kB with momentum.
 inline constexpr std::uint64_t kSliceBytes = 4096;
 
+/// What a host has of a shard: its slices, or images of them and the updates that are logged.
+enum class HostRole { kPrimary, kBackup };
+
 /// What a shard needs of each table if slices are spread evenly: right to within a slice, and known
 /// before any is cut. It is the values, and as members get them if those are encoded, what the rule
 /// remembers, the updates that a buffer holds, kSliceBytes for each slice, and for delay
 /// compensation what each member of the job has read, of those that are known when the tables are
 /// opened. Of a table that is kept by rows it is what as many rows as it may keep take, and what
-/// waits of its members' updates and reads (RowAllowance).
+/// waits of its members' updates and reads (RowAllowance); at a backup in a job that logs updates,
+/// at least those that are logged.
 [[nodiscard]] std::vector<TableNeed> even_needs(std::span<const TableSpec> tables,
-                                                const JobView& job);
+                                                const JobView& job,
+                                                HostRole role = HostRole::kPrimary);
 /// The exact needs of a shard's slices, to the byte.
 [[nodiscard]] std::vector<TableNeed> needs_at(ShardId shard, const SliceLayout& layout,
-                                              std::span<const TableSpec> tables,
-                                              const JobView& job);
+                                              std::span<const TableSpec> tables, const JobView& job,
+                                              HostRole role = HostRole::kPrimary);
 
 /// What one table that is kept by rows needs of a shard, in bytes.
 /// buckets  of the table's that the shard has
 /// members  of the job at most
+/// is_logged  its updates are, and it is a backup's
 [[nodiscard]] std::uint64_t row_table_bytes(const TableSpec& table, std::uint64_t buckets,
-                                            std::size_t states, std::uint64_t members);
+                                            std::size_t states, std::uint64_t members,
+                                            bool is_logged = false);
 
 /// How many bytes the tables of a server's shards may take together. A peer may ask for tables of
 /// any size; what goes beyond is refused before anything is made.

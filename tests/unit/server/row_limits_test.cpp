@@ -264,6 +264,21 @@ TEST_CASE("a table by rows is refused where its members' updates have no memory"
   CHECK_THAT(Members(small, grows, kLimit).open(), Contains("table \"table0\" needs"));
 }
 
+TEST_CASE("a backup reserves what is logged of a table by rows", "[rows][memory]") {
+  const std::vector<TableSpec> tables{table_of({.buckets = 4, .clock_rows = 1000})};
+  const SliceLayout layout(tables, std::vector<ShardId>{ShardId(0)});
+  const auto needs = [&](bool logs, HostRole role) {
+    JobMaker job(2);
+    job.state.set_logs_updates(logs);
+    return needs_at(ShardId(0), layout, tables, *job.view(), role).at(0).bytes;
+  };
+  const std::uint64_t primary = needs(true, HostRole::kPrimary);
+  CHECK(needs(false, HostRole::kPrimary) == primary);
+  CHECK(needs(false, HostRole::kBackup) == primary);
+  CHECK(needs(true, HostRole::kBackup) == primary - RowAllowance::max_bytes(tables[0], 4, 2) +
+                                              RowAllowance::max_logged_bytes(tables[0], 4, 2));
+}
+
 TEST_CASE("rows wait for a checkpoint that writes them where there is no memory for copies",
           "[shard][rows][memory][checkpoint]") {
   const TableSpec table = table_of({.buckets = 2, .clock_rows = 8}, 1 << 12, 16);

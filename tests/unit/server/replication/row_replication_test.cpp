@@ -1,7 +1,10 @@
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "tests/unit/server/replication/backup_pair.hpp"
@@ -236,6 +239,104 @@ TEST_CASE("logged updates of rows have the room that a shard has reserved for th
   // Once both count, there is room for it.
   (void)pair.replicate_rows();
   for (std::uint32_t bucket = ahead; bucket < kBuckets; ++bucket) CHECK(is_logged(kAnn, bucket, 1));
+}
+
+TEST_CASE("logged updates of rows wait for images once a backup has what it has reserved for them",
+          "[replication][rows][hostile]") {
+  constexpr std::int64_t kClocks = 16;
+  RowPair pair(2);
+  pair.table.rows->clock_rows = 30;  // as many as a member updates
+  pair.job.state.set_logs_updates(true);
+  pair.job.state.set_replication_interval(4);
+  pair.publish();
+  pair.start(pair.first, 1);
+  pair.replicate_rows();
+  REQUIRE(pair.is_complete());
+  pair.images.clear();
+  // The backup gets what is logged, and no image.
+  const auto only_logged = [](DataImages& sent) {
+    sent.images.clear();
+    return true;
+  };
+  for (std::int64_t clock = 0; clock < kClocks; ++clock) {
+    pair.push_all(pair.first, clock, clock + 1);
+    (void)pair.replicate_rows(only_logged, TimePoint(Duration(clock)));
+  }
+  std::map<std::tuple<std::uint32_t, std::uint32_t, std::int64_t>, std::uint64_t> logged;
+  for (const DataImages& message : pair.images) {
+    for (const LoggedUpdate& one : message.logged) {
+      logged[{one.slice.value(), one.worker.value(), one.update.clock.value()}] =
+          RowAllowance::bytes_of(one.update);
+    }
+  }
+  std::uint64_t kept = 0;
+  for (const auto& [of, bytes] : logged) kept += bytes;
+  CHECK(kept <= RowAllowance::max_logged_bytes(pair.table, kBuckets, 2));
+  // No fewer than may count without an image.
+  CHECK(2 * kept >= RowAllowance::max_logged_bytes(pair.table, kBuckets, 2));
+  CHECK(pair.first.report(JobId(7)).min_version < Clock(kClocks));
+
+  // With images everything counts, of what members send again.
+  for (std::int64_t round = 1; round <= 40; ++round) {
+    pair.push_all(pair.first, 0, kClocks);
+    (void)pair.replicate_rows({}, TimePoint(Duration(round * 40'000'000)));
+  }
+  CHECK(pair.first.report(JobId(7)).min_version == Clock(kClocks));
+  CHECK(test::same_bits(pair.values(pair.first), undisturbed(kClocks)));
+  pair.take_over();
+  pair.start(pair.second, 2, std::vector<std::int64_t>(kBuckets, 0));
+  CHECK(test::same_bits(pair.values(pair.second), undisturbed(kClocks)));
+}
+
+TEST_CASE("a backup keeps no more logged updates of rows than it has reserved memory for",
+          "[replication][rows][hostile]") {
+  RowPair pair(1);
+  pair.table.rows->clock_rows = 30;
+  pair.job.state.set_logs_updates(true);
+  pair.publish();
+  pair.start(pair.first, 1);
+  pair.replicate_rows();
+  REQUIRE(pair.is_complete());
+  const DataItem push = test::row_push(pair.table, 1, 0, 0);
+  const auto is_kept = [&](std::uint64_t number) {
+    LoggedUpdate one{push.table, push.slice, kAnn, number, push.count, update_of(push)};
+    one.update.clock = Clock(static_cast<std::int64_t>(number));
+    DataImages images;
+    images.shard = ShardId(0);
+    images.term = 1;
+    images.copy = 1;
+    images.logged.push_back(std::move(one));
+    const auto replies = pair.second.handle(
+        test::kPrimary, DataMessage{JobId(7), WorkerId(), Incarnation(), images}, TimePoint());
+    return !replies.empty() &&
+           std::get<pb::SliceImagesReply>(replies[0].message.body).logged_size() > 0;
+  };
+  std::uint64_t kept = 0;
+  while (kept < 1000 && is_kept(kept + 1)) ++kept;
+  const std::uint64_t bytes = RowAllowance::bytes_of(update_of(push));
+  const std::uint64_t most = RowAllowance::max_logged_bytes(pair.table, kBuckets, 1);
+  CHECK(kept == most / bytes);
+  // Those that it has are acknowledged again.
+  CHECK(is_kept(1));
+  CHECK_FALSE(is_kept(kept + 2));
+}
+
+TEST_CASE("a backup that has no memory for logged updates of rows says so",
+          "[replication][rows][memory]") {
+  const bool logs = GENERATE(false, true);
+  CAPTURE(logs);
+  RowPair pair(1);
+  pair.table.rows->clock_rows = 30;
+  pair.job.state.set_logs_updates(logs);
+  const std::uint64_t of_primary = even_needs({&pair.table, 1}, *pair.job.view()).at(0).bytes;
+  pair.second.limit_memory(std::make_shared<TableMemory>(Bytes(of_primary)));
+  pair.publish();
+  pair.start(pair.first, 1);
+  pair.replicate_rows();
+  CHECK(pair.is_complete() == !logs);
+  const auto problems = pair.second.report(JobId(7)).problems;
+  REQUIRE(problems.size() == (logs ? 1U : 0U));
+  if (logs) CHECK_THAT(problems[0].reason, Contains("table \"table0\" needs"));
 }
 
 TEST_CASE("a logged update of rows that are not the bucket's is not kept", "[replication][rows]") {

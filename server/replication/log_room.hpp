@@ -1,0 +1,66 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+namespace taut::server {
+
+/// What backups keep of the logged updates of a table by rows, of all its buckets at one shard: its
+/// primary counts the bytes of those that count and are not in an image that each backup has. An
+/// update that has no room here counts once images have made some.
+/// Thread    shard thread
+class LogRoom {
+ public:
+  /// One bucket's part.
+  struct Bucket {
+    std::uint64_t unsaved = 0;  // bytes that are in no image that each backup has
+    std::uint64_t outside = 0;  // of these, what the newest image does not hold either
+    std::uint64_t since = 0;    // of those, what counts since it was made
+
+    /// Whether an image that is under way, or the next one, may make room.
+    [[nodiscard]] bool can_shrink() const { return since > 0 || unsaved > outside; }
+  };
+
+  explicit LogRoom(std::uint64_t limit = 0) : limit_(limit) {}
+
+  /// Counts a bucket's part in.
+  void add(const Bucket& bucket) {
+    unsaved_ += bucket.unsaved;
+    outside_ += bucket.outside;
+    since_ += bucket.since;
+  }
+  /// Whether an update of so many bytes may count now. Where no image can make room it may: what
+  /// is left then waits in the buckets for other members' updates, and is bounded by their
+  /// allowance.
+  [[nodiscard]] bool has(std::uint64_t bytes) const {
+    return unsaved_ + bytes <= limit_ || (since_ == 0 && unsaved_ == outside_);
+  }
+  /// Images are to be made before their turn, so that updates need not wait for room.
+  [[nodiscard]] bool is_short() const { return unsaved_ > limit_ / 4 * 3; }
+
+  /// An update counts from now on.
+  void note_counted(Bucket& bucket, std::uint64_t bytes) {
+    change(bucket, {bucket.unsaved + bytes, bucket.outside + bytes, bucket.since + bytes});
+  }
+  /// An image is made. held  bytes of updates that the bucket has not applied
+  void note_made(Bucket& bucket, std::uint64_t held) {
+    change(bucket, {std::max(bucket.unsaved, held), held, 0});
+  }
+  /// Each backup has the newest image.
+  void note_kept(Bucket& bucket) { change(bucket, {bucket.outside, bucket.outside, bucket.since}); }
+
+ private:
+  void change(Bucket& bucket, const Bucket& now) {
+    unsaved_ += now.unsaved - bucket.unsaved;
+    outside_ += now.outside - bucket.outside;
+    since_ += now.since - bucket.since;
+    bucket = now;
+  }
+
+  std::uint64_t limit_;
+  std::uint64_t unsaved_ = 0;
+  std::uint64_t outside_ = 0;
+  std::uint64_t since_ = 0;
+};
+
+}  // namespace taut::server
