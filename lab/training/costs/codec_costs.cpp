@@ -12,7 +12,6 @@
 #include "lab/training/meter.hpp"
 #include "proto/config/settle_averaging.hpp"
 #include "proto/config/settle_compression.hpp"
-#include "worker/compression/codec_times.hpp"
 
 namespace taut::lab {
 namespace {
@@ -59,16 +58,14 @@ double measure_apply(const math::UpdateRule& rule) {
   return times[kRounds / 2] * kValuesPerMib / static_cast<double>(kValues);
 }
 
-/// Times a codec and adds it. A cluster file has one time of reading for each codec: for one that
-/// values have too, a worker's of decoding them; for one that only updates have, what a shard takes
-/// longer to add one than to add one in float32, which applying contains.
+/// Times a codec and adds it.
 /// momentum  of DGC's updates
 void add_codec(const math::Encoding& encoding, std::optional<float> momentum, bool is_pulled,
                double plain_add_s, pb::LabCosts& costs) {
   constexpr double kUsPerMib = 1e6 * kValuesPerMib;
   const worker::CodecTime time =
       worker::time_codec(encoding, SliceLayout::kSliceElements, momentum);
-  const double read_s = is_pulled ? time.decode_s : std::max(0.0, time.add_s - plain_add_s);
+  const double read_s = reading_s(time, is_pulled, plain_add_s);
   pb::LabCodec& codec = *costs.add_codec();
   codec.set_name(std::string(math::to_string(encoding.codec)));
   codec.set_encode_us_per_mib(in_hundredths(time.encode_s * kUsPerMib));
@@ -76,6 +73,10 @@ void add_codec(const math::Encoding& encoding, std::optional<float> momentum, bo
 }
 
 }  // namespace
+
+double reading_s(const worker::CodecTime& time, bool is_pulled, double plain_add_s) {
+  return is_pulled ? time.decode_s : std::max(0.0, time.add_s - plain_add_s);
+}
 
 CodecCosts::CodecCosts(const pb::LabCosts& costs)
     : apply_us_(costs.apply_us_per_mib() / kValuesPerMib) {

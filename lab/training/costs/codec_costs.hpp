@@ -15,6 +15,7 @@
 #include "proto/data_message.hpp"
 #include "proto/job.pb.h"
 #include "proto/lab.pb.h"
+#include "worker/compression/codec_times.hpp"
 
 namespace taut::lab {
 
@@ -68,10 +69,13 @@ class Encoded {
 [[nodiscard]] std::vector<std::string> missing_codecs(const pb::Job& job,
                                                       const pb::LabCosts& costs);
 
-/// Times each codec of a job's compression on this machine, with its tables, and what its rule
-/// takes to change values by a float32 update. What is read of a codec that no value has is what a
-/// shard takes longer to add such an update than one in float32. With DGC its encoding contains the
-/// momentum.
+/// Seconds a value of reading what a codec has encoded, of which a cluster file has one for each
+/// codec: of one that values have too, a worker's of decoding them; of one that only updates have,
+/// what a shard takes longer to add such an update than one in float32, which applying contains.
+/// plain_add_s  of adding one in float32
+[[nodiscard]] double reading_s(const worker::CodecTime& time, bool is_pulled, double plain_add_s);
+/// Times each codec of a job's compression on this machine, with its tables (reading_s()), and what
+/// its rule takes to change values by a float32 update. With DGC, encoding contains the momentum.
 /// Errors    as to_compression() and to_shard_rule()
 [[nodiscard]] Result<void> measure_codecs(const pb::Job& job, const std::vector<TableSpec>& tables,
                                           pb::LabCosts& costs);

@@ -130,25 +130,6 @@ TEST_CASE("a calibration has the codecs of the job, and what applying takes", "[
   CHECK(costs.codec(1).decode_us_per_mib() > 0);
 }
 
-TEST_CASE("a codec that only updates have costs a shard what it adds longer than float32",
-          "[lab]") {
-  pb::Job job = job_of_file();
-  pb::PushCompression& push = *job.mutable_compression()->add_push();
-  push.set_min_values(1);
-  const auto decode_us = [&](pb::PushCompression::Scheme scheme) {
-    push.set_scheme(scheme);
-    const auto cluster = calibrate(job, 1, std::nullopt);
-    if (!cluster) FAIL(cluster.error().message);
-    REQUIRE(cluster.value().costs().codec_size() == 1);
-    return cluster.value().costs().codec(0).decode_us_per_mib();
-  };
-  // Of each bit a value is made.
-  CHECK(decode_us(pb::PushCompression::ONE_BIT) > 0);
-  // A thousandth of the values is added, and nothing is decoded.
-  push.set_keep(0.001F);
-  CHECK(decode_us(pb::PushCompression::TOP_K) == 0);
-}
-
 TEST_CASE("a job whose workers exchange among themselves is calibrated with servers", "[lab]") {
   pb::Job job = job_of_file();
   job.clear_consistency();

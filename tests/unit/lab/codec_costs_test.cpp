@@ -129,6 +129,15 @@ TEST_CASE("encoding with DGC contains the momentum, which its shards do not appl
   CHECK(corrected > plain);
 }
 
+TEST_CASE("a codec that only updates have costs a shard what it adds longer than float32",
+          "[lab]") {
+  const worker::CodecTime time{.encode_s = 5, .decode_s = 4, .add_s = 3};
+  CHECK(reading_s(time, false, 1) == 2);
+  CHECK(reading_s(time, false, 3.5) == 0);
+  // Workers decode values, whatever shards do with updates.
+  CHECK(reading_s(time, true, 1) == 4);
+}
+
 TEST_CASE("codecs that a cluster file has no times of are named", "[lab]") {
   const TrainingOptions options = tiny_training(kCodedJob, "compute { clock_ms: 1 }");
   CHECK(codecs_of(options.job) == std::vector<std::string>{"FP16", "INT8"});
