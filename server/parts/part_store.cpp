@@ -122,7 +122,8 @@ Result<fs::path> PartStore::place_of(const std::string& checkpoint, std::uint64_
   return place;
 }
 
-/// The error of a part that arrives after its checkpoint was given up; what it left is removed.
+/// The error of a part that arrives, or is sealed, after its checkpoint was given up; what it left
+/// is removed.
 Result<void> PartStore::refuse_withdrawn(const fs::path& place) {
   {
     const std::scoped_lock lock(mutex_);
@@ -183,6 +184,8 @@ Result<void> PartStore::seal(const pb::PartRequest& head) {
   if (fsync(file.get()) != 0) return io_error(path, "be flushed to the disk");
   fs::rename(begun, path, failed);
   if (failed) return io_error(path, "be put in place", failed);
+  // Renamed while another thread removed what it had listed, it stayed.
+  TAUT_TRY(refuse_withdrawn(place));
   return flush_folder(place);
 }
 
@@ -277,6 +280,8 @@ Result<void> PartStore::remove(const pb::PartRequest& head) {
     withdrawn_.push_back({place, std::chrono::steady_clock::now()});
     if (withdrawn_.size() > kMaxWithdrawn) withdrawn_.pop_front();
   }
+  // A part that another thread seals meanwhile has another name afterwards.
+  if (remove_ours(place)) return ok();
   return remove_ours(place);
 }
 

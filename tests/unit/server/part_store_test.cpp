@@ -1,5 +1,8 @@
 #include "server/parts/part_store.hpp"
 
+#include <fmt/format.h>
+
+#include <atomic>
 #include <filesystem>
 #include <string>
 #include <thread>
@@ -193,6 +196,31 @@ TEST_CASE("no other file than a part or a manifest is touched", "[parts]") {
              Contains("cannot be removed"));
   CHECK(fs::exists(place / "mine.txt"));
   CHECK(!fs::exists(place / (std::string(kPart) + ".unfinished")));
+}
+
+TEST_CASE("parts that are sealed while their checkpoint is given up do not stay", "[parts]") {
+  constexpr int kParts = 24;
+  const auto name = [](int part) { return fmt::format("shard0.safetensors.part{}", part); };
+  const test::TempFolder home;
+  for (int round = 0; round < 40; ++round) {
+    Store store(home.path());
+    store.folder += fmt::format(".part-1-9-{}", round);
+    for (int part = 0; part < kParts; ++part) {
+      REQUIRE(store.write(name(part), 0, "abcdef").head.error().empty());
+    }
+    std::atomic<int> sealed = 0;
+    std::thread sealing([&] {
+      for (int part = 0; part < kParts; ++part) {
+        (void)store.seal(name(part), 6);
+        ++sealed;
+      }
+    });
+    while (sealed < round % kParts) std::this_thread::yield();
+    (void)store.remove(store.folder, 0, 0);
+    sealing.join();
+    const fs::path place = home.path() / "disk-server1" / fs::path(store.folder).filename();
+    CHECK(!fs::exists(place));
+  }
 }
 
 TEST_CASE("a long error is cut to what a reply may have", "[parts]") {
