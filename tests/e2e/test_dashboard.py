@@ -205,7 +205,7 @@ class ManyWorkers(http.server.BaseHTTPRequestHandler):
         many["wait_s"] = [number * 0.1 * (i % 10) for i in range(cls.workers)]
         many["compute_s"] = [number * 0.5 for _ in range(cls.workers)]
         job.update(by_worker=many, workers=cls.workers, clock=min(clocks), fastest=max(clocks),
-                   slack=8, running_s=number * 0.5, loss=2 / (1 + number))
+                   slack=8, running_s=number * 0.5, loss=2 / (1 + number), rate_unit="tokens/s")
         backup = {"server": "server1", "is_whole": True, "behind_s": 0.44, "behind_clocks": 3}
         job["no_backups"] = None
         job["shards"] = [{"server": f"server{i}", "term": 1, "wanted_backups": 1, "problem": None,
@@ -523,6 +523,8 @@ class Page(Browser, Served):
         self.do("shot", file=str(SHOTS / "thousand.png"))
         self.assertEqual(self.do("faults"), [])
         self.assertIn("of 1,000", self.text("#worker-note"))
+        units = [self.text(f"#rate-{part}") for part in ("name", "column", "title")]
+        self.assertEqual(units, ["tokens/s", "tokens/s", "Throughput, tokens/s"])
         self.assertIn("each has a whole backup on another server, at most 0.4 s (3 clocks) behind",
                       self.text("#shard-note"))
         ManyWorkers.unprotected = (1, 3)

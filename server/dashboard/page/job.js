@@ -39,6 +39,7 @@ const JobView = (() => {
     text("t-tested", tested.length ? `at ${group(tested[tested.length - 1])}` : "");
     text("t-rate", group(job.images_per_second));
     for (const id of ["rate-name", "rate-column"]) text(id, job.rate_unit);
+    text("rate-title", `Throughput, ${job.rate_unit}`);
     const w = job.by_worker;
     const known = waits.filter((share, i) => share !== null && !w.is_stale[i]);
     text("t-wait", percent(known.length ? known.reduce((a, b) => a + b, 0) / known.length : null));
