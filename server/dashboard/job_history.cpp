@@ -47,7 +47,7 @@ nlohmann::json JobHistory::of(std::uint64_t job) const {
     t.push_back(std::round(point.running_s * 1e2) / 1e2);
     clock.push_back(point.clock);
     loss.push_back(std::isfinite(point.loss) ? json(std::round(point.loss * 1e5) / 1e5) : json());
-    rate.push_back(std::round(point.images_per_second));
+    rate.push_back(std::round(point.rate));
     apart.push_back(point.apart);
   }
   json changes = json::array();
@@ -58,13 +58,10 @@ nlohmann::json JobHistory::of(std::uint64_t job) const {
                        {"to", slack_json(change.to)},
                        {"staleness", change.staleness}});
   }
-  return {{"job", job},
-          {"t", t},
-          {"clock", clock},
-          {"loss", loss},
-          {"images_per_second", rate},
-          {"apart", apart},
-          {"changes", changes}};
+  return {{"job", job},     {"t", t},
+          {"clock", clock}, {"loss", loss},
+          {"rate", rate},   {"images_per_second", rate},
+          {"apart", apart}, {"changes", changes}};
 }
 
 }  // namespace taut::dashboard

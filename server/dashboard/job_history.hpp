@@ -22,8 +22,9 @@ class JobHistory {
 
   /// Adds the shown job's figures if they have changed.
   void add(const pb::JobStatus& job);
-  /// Columns: t (seconds of running time), clock, loss, images_per_second, apart. `changes` of the
-  /// slack: t, clock, from, to, and the staleness of all reads until then. Null: unknown.
+  /// Columns: t (seconds of running time), clock, loss, rate (in the job's rate_unit), its older
+  /// name images_per_second, apart. `changes` of the slack: t, clock, from, to, and the staleness
+  /// of all reads until then. Null: unknown.
   [[nodiscard]] nlohmann::json of(std::uint64_t job) const;
 
  private:
@@ -31,7 +32,7 @@ class JobHistory {
     double running_s = 0;
     std::int64_t clock = 0;
     double loss = 0;
-    double images_per_second = 0;
+    double rate = 0;
     std::int64_t apart = 0;
   };
   struct Change {

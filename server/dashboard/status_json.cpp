@@ -58,8 +58,9 @@ json job_in_short(const pb::JobStatus& job) {
           {"clock", figures.slowest},
           {"fastest", figures.fastest},
           {"loss", number(figures.loss, 1e6)},
-          {"images_per_second", number(job.rate(), 10)},
+          {"rate", number(job.rate(), 10)},
           {"rate_unit", job.rate_unit()},
+          {"images_per_second", number(job.rate(), 10)},  // the older name of `rate`
           {"left_s", job.left_s() > 0 ? number(job.left_s(), 10) : json()},
           {"accuracy", tests > 0 ? number(job.evaluations(tests - 1).accuracy(), 1e6) : json()},
           {"workers", workers}};
@@ -123,7 +124,7 @@ json tests_of(const pb::JobStatus& job) {
 json workers_of(const pb::JobStatus& job) {
   json columns = {
       {"name", json::array()},      {"state", json::array()},  {"clock", json::array()},
-      {"loss", json::array()},      {"images", json::array()}, {"images_per_second", json::array()},
+      {"loss", json::array()},      {"images", json::array()}, {"rate", json::array()},
       {"compute_s", json::array()}, {"wait_s", json::array()}, {"silent_s", json::array()},
       {"is_stale", json::array()},  {"at", json::array()},     {"share", json::array()}};
   std::map<std::uint32_t, std::int64_t> at;
@@ -135,7 +136,7 @@ json workers_of(const pb::JobStatus& job) {
     columns["clock"].push_back(own.clock());
     columns["loss"].push_back(number(own.loss(), 1e4));
     columns["images"].push_back(own.images());
-    columns["images_per_second"].push_back(number(worker.rate(), 1));
+    columns["rate"].push_back(number(worker.rate(), 1));
     columns["compute_s"].push_back(number(own.compute_s(), 1e2));
     columns["wait_s"].push_back(number(own.wait_s(), 1e2));
     columns["silent_s"].push_back(number(worker.silent_s(), 1e3));
@@ -144,6 +145,7 @@ json workers_of(const pb::JobStatus& job) {
     const auto known = at.find(worker.worker());
     columns["at"].push_back(known == at.end() ? json() : json(known->second));
   }
+  columns["images_per_second"] = columns["rate"];  // its older name
   return columns;
 }
 

@@ -125,7 +125,7 @@ const Charts = (() => {
     if (!charts.length || size !== charts[0].width) remake();
     const x = byClock ? series.clock : series.t;
     charts[0].setData([x, series.loss]);
-    charts[2].setData([x, series.images_per_second]);
+    charts[2].setData([x, series.rate]);
     const { clock, accuracy } = job.tests;
     charts[1].setData([byClock ? clock : clock.map(timeOf), accuracy]);
   }

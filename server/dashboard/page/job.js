@@ -37,7 +37,7 @@ const JobView = (() => {
     text("t-accuracy", job.accuracy === null ? "–" : (100 * job.accuracy).toFixed(2) + " %");
     const tested = job.tests.clock;
     text("t-tested", tested.length ? `at ${group(tested[tested.length - 1])}` : "");
-    text("t-rate", group(job.images_per_second));
+    text("t-rate", group(job.rate));
     for (const id of ["rate-name", "rate-column"]) text(id, job.rate_unit);
     text("rate-title", `Throughput, ${job.rate_unit}`);
     const w = job.by_worker;

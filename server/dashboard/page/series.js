@@ -3,10 +3,10 @@
 
 const Series = (() => {
   const kPoints = 1200;
-  const kColumns = ["t", "clock", "loss", "images_per_second", "apart"];
+  const kColumns = ["t", "clock", "loss", "rate", "apart"];
 
   function empty(job) {
-    return { job, t: [], clock: [], loss: [], images_per_second: [], apart: [], changes: [] };
+    return { job, t: [], clock: [], loss: [], rate: [], apart: [], changes: [] };
   }
 
   /** What the coordinator knows of a job, after what this page knew before. */
@@ -38,7 +38,7 @@ const Series = (() => {
     series.t.push(job.running_s);
     series.clock.push(job.clock);
     series.loss.push(job.loss);
-    series.images_per_second.push(job.images_per_second);
+    series.rate.push(job.rate);
     series.apart.push(job.fastest - job.clock);
     if (series.t.length < kPoints) return;
     for (const column of kColumns) {

@@ -39,7 +39,7 @@ const Tables = (() => {
       cell(row, w.state[i] + (stale ? `, silent ${w.silent_s[i].toFixed(0)} s` : share));
       cell(row, group(clock[i]), "n");
       const trains = w.state[i] === "running" && !stale;
-      cell(row, trains ? group(w.images_per_second[i]) : "–", "n");
+      cell(row, trains ? group(w.rate[i]) : "–", "n");
       const waited = cell(row, "");
       waited.append(shareBar((trains && waits[i]) || 0), percent(trains ? waits[i] : null));
       return row;

@@ -36,12 +36,15 @@ TEST_CASE("the shown job's workers are columns, and its figures omit lost ones",
   CHECK(job["id"] == 7);
   CHECK(job["clock"] == 100);
   CHECK(job["fastest"] == 103);
-  CHECK(job["images_per_second"] == 6000);
+  CHECK(job["rate"] == 6000);
   CHECK(job["rate_unit"] == "images/s");
+  CHECK(job["images_per_second"] == job["rate"]);
   CHECK(job["left_s"].is_null());
   CHECK(job["version"].is_null());
   CHECK(job["by_worker"]["at"][0].is_null());
   CHECK(job["by_worker"]["name"].size() == 6);
+  CHECK(job["by_worker"]["rate"].size() == 6);
+  CHECK(job["by_worker"]["images_per_second"] == job["by_worker"]["rate"]);
   CHECK(job["by_worker"]["clock"][5] == 3);
   CHECK(job["staleness"].size() == 4);
   CHECK(job["staleness"][0] == nlohmann::json::array({0, 150}));
@@ -318,6 +321,8 @@ TEST_CASE("a history keeps a whole job in a bounded number of points", "[dashboa
   CHECK(json["t"].size() < JobHistory::kPoints);
   CHECK(json["t"].size() > JobHistory::kPoints / 3);
   CHECK(json["clock"].front() == 10);
+  CHECK(json["rate"].front() == 2000);
+  CHECK(json["images_per_second"] == json["rate"]);
   CHECK(json["clock"].back().get<int>() > 99000);
   CHECK(history.of(8).is_null());
 }
