@@ -246,6 +246,20 @@ class CheckLayout(unittest.TestCase):
         self.assertIn("docs/MAP.md:2: `other.hpp` does not exist", output)
         self.assertIn("2 violations", output)
 
+    def test_a_decision_that_stands_after_a_newer_one_is_reported(self):
+        self.assertEqual(self.check("dates"), (0, "0 violations\n"))
+        self.write("docs/DECISIONS.md", "# Decisions\n\n**2026-11-21. One.** It\n**is** so.\n\n"
+                   "**2026-11-23. Two.** Of 2026-11-20.\n\n**2026-11-23. Three.** Last.\n")
+        self.assertEqual(self.check("dates"), (0, "0 violations\n"))
+        self.write("docs/DECISIONS.md", "**2026-11-23. Two.** One\n\n**2026-11-21. One.** Two\n\n"
+                   "**2026-11-22. Three.** One\n\n**2026-11-23. Four.** Two\n")
+        code, output = self.check("dates")
+        self.assertEqual(code, 1)
+        self.assertIn("docs/DECISIONS.md:3: an entry of 2026-11-21 follows one of 2026-11-23",
+                      output)
+        self.assertIn("docs/DECISIONS.md:5: an entry of 2026-11-22", output)
+        self.assertIn("2 violations", output)
+
 
 if __name__ == "__main__":
     unittest.main()
