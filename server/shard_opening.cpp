@@ -49,8 +49,7 @@ Result<void> check_rows(const std::vector<TableSpec>& tables, const JobView& job
   const auto refuse = [&](const char* what) {
     return invalid(fmt::format("table \"{}\" is kept by rows, which {}", by_rows->name, what));
   };
-  const math::RuleInfo& rule = math::info_of(job.rule.kind);
-  if (job.rule.is_scaled_by_slice() || rule.norm != math::UpdateNorm::kNone) {
+  if (math::needs_table_norms(job.rule.kind)) {
     return refuse("a rule that is scaled by a table's norms (LARS, LAMB) does not take");
   }
   const Policies::Keeps keeps = job.policies.keeps();

@@ -50,6 +50,12 @@ std::optional<RuleKind> rule_of_type(std::string_view type) {
   return std::nullopt;
 }
 
+bool needs_table_norms(RuleKind kind) {
+  UpdateRule rule;
+  rule.kind = kind;
+  return rule.is_scaled_by_slice() || info_of(kind).norm != UpdateNorm::kNone;
+}
+
 float relative_norm(std::span<const float> gradient, std::span<const float> values) {
   return relative_norm(sum_of_squares(gradient), sum_of_squares(values));
 }

@@ -428,4 +428,7 @@ void with_rule(RuleKind kind, Work work) {
 [[nodiscard]] std::vector<RuleInfo> rule_types();
 [[nodiscard]] std::optional<RuleKind> rule_of_type(std::string_view type);
 
+/// Whether its steps need norms of a whole table: LARS of a worker's gradient, LAMB of the step.
+[[nodiscard]] bool needs_table_norms(RuleKind kind);
+
 }  // namespace taut::math

@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "common/math/update_rules.hpp"
 #include "proto/config/exchange/settle_exchange.hpp"
 #include "proto/config/net_state.hpp"
 
@@ -58,7 +60,8 @@ std::optional<WithoutRows> solver_without_rows(const pb::SolverParameter& solver
     return WithoutRows{
         {{"solver_param"}, {name}}, fmt::format("the solver's {} {}", name, value), why};
   };
-  if (solver.type() == "LARS" || solver.type() == "LAMB") {
+  const std::optional<math::RuleKind> kind = math::rule_of_type(solver.type());
+  if (kind && math::needs_table_norms(*kind)) {
     return field("type", solver.type(), "its norms are of whole tables");
   }
   if (solver.clip_gradients() > 0) {
