@@ -132,6 +132,9 @@ class Records(ClusterTest):
     def test_the_reference_names_every_column_and_key_of_a_run(self):
         run, summary = self.train()
         self.assertEqual(list(self.rows(run, "worker0")[0]), documented("metrics.csv")[0])
+        tests, = run.glob("job1-worker*/tests.csv")  # of the worker that runs tests
+        with open(tests, newline="") as file:
+            self.assertEqual(next(csv.reader(file)), documented("tests.csv")[0])
         keys, of_worker = documented("summary.json")
         self.assertEqual(set(summary), set(keys))
         self.assertEqual(set(summary["workers"][0]), set(of_worker))
