@@ -8,6 +8,7 @@
 #include "common/log.hpp"
 #include "common/net/faulty_endpoint.hpp"
 #include "proto/config/job_state.hpp"
+#include "proto/config/job_words.hpp"
 #include "proto/config/settle_compression.hpp"
 #include "proto/config/settle_policies.hpp"
 #include "proto/session/data_secret.hpp"
@@ -170,6 +171,7 @@ Trainer::Options trainer_options(const pb::Job& job) {
   options.batches = solver.iter_size();
   options.average_loss = solver.average_loss();
   options.display = solver.display();
+  options.words = words_of(job);
   options.test_interval = solver.test_interval();
   options.test_initialization = solver.test_initialization();
   return options;

@@ -13,6 +13,7 @@
 #include "common/recent_rate.hpp"
 #include "common/result.hpp"
 #include "common/types.hpp"
+#include "proto/config/job_words.hpp"
 #include "proto/solver.pb.h"
 #include "worker/cache/parameter_cache.hpp"
 #include "worker/engine/backend.hpp"
@@ -54,6 +55,7 @@ class Trainer {
     int batches = 1;  // of a clock: their gradients' mean is its update, the solver's iter_size
     int average_loss = 1;
     int display = 0;        // clocks between two log lines; 0: none
+    JobWords words;         // what these lines count
     int test_interval = 0;  // clocks between two test phases; 0: only at the end
     bool test_initialization = true;
     std::int64_t rank = -1;  // for the log; negative: no server

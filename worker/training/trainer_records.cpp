@@ -88,7 +88,8 @@ void Trainer::record(Clock clock, Duration took, Duration wait) {
   }
   board_.post(report_);
   if (options_.display > 0 && clock.value() % options_.display == 0) {
-    log::info("iteration {}: loss {:.4f}, {:.0f} records/s", clock.value(), report_.loss, rate);
+    log::info("iteration {}: loss {:.4f}, {:.0f} {}", clock.value(), report_.loss,
+              options_.words.items_per_record * rate, options_.words.rate());
   }
 }
 
