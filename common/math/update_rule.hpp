@@ -81,7 +81,9 @@ struct UpdateRule {
 [[nodiscard]] double decay_share(const UpdateRule& rule, std::span<const float> scales,
                                  double weight, double members);
 
-/// The numbers of one application: the same for every element of a slice.
+/// The numbers of one application: the same for every element of a slice. FTRL's stand in fields
+/// that it does not read otherwise: with three more, the parameters of a kernel would have room for
+/// 292 listed updates, not for kMaxListed (cuda/kernels/update.hpp).
 struct UpdateStep {
   float rate = 0;       // learning rate, with the table's lr_mult
   float decay = 0;      // weight decay, with the table's decay_mult and this application's share
