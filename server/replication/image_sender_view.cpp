@@ -32,21 +32,21 @@ void ImageSender::follow(const JobView& view, ShardId host, const JobSlices& sli
       std::ranges::count(view.membership.members(), false, &Member::fenced));
   std::erase_if(tracks_, [&](const auto& entry) { return !slices.contains(entry.first); });
   for (const auto& [index, slice] : slices) follow_slice(index, *slice, view.membership);
-  follow_rooms(slices);
+  follow_log_room(slices);
   std::erase_if(pending_, [&](std::size_t index) { return !tracks_.contains(index); });
   follow_leaves(view.membership);
 }
 
 /// What backups keep of each table by rows, of the buckets that there are now.
-void ImageSender::follow_rooms(const JobSlices& slices) {
-  rooms_.clear();
+void ImageSender::follow_log_room(const JobSlices& slices) {
+  row_log_room_.clear();
   for (const auto& [index, slice] : slices) {
     Track& track = tracks_.at(index);
     track.room = nullptr;
     if (!logs(index) || slice->allowance() == nullptr) continue;
     const auto place = std::pair(track.shard, slice->place().table);
     const LogRoom empty(slice->allowance()->max_unsaved());
-    track.room = &rooms_.try_emplace(place, empty).first->second;
+    track.room = &row_log_room_.try_emplace(place, empty).first->second;
     track.room->add(track.counted);
   }
 }
@@ -228,7 +228,7 @@ void ImageSender::hang_up(const Dial& dial) {
   }
   targets_.clear();
   tracks_.clear();
-  rooms_.clear();
+  row_log_room_.clear();
   pending_.clear();
   changed_.clear();
   released_.clear();

@@ -98,16 +98,16 @@ Result<std::string> UcxEngine::listen(const std::string& address) {
 void UcxEngine::dial(std::shared_ptr<UcxPeer> peer, std::string address,
                      std::optional<DataToken> token) {
   post([this, peer = std::move(peer), address = std::move(address), token = std::move(token)] {
-    UcxConnection& made = connections_[peer->id.value()];
-    made.number = peer->id;
-    made.peer = peer;
-    made.address = address;
-    made.pause = kFirstPause;
+    UcxConnection& connection = connections_[peer->id.value()];
+    connection.number = peer->id;
+    connection.peer = peer;
+    connection.address = address;
+    connection.pause = kFirstPause;
     if (token) {
-      made.own_secret = token->request();
-      made.expected_secret = token->answer();
+      connection.own_secret = token->request();
+      connection.expected_secret = token->answer();
     }
-    redial(made);
+    redial(connection);
   });
 }
 
@@ -273,16 +273,16 @@ void UcxEngine::accept(ucp_conn_request_h request) {
     return;
   }
   const PeerId number = new_ucx_number(false);
-  UcxConnection& made = connections_[number.value()];
-  made.number = number;
-  made.handle = handle.value();
-  made.state = State::kGreeting;
-  made.due = steady_now() + kGreetingLimit;
-  made.last_heard = ++heard_;
-  be_due(made.due);
-  by_handle_[made.handle] = number.value();
-  made.own = number.value();
-  by_own_[made.own] = made.own;
+  UcxConnection& connection = connections_[number.value()];
+  connection.number = number;
+  connection.handle = handle.value();
+  connection.state = State::kGreeting;
+  connection.due = steady_now() + kGreetingLimit;
+  connection.last_heard = ++heard_;
+  be_due(connection.due);
+  by_handle_[connection.handle] = number.value();
+  connection.own = number.value();
+  by_own_[connection.own] = connection.own;
   ++callers_;
 }
 

@@ -12,9 +12,9 @@ namespace taut::test {
 inline constexpr Duration kLongest = std::chrono::seconds(20);
 
 inline Message words(const std::string& said) {
-  Message made;
-  made.frames.push_back(Frame::copy_of(said));
-  return made;
+  Message message;
+  message.frames.push_back(Frame::copy_of(said));
+  return message;
 }
 
 /// The next message that gets through.
