@@ -37,8 +37,8 @@ std::string first_line(const fs::path& file) {
 }
 
 bool is_commit(const std::string& text) {
-  constexpr std::size_t kShortest = 40;
-  return text.size() >= kShortest &&
+  constexpr std::size_t kMinDigits = 40;
+  return text.size() >= kMinDigits &&
          std::ranges::all_of(text, [](unsigned char c) { return std::isxdigit(c) != 0; });
 }
 

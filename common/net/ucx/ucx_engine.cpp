@@ -24,8 +24,8 @@ constexpr Bytes kKeptBytes{256ULL << 20U};
 constexpr Duration kGreetingLimit = std::chrono::seconds(5);
 constexpr Duration kDialLimit = std::chrono::seconds(10);
 constexpr Duration kFirstPause = std::chrono::milliseconds(50);
-constexpr Duration kLongestPause = std::chrono::seconds(1);
-constexpr Duration kLongestSleep = std::chrono::seconds(60);
+constexpr Duration kMaxPause = std::chrono::seconds(1);
+constexpr Duration kMaxSleep = std::chrono::seconds(60);
 
 }  // namespace
 
@@ -175,7 +175,7 @@ void UcxEngine::sleep() {
     if (!commands_.empty()) return;
     is_asleep_ = true;
   }
-  const Duration left = std::min(next_due_ - steady_now(), kLongestSleep);
+  const Duration left = std::min(next_due_ - steady_now(), kMaxSleep);
   const auto milliseconds = std::chrono::ceil<std::chrono::milliseconds>(left).count();
   std::array<pollfd, 2> waiting{
       {{wake_, POLLIN, 0}, {is_full ? -1 : worker_->descriptor(), POLLIN, 0}}};
@@ -242,7 +242,7 @@ void UcxEngine::redial(UcxConnection& connection) {
     log::debug("{}: {}", connection.address, why);
     connection.state = State::kApart;
     connection.due = steady_now() + connection.pause;
-    connection.pause = std::min(2 * connection.pause, kLongestPause);
+    connection.pause = std::min(2 * connection.pause, kMaxPause);
     be_due(connection.due);
   };
   const auto place = look_up_socket(connection.address, false);
@@ -335,7 +335,7 @@ void UcxEngine::lose(PeerId number, const std::string& why) {
   lost->next_in = 0;
   lost->next_out = 0;
   lost->due = steady_now() + lost->pause;
-  lost->pause = std::min(2 * lost->pause, kLongestPause);
+  lost->pause = std::min(2 * lost->pause, kMaxPause);
   be_due(lost->due);
 }
 
