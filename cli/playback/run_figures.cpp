@@ -43,7 +43,7 @@ std::vector<double> times_of(const PlayedRun& run) {
   return times;
 }
 
-/// The highest bound of the run; 0: there is none.
+/// The highest bound of the run; 0 if there is none.
 double highest_bound(const PlayedRun& run) {
   double highest = 0;
   for (std::size_t bin = 0; bin < run.bins; ++bin) {

@@ -118,7 +118,7 @@ class ImageSender {
   struct Track {
     ShardId shard;
     std::uint64_t term = 0;  // of the backups that the rest is about
-    std::uint64_t copy = 0;  // 0: there are none
+    std::uint64_t copy = 0;  // 0 if there are none
     bool is_due = false;
     std::uint64_t sequence = 0;
     std::vector<ImageItem> under_way;       // the parts of an image; empty: none is

@@ -108,7 +108,7 @@ ImageSender::Targets ImageSender::make_targets(const ShardPlace& place, const Di
   return targets;
 }
 
-/// Since when a backup of the shard has owed an answer; nothing: it owes none, or is a new one.
+/// Since when a backup of the shard has owed an answer; nullopt if it owes none, or is a new one.
 std::optional<TimePoint> ImageSender::owed_since(ShardId shard, std::uint64_t choice) const {
   const auto known = targets_.find(shard);
   if (known == targets_.end()) return std::nullopt;
@@ -159,7 +159,7 @@ void ImageSender::follow_slice(std::size_t index, const SliceState& slice,
   track.term = term;
   track.copy = copy;
   // Backups that have images of an earlier primary, or from when there were others, get the next
-  // one in its turn: no worker is told before that anything newer were safe.
+  // one in its turn: nothing newer is reported as safe to a worker before.
   const bool continues =
       targets != nullptr && std::ranges::all_of(targets->list, &Target::was_whole);
   const bool is_awaited = slice.is_hidden() || (shows_kept_ && is_first);

@@ -294,7 +294,7 @@ Result<void> ReplicaGroup::spread_meeting(Standing& own, Clock clock) {
       return ok();
     }
     const auto holder = std::ranges::find_if_not(firsts_, is_outside);
-    // All who were in it are gone: the values of those that are left are from before it.
+    // All of its members are gone: the values of those that are left are from before it.
     if (holder == firsts_.end()) break;
     waits_since_ = options_.time->now();
     const auto rank = static_cast<std::uint32_t>(holder - firsts_.begin());
