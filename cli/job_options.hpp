@@ -27,7 +27,7 @@ struct JobOptions {
 /// Puts the options over a job, paths as they are.
 void put_over(const JobOptions& options, pb::Job& job);
 
-/// "async", or a number of clocks. Nothing: neither.
+/// "async", or a number of clocks. nullopt if it is neither.
 [[nodiscard]] std::optional<Slack> parse_slack(const std::string& text);
 
 }  // namespace taut::cli

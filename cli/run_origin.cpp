@@ -37,8 +37,8 @@ std::string first_line(const fs::path& file) {
 }
 
 bool is_commit(const std::string& text) {
-  constexpr std::size_t kShortest = 40;
-  return text.size() >= kShortest &&
+  constexpr std::size_t kMinDigits = 40;
+  return text.size() >= kMinDigits &&
          std::ranges::all_of(text, [](unsigned char c) { return std::isxdigit(c) != 0; });
 }
 
@@ -53,7 +53,7 @@ std::string commit_of(const fs::path& git, const std::string& reference) {
                                                  : packed.value().substr(at - kDigits, kDigits);
 }
 
-/// The commit that is checked out in the repository around a folder; empty: there is none.
+/// The commit that is checked out in the repository around a folder; empty if there is none.
 std::string project_commit(fs::path folder) {
   constexpr std::string_view kLink = "gitdir: ";
   constexpr std::string_view kSymbolic = "ref: ";

@@ -43,8 +43,8 @@ namespace taut {
   while (true) {
     const std::size_t end = std::min(name.find('_'), name.size());
     const std::size_t other_end = std::min(other.find('_'), other.size());
-    constexpr std::size_t kShortestWord = 2;
-    if (end < kShortestWord || !other.substr(0, other_end).starts_with(name.substr(0, end))) {
+    constexpr std::size_t kMinWordLength = 2;
+    if (end < kMinWordLength || !other.substr(0, other_end).starts_with(name.substr(0, end))) {
       return false;
     }
     if (end == name.size() || other_end == other.size()) {

@@ -101,7 +101,7 @@ class Network {
   /// When the next message arrives, or what is on its way has to be looked at; never: none is.
   [[nodiscard]] TimePoint next_due() const { return std::min(next_arrival(), next_change()); }
   void advance(TimePoint to) { now_ = to; }
-  /// Takes what arrives next off the network and moves time to then; nothing: it was lost, or its
+  /// Takes what arrives next off the network and moves time to then; nullopt if it was lost, or its
   /// journey takes longer.
   /// REQUIRES: something is on its way.
   std::optional<Delivery> take_next();

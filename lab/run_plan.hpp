@@ -116,7 +116,7 @@ struct Plan {
   /// `replication_copies` backups that have all of it, or as many as there are servers for. So many
   /// losses must not end the job.
   std::vector<Outage> outages;
-  // A process that was drained, and has ended, starts again after so long; nothing: never.
+  // A process that was drained, and has ended, starts again after so long; nullopt: never.
   std::optional<Duration> drained_return{};
 
   /// Whether a reader gets what the backups have, and not before.

@@ -282,7 +282,7 @@ class Cluster {
            !network_.is_blocked(Plan::kCoordinatorNode, number) &&
            network_.now() - place.disturbed > length;
   }
-  /// The process of a server's life; nothing: it is gone, or was not heard.
+  /// The process of a server's life; nullptr if it is gone, or was not heard.
   [[nodiscard]] const ServerNode* find_server(const pb::StoredServer& server,
                                               Duration length) const {
     for (std::uint32_t i = 0; i < plan_.servers; ++i) {
@@ -389,7 +389,7 @@ class Cluster {
     }
   }
 
-  /// The clock at which a job was saved before it stopped; nothing: it was not.
+  /// The clock at which a job was saved before it stopped; nullopt if it was not.
   static std::optional<Clock> saved_at(const pb::JobStatus& status) {
     const int kept = status.checkpoints_size();
     const bool is_saved = status.state() == pb::STOPPED && kept > 0 &&

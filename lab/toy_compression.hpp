@@ -28,7 +28,7 @@ constexpr float kToyMomentum = 0.5F;
 [[nodiscard]] pb::PullCompression pull_of(const pb::Compression& compression);
 
 /// Draws a compression; the job's policies are drawn already.
-/// fixed  the scheme of updates; nothing: drawn, and in most runs none
+/// fixed  the scheme of updates; nullopt: drawn, and in most runs none
 [[nodiscard]] pb::Compression draw_compression(Random& random, const pb::Consistency& policies,
                                                const std::optional<Scheme>& fixed);
 /// Errors    invalid: an unknown name

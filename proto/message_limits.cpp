@@ -138,7 +138,7 @@ class Check {
   std::vector<const FieldDescriptor*> path_;
 };
 
-/// What a text becomes; nothing: it stays.
+/// What a text becomes; nullopt if it stays.
 using Change = std::function<std::optional<std::string>(
     const FieldDescriptor& field, std::uint32_t limit, const std::string& text)>;
 

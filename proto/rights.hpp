@@ -20,7 +20,7 @@ namespace taut {
 /// has one key for its whole life.
 [[nodiscard]] std::string refusal_of(const Identity* sender, const pb::ControlMessage& message);
 
-/// The answer that gives a refusal's reason; nothing: the message is one that is not answered.
+/// The answer that gives a refusal's reason; nullopt: the message is one that is not answered.
 [[nodiscard]] std::optional<pb::ControlMessage> refuse(const pb::ControlMessage& message,
                                                        const std::string& reason);
 
@@ -38,7 +38,7 @@ struct JobHere {
                                     const std::optional<JobHere>& here);
 
 /// Why a message between workers and shards is not the sender's to send.
-/// worker   the name of the worker that the message says it is from; empty: there is none of that
+/// worker   the name of the worker that the message says it is from; empty if there is none of that
 ///          number
 [[nodiscard]] std::string refusal_of(const Identity* sender, const DataMessage& message,
                                      const std::string& worker);

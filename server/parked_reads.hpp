@@ -37,7 +37,7 @@ class ParkedReads {
   void update(const JobView& job);
   /// Removes those that are true now. REQUIRES: one that was parked since the last call was not.
   /// last    the last clock at which a read may be answered, whatever V is
-  /// pushed  the only worker whose own clock may have changed since the last call; nothing: several
+  /// pushed  the only worker whose own clock may have changed since the last call; nullopt: several
   [[nodiscard]] std::vector<Reader> take_true(const SliceClock& clock, Clock last = Clock::never(),
                                               std::optional<WorkerId> pushed = std::nullopt);
 
@@ -62,7 +62,7 @@ class ParkedReads {
     bool operator==(const Sweep&) const = default;
   };
   std::map<WorkerId, Read> reads_;
-  std::optional<Sweep> swept_;  // nothing: they are to be compared anew
+  std::optional<Sweep> swept_;  // nullopt: they are to be compared anew
 };
 
 }  // namespace taut::server

@@ -50,7 +50,7 @@ class PulledValues {
   const Slice place_;
   BufferPool& pool_;
   Frame encoded_;
-  std::optional<std::int64_t> applications_;  // that have made what is encoded; nothing: none is
+  std::optional<std::int64_t> applications_;  // that have made what is encoded; nullopt if none is
 };
 
 }  // namespace taut::server

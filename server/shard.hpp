@@ -131,7 +131,7 @@ class Shard {
   /// Of its newest job; nullopt: it has no slice that workers push to.
   [[nodiscard]] std::optional<JobPositions> positions() const;
 
-  /// A job whose slack moves, and the largest one of its workers; nothing: there is none.
+  /// A job whose slack moves, and the largest one of its workers; nullopt if there is none.
   struct MovingSlack {
     JobId job;
     Slack slack;
@@ -185,7 +185,7 @@ class Shard {
   /// What a connection said it is for.
   struct Greeting {
     JobId job;
-    std::optional<ShardId> shard;  // nothing: snapshots of any
+    std::optional<ShardId> shard;  // nullopt: snapshots of any
     std::uint64_t term = 0;
   };
 

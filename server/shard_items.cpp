@@ -118,7 +118,7 @@ void Shard::serve_item(PeerId from, const DataMessage& message, const DataItem& 
   out.add(from, std::move(reply));
 }
 
-/// Passes an update to its slice. Returns why it is refused for now; nothing: it was accepted, now
+/// Passes an update to its slice. Returns why it is refused for now; nullopt: it was accepted, now
 /// or before.
 std::optional<DataItem> Shard::push(WorkerId worker, const DataItem& item, JobState& job,
                                     SliceState& slice, Outbox& out, bool is_logged) {
@@ -153,9 +153,8 @@ std::optional<DataItem> Shard::push(WorkerId worker, const DataItem& item, JobSt
   return std::nullopt;
 }
 
-/// The coordinator hears of the first, the second, the fourth clock and so on, since it need not
-/// hear of each. Several may be added at once: what waited for a member that is lost, or in a
-/// buffer.
+/// Reports the first, the second, the fourth clock and so on to the coordinator, which need not
+/// know each. Several may be added at once: what waited for a member that is lost, or in a buffer.
 void Shard::note_bad_updates(JobState& job, const SliceState& slice) {
   for (const auto& [worker, clocks] : slice.bad_updates()) {
     std::uint64_t& known = job.bad_updates[worker];

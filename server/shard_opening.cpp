@@ -242,9 +242,9 @@ Result<void> Shard::create_slices(JobState& job, std::vector<TableSpec> tables) 
                       id_.value(), table.name, slice.slice.value()));
     }
     // First: where there is no memory for it, no slice is left in its place.
-    auto made = make_slice(job, table, slice, begin);
-    queues_.add(*made);
-    const auto& state = job.slices[index] = std::move(made);
+    auto slice_state = make_slice(job, table, slice, begin);
+    queues_.add(*slice_state);
+    const auto& state = job.slices[index] = std::move(slice_state);
     if (begin != nullptr) {
       // One after the other, so that no memory is needed for all slices twice.
       job.begin.slices.erase(image);

@@ -48,7 +48,7 @@ std::string refusal_of_rows(const DataItem& item, const Slice& place, const Tabl
 
 }  // namespace
 
-/// Why an item is refused; nothing: it is not. What was logged before its member was lost counts,
+/// Why an item is refused; nullopt if it is not. What was logged before its member was lost counts,
 /// up to where the member leaves.
 std::optional<DataItem> Shard::refusal_of(const DataMessage& message, const DataItem& item,
                                           const JobState& job, bool is_logged) {

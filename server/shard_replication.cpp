@@ -85,9 +85,9 @@ Result<void> Shard::take_over(JobState& job, const ShardPlace& place, SliceImage
   for (const Slice& slice : job.layout.slices()) {
     if (slice.shard != place.shard) continue;
     const SliceImage image = copy.take_slice(slice, pool_, states_of(*job.view));
-    auto made = make_slice(job, job.tables[slice.table.value()], slice, &image);
-    queues_.add(*made);
-    job.slices[job.layout.index_of(slice.table, slice.slice)] = std::move(made);
+    auto slice_state = make_slice(job, job.tables[slice.table.value()], slice, &image);
+    queues_.add(*slice_state);
+    job.slices[job.layout.index_of(slice.table, slice.slice)] = std::move(slice_state);
   }
   return ok();
 }

@@ -30,7 +30,7 @@ constexpr std::uint64_t kUnreadBytes = 64ULL << 20U;
 // and 32 times those on a plain plane, which this does not bound well: docs/SECURITY.md, "Not yet".
 constexpr Bytes kMessageBytes{12ULL << 20U};
 constexpr std::size_t kArrivedMessages = 2;
-// Connections that are known to have said hello; of more, each is told to say it again.
+// Connections that are known to have said hello; of more, each has to say it again.
 constexpr std::size_t kMaxGreeted = 65536;
 
 /// Writes a number that only this thread writes.
@@ -196,7 +196,7 @@ void ShardThread::run() {
   }
 }
 
-/// The coordinator hears of what has changed under the same revision.
+/// Reports to the coordinator what has changed under the same revision.
 void ShardThread::report_changes() {
   for (const JobId job : shard_.take_changed()) {
     on_report_(options_.index, shard_.report(job));

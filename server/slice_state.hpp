@@ -106,7 +106,7 @@ class SliceState {
   /// No read at a later clock is answered from now on: bounded followers have not confirmed what it
   /// needs. What a higher limit allows is released with the next update().
   void limit_reads(Clock last) { last_read_ = last; }
-  /// The same where followers have confirmed more: releases what that allows.
+  /// As limit_reads(), where followers have confirmed more; also releases what that allows.
   void allow_reads(Clock last, std::vector<Answer>& released) {
     limit_reads(last);
     release(released);

@@ -95,7 +95,7 @@ Result<void> measure(const pb::WorkerJob& job, const JobAssets& assets, Backend&
   return ok();
 }
 
-/// The choice of all workers' measurements; nothing: this worker is to stop or to leave first.
+/// The choice of all workers' measurements; nullopt: this worker is to stop or to leave first.
 std::optional<pb::Compression> await_choice(RunOrders& orders, const pb::CompressionCosts& costs) {
   orders.choice.set_measured(costs);
   while (!orders.stop && !orders.leave) {

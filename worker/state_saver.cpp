@@ -44,7 +44,7 @@ bool continues_share(const pb::WorkerJob& job) {
          job.start_clock() == job.resume().clock() && job.slots() == job.resume().slots();
 }
 
-/// What the member of the worker's share has saved of itself; nothing: it has saved nothing.
+/// What the member of the worker's share has saved of itself; nullopt if it has saved nothing.
 /// REQUIRES: continues_share(job)
 Result<std::optional<safetensors::Reader>> open_own_file(const pb::WorkerJob& job) {
   TAUT_TRY(const CheckpointReader saved, CheckpointReader::open(job.resume().folder()));

@@ -72,7 +72,7 @@ struct HostFacts {
   std::uint64_t open_files = 0;              // the soft limit
   std::uint64_t open_files_hard = 0;         // how far it may be raised
   std::uint64_t address_space = 0;           // bytes; 0: no limit
-  std::optional<std::uint64_t> shm_bytes{};  // free in /dev/shm; nothing: it does not exist
+  std::optional<std::uint64_t> shm_bytes{};  // free in /dev/shm; nullopt if it does not exist
 };
 
 struct LibraryFacts {

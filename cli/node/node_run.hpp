@@ -16,7 +16,7 @@ struct NodeOptions {
   JobOptions job;
   std::uint32_t servers_per_node = 1;
   std::uint32_t shards = 1;                       // of each server
-  std::optional<std::uint32_t> workers_per_node;  // nothing: one for each device, at least one
+  std::optional<std::uint32_t> workers_per_node;  // nullopt: one for each device, at least one
   pb::WorkerConfig::Device device = pb::WorkerConfig::AUTO;
   std::uint32_t threads = 1;
   std::uint64_t device_memory_budget = 0;

@@ -43,13 +43,13 @@ struct PlayedRun {
     std::optional<double> accuracy;
     std::optional<double> loss;
   };
-  /// Of each bin; nothing: nothing happened in it.
+  /// Of each bin; nullopt if nothing happened in it.
   using Figures = std::vector<std::optional<double>>;
 
   std::string text;  // the file
   std::string job;
   std::string mode;                   // "BSP", "SSP", "ASYNC"
-  std::optional<std::int64_t> slack;  // nothing: no bound
+  std::optional<std::int64_t> slack;  // nullopt: no bound
   double virtual_s = 0;
   double bin_s = 0;
   std::size_t bins = 0;
@@ -60,9 +60,9 @@ struct PlayedRun {
   Figures iterations_per_s;
   Figures loss;
   Figures staleness;
-  Figures bound;  // where a policy moves it; nothing: the job's slack
+  Figures bound;  // where a policy moves it; nullopt: the job's slack
 
-  /// The bound at the end of a bin; nothing: there is none.
+  /// The bound at the end of a bin; nullopt if there is none.
   [[nodiscard]] std::optional<double> bound_at(std::size_t bin) const;
   /// When a bin ends; the last one with the run.
   [[nodiscard]] double end_s(std::size_t bin) const;

@@ -43,7 +43,7 @@ std::vector<double> times_of(const PlayedRun& run) {
   return times;
 }
 
-/// The highest bound of the run; 0: there is none.
+/// The highest bound of the run; 0 if there is none.
 double highest_bound(const PlayedRun& run) {
   double highest = 0;
   for (std::size_t bin = 0; bin < run.bins; ++bin) {
@@ -230,9 +230,9 @@ PlotFrame rows_frame(const PlayedRun& run, std::size_t rows) {
 
 /// A name that fits before a row.
 std::string row_name(const PlotFrame& frame, double y, const std::string& name) {
-  constexpr std::size_t kLongest = 18;
-  if (name.size() <= kLongest) return plot_text(frame.left - 6, y + 11, "end", name);
-  std::size_t end = kLongest - 1;
+  constexpr std::size_t kMaxNameLength = 18;
+  if (name.size() <= kMaxNameLength) return plot_text(frame.left - 6, y + 11, "end", name);
+  std::size_t end = kMaxNameLength - 1;
   while ((static_cast<unsigned char>(name[end]) & 0xC0U) == 0x80U) --end;  // within a character
   return plot_text(frame.left - 6, y + 11, "end", name.substr(0, end) + "…");
 }

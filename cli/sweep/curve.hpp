@@ -17,11 +17,11 @@ struct Curve {
   }
 };
 
-/// The curve at a place, on the line between its points. Nothing outside of them.
+/// The curve at a place, on the line between its points. nullopt outside of them.
 [[nodiscard]] std::optional<double> value_at(const Curve& curve, double x);
 
 /// Where the curve first reaches a height, from below or from above, on the line between its
-/// points. Nothing: never.
+/// points. nullopt: never.
 [[nodiscard]] std::optional<double> first_reaching(const Curve& curve, double y,
                                                    bool from_below = true);
 

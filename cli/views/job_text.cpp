@@ -82,8 +82,8 @@ std::vector<std::string> worker_tracks(const pb::JobStatus& job, int width, bool
   std::int64_t last = bounded ? bound : first;
   for (const auto& member : job.clocks().members()) last = std::max(last, member.clock());
   std::vector<Row> rows;
-  constexpr int kSmallestName = 12;
-  const auto name_width = static_cast<std::size_t>(std::max(width / 4, kSmallestName));
+  constexpr int kMinNameWidth = 12;
+  const auto name_width = static_cast<std::size_t>(std::max(width / 4, kMinNameWidth));
   const int track_width =
       std::max(width - kBesideTrack - static_cast<int>(widest_name(job, name_width)), 8);
   for (const pb::WorkerStatus& worker : job.workers()) {

@@ -23,7 +23,7 @@ void append(std::vector<std::string>& lines, std::vector<std::string> more) {
   for (std::string& line : more) lines.push_back(std::move(line));
 }
 
-/// The running jobs that are not shown, in a line; empty: there are none.
+/// The running jobs that are not shown, in a line; empty if there are none.
 std::string others(const pb::StatusReply& status, std::uint64_t shown) {
   std::string numbers;
   for (const pb::JobStatus& job : status.jobs()) {

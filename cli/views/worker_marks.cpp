@@ -54,7 +54,7 @@ void RecentWaits::take(const pb::JobStatus& job, TimePoint now) {
 }
 
 WaitShares RecentWaits::shares() const {
-  constexpr double kShortest_s = 1;
+  constexpr double kMinSpan_s = 1;
   WaitShares shares;
   if (past_.empty()) return shares;
   for (const auto& [name, newest] : past_.back().second) {
@@ -63,7 +63,7 @@ WaitShares RecentWaits::shares() const {
     const double span_s = seconds(newest.at - then->second.at);
     const double wait_s = newest.wait_s - then->second.wait_s;
     // A worker that started again counts from 0.
-    if (span_s >= kShortest_s && wait_s >= 0) shares[name] = std::min(1.0, wait_s / span_s);
+    if (span_s >= kMinSpan_s && wait_s >= 0) shares[name] = std::min(1.0, wait_s / span_s);
   }
   return shares;
 }

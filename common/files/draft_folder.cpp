@@ -75,9 +75,9 @@ Result<std::unique_ptr<DraftFolder>> DraftFolder::create(const fs::path& folder)
   }
   // Its writer ended in between, and a next one may have begun.
   if (!has_name(lock, draft / kLockName)) return exists_already(draft);
-  std::unique_ptr<DraftFolder> made(new DraftFolder(place, draft, std::move(lock)));
-  TAUT_TRY(made->remove_files());
-  return made;
+  std::unique_ptr<DraftFolder> draft_folder(new DraftFolder(place, draft, std::move(lock)));
+  TAUT_TRY(draft_folder->remove_files());
+  return draft_folder;
 }
 
 DraftFolder::~DraftFolder() {

@@ -219,7 +219,7 @@ Result<std::vector<Dataset>> list_datasets(const fs::path& path) {
 }
 
 std::string writer_of(const fs::path& path) {
-  constexpr std::size_t kLongest = 64;
+  constexpr std::size_t kMaxWriterBytes = 64;
   if (!check_signature(path)) return {};
   const Library library;
   const auto file = open_file(library, path);
@@ -228,7 +228,7 @@ std::string writer_of(const fs::path& path) {
   const Handle type(attribute ? H5Aget_type(attribute.id()) : -1, H5Tclose);
   const Handle space(attribute ? H5Aget_space(attribute.id()) : -1, H5Sclose);
   if (!type || !space || H5Tget_class(type.id()) != H5T_STRING ||
-      H5Tis_variable_str(type.id()) != 0 || H5Tget_size(type.id()) > kLongest ||
+      H5Tis_variable_str(type.id()) != 0 || H5Tget_size(type.id()) > kMaxWriterBytes ||
       H5Sget_simple_extent_npoints(space.id()) != 1) {
     return {};
   }

@@ -142,12 +142,12 @@ Result<Writer> Writer::create(const fs::path& path, const std::vector<ArraySpec>
   fs::path part = path;
   part += fmt::format(".part{}", ::getpid());
   TAUT_TRY(Descriptor file, create_anew(part, O_RDWR, path));
-  Writer made(path, part);
-  made.file_ = file.release();
-  TAUT_TRY(made.offsets_, create_arrays(made.file_, path, arrays, writer));
+  Writer new_writer(path, part);
+  new_writer.file_ = file.release();
+  TAUT_TRY(new_writer.offsets_, create_arrays(new_writer.file_, path, arrays, writer));
   // Says to remove_abandoned_drafts() that it is written. HDF5 has had its own lock until here.
-  (void)::flock(made.file_, LOCK_EX | LOCK_NB);
-  return made;
+  (void)::flock(new_writer.file_, LOCK_EX | LOCK_NB);
+  return new_writer;
 }
 
 Result<void> Writer::write(std::size_t array, std::uint64_t first, std::span<const float> values) {

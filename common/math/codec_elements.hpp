@@ -25,14 +25,14 @@ TAUT_HD inline float bits_float(std::uint32_t bits) {
 /// becomes 65,504, so that no finite gradient turns into an infinite one.
 TAUT_HD inline std::uint16_t to_float16(float value) {
   constexpr std::uint32_t kInfinity = 0x7f800000;
-  constexpr std::uint32_t kLargest = 0x477fe000;    // 65,504
-  constexpr std::uint32_t kNormal = 0x38800000;     // 2^-14
-  constexpr std::uint32_t kExponents = 0x38000000;  // the distance of the two biases, 112
-  constexpr std::uint32_t kHalf = 0x3f000000;       // 0.5, whose last place is 2^-24
+  constexpr std::uint32_t kMaxFloat16 = 0x477fe000;  // 65,504
+  constexpr std::uint32_t kNormal = 0x38800000;      // 2^-14
+  constexpr std::uint32_t kExponents = 0x38000000;   // the distance of the two biases, 112
+  constexpr std::uint32_t kHalf = 0x3f000000;        // 0.5, whose last place is 2^-24
   const std::uint32_t bits = float_bits(value);
   const std::uint32_t sign = bits >> 16U & 0x8000U;
   const std::uint32_t given = bits & 0x7fffffffU;
-  const std::uint32_t magnitude = given > kLargest ? kLargest : given;
+  const std::uint32_t magnitude = given > kMaxFloat16 ? kMaxFloat16 : given;
   const std::uint32_t normal = (magnitude - kExponents + 0xfffU + (magnitude >> 13U & 1U)) >> 13U;
   // The addition rounds to multiples of 2^-24, as subnormal numbers have them.
   const std::uint32_t subnormal = float_bits(bits_float(magnitude) + 0.5F) - kHalf;
@@ -53,10 +53,10 @@ TAUT_HD inline float from_float16(std::uint16_t half) {
 /// The nearest bfloat16 number, of two the even one. What is finite stays finite.
 TAUT_HD inline std::uint16_t to_bfloat16(float value) {
   constexpr std::uint32_t kInfinity = 0x7f800000;
-  constexpr std::uint32_t kLargest = 0x7f7f0000;
+  constexpr std::uint32_t kMaxBfloat16 = 0x7f7f0000;
   const std::uint32_t bits = float_bits(value);
   const std::uint32_t given = bits & 0x7fffffffU;
-  const std::uint32_t magnitude = given > kLargest ? kLargest : given;
+  const std::uint32_t magnitude = given > kMaxBfloat16 ? kMaxBfloat16 : given;
   const std::uint32_t finite = magnitude + 0x7fffU + (magnitude >> 16U & 1U);
   const std::uint32_t special = given > kInfinity ? 0x7fc00000U : kInfinity;
   return static_cast<std::uint16_t>(
@@ -100,9 +100,9 @@ struct Int8Steps {
 /// largest  the bits of the block's largest magnitude
 TAUT_HD inline Int8Steps int8_steps(std::uint32_t largest) {
   constexpr std::uint32_t kInfinity = 0x7f800000;
-  constexpr std::uint32_t kSmallest = 0x0d800000;  // 2^-100
+  constexpr std::uint32_t kMinMagnitude = 0x0d800000;  // 2^-100
   if (largest >= kInfinity) return {no_number(), 0, false};
-  if (largest < kSmallest) return {0, 0, false};
+  if (largest < kMinMagnitude) return {0, 0, false};
   return {bits_float(largest) / 127.0F, 127.0F / bits_float(largest), true};
 }
 

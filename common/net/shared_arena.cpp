@@ -207,7 +207,7 @@ void SharedArena::deallocate(void* memory, std::size_t size) noexcept {
     const std::uintptr_t last = (begin + size) / page * page;
     // If it fails, the pages stay, and the arena may reuse them.
     madvise(reinterpret_cast<void*>(first), last - first, MADV_REMOVE);
-    // After that, and before the memory is used again: who pins it in between has the new pages.
+    // After that, and before the memory is used again: a pin in between gets the new pages.
     state_->count_returned(first, last);
   }
   std::scoped_lock lock(state_->mutex);

@@ -19,12 +19,12 @@ class FollowerBound {
   void update(std::int64_t slack, const std::map<FollowerId, Clock>& from);
 
   /// A follower has a whole model of this version; a lower one than before changes nothing.
-  /// Returns the highest that it has confirmed; nothing: it is no follower.
+  /// Returns the highest that it has confirmed; nullopt if it is no follower.
   std::optional<Clock> confirm(FollowerId follower, Clock version);
 
   /// The last clock at which a read may be answered; never: there is no follower.
   [[nodiscard]] Clock limit() const;
-  /// Which follower a read at `clock` waits for; nothing: none.
+  /// Which follower a read at `clock` waits for; nullopt: none.
   [[nodiscard]] std::optional<FollowerId> holds_back(Clock clock) const;
 
  private:

@@ -60,8 +60,8 @@ class ReadSlack {
 };
 
 /// What a job does about staleness, settled from its file. Pure and constant: what a policy keeps
-/// for a slice or a job is kept by the slice or the shard. Each function has the answer of a policy
-/// that does not care.
+/// for a slice or a job is kept by the slice or the shard. By default each function answers
+/// as for a policy that has no effect there.
 class StalenessPolicy {
  public:
   virtual ~StalenessPolicy() = default;

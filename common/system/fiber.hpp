@@ -37,7 +37,7 @@ class Fiber {
     if (has_ended()) return;
     void* fake = depart(bottom_, size_);
     own_ = boost::context::fiber();
-    come_back(fake);
+    arrive_at_caller(fake);
   }
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
@@ -46,7 +46,7 @@ class Fiber {
   void enter() {
     void* fake = depart(bottom_, size_);
     own_ = std::move(own_).resume();
-    come_back(fake);
+    arrive_at_caller(fake);
   }
   /// Back to its caller, until it is entered again. Called in it.
   void leave() {
@@ -71,7 +71,7 @@ class Fiber {
   void arrive(void* fake) {
     __sanitizer_finish_switch_fiber(fake, &caller_bottom_, &caller_size_);
   }
-  static void come_back(void* fake) {
+  static void arrive_at_caller(void* fake) {
     __sanitizer_finish_switch_fiber(fake, nullptr, nullptr);
   }
 #else
@@ -80,7 +80,7 @@ class Fiber {
   }
   void depart_for_ever() {}
   void arrive(void* /*fake*/) {}
-  static void come_back(void* /*fake*/) {}
+  static void arrive_at_caller(void* /*fake*/) {}
 #endif
 
   struct Arrival {

@@ -55,9 +55,9 @@ __global__ void __launch_bounds__(kThreads)
 
 /// What is larger than any float16 was computed as infinite.
 __device__ void report_overflow(Fault* fault, float value, std::int64_t position) {
-  constexpr std::int64_t kLargest = 65504;
+  constexpr std::int64_t kMaxFloat16 = 65504;
   if (fault == nullptr || !isinf(value)) return;
-  report_fault(fault, Fault::kOverflow, value, position, kLargest);
+  report_fault(fault, Fault::kOverflow, value, position, kMaxFloat16);
 }
 
 template <class Half>

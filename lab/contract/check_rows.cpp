@@ -63,7 +63,7 @@ std::optional<Broken> Checker::check_rows(const Event& event, const History& his
   return std::nullopt;
 }
 
-/// A function of the updates alone, whoever serves the bucket, as long as all members have been
+/// A function of the updates alone, whatever server has it, as long as all members have been
 /// there from the start or from the clock at which they joined, and each clock is one aggregate.
 const RowModel* Checker::expected_in_bsp(const SliceKey& key, std::int64_t clock) {
   const bool is_known =

@@ -58,7 +58,7 @@ class Checker {
   using SliceKey = std::pair<std::uint32_t, std::uint32_t>;  // table, slice
   struct ShardSide {
     std::optional<Contract> contract;
-    std::set<std::uint32_t> known;                    // every member that it was told of
+    std::set<std::uint32_t> known;                    // every member that it knows of
     std::map<std::uint64_t, std::int64_t> confirmed;  // by the bounded followers of the contract
     std::map<std::pair<std::uint32_t, std::uint32_t>, std::unique_ptr<SliceOracle>> slices;
     std::vector<SliceOracle*> touched;

@@ -65,7 +65,7 @@ struct Contract {
   [[nodiscard]] std::int64_t first_step() const { return is_seeded ? 1 : 0; }
   [[nodiscard]] bool aggregates_at(std::int64_t clock) const;
   /// Two members that have one slot at the same clock, so that both train on its part of the data;
-  /// nothing: there are none. Of one that was lost and whose leave is not known it cannot be told.
+  /// nullopt if there are none. One that was lost and whose leave is unknown cannot be judged.
   [[nodiscard]] std::optional<std::pair<std::uint32_t, std::uint32_t>> find_shared_slot() const;
   /// The members at this clock.
   [[nodiscard]] std::size_t count_at(std::int64_t clock) const;

@@ -101,7 +101,7 @@ void SliceOracle::descend(const std::vector<Pushed>& updates, const Contract& co
   }
   const float scale = scale_of(updates, contract);
   for (float& one : sum) one *= scale;
-  // What seeded the values was no step of the rule; where all who could were lost nothing has.
+  // What seeded the values was no step of the rule; if all members that could were lost, none did.
   const std::int64_t steps = std::max<std::int64_t>(applications_ - contract.first_step(), 0);
   step(contract.policies, steps, sum, values_, states_);
   ++applications_;

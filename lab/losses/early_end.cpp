@@ -35,7 +35,7 @@ std::uint32_t count_backups(const pb::StoredJob& job, const Survivors& survivors
   return static_cast<std::uint32_t>(count);
 }
 
-/// The shard that a message says is lost; nothing: it names none.
+/// The shard that a message says is lost; nullopt if it names none.
 std::optional<std::uint32_t> lost_shard(const pb::StoredJob& job) {
   const std::string word = "; shard ";
   const std::size_t place = job.message().find(word);

@@ -24,7 +24,7 @@ struct Survivors {
   std::function<bool()> is_any_worker_here;
 };
 
-/// Why a job that the coordinator has just given up could have continued; nothing: it could not.
+/// Why a job that the coordinator has just given up could have continued; nullopt if it could not.
 [[nodiscard]] std::optional<Broken> check_early_end(const pb::StoredJob& job,
                                                     const Survivors& survivors);
 

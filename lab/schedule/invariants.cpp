@@ -99,13 +99,13 @@ std::optional<std::string> Invariants::check_work(const View& view) {
 }
 
 std::optional<std::string> Invariants::check_progress(const View& view, JobIndex job) const {
-  const double made = view.progress_s(job) - work_[job].progress_s;
+  const double progress = view.progress_s(job) - work_[job].progress_s;
   const double rounding = kRounding * (1 + view.job(job).service_s);
   const double most = work_[job].speed * (view.now_s() - checked_s_);
-  if (made >= -rounding && made <= most + rounding) return std::nullopt;
+  if (progress >= -rounding && progress <= most + rounding) return std::nullopt;
   return fmt::format(
       "at {:.3f} s job {} has made {:.3f} s of work since {:.3f} s; it may make 0 to {:.3f} s",
-      view.now_s(), view.job(job).name, made, checked_s_, most);
+      view.now_s(), view.job(job).name, progress, checked_s_, most);
 }
 
 std::optional<std::string> Invariants::check_promise(const View& view) {

@@ -21,7 +21,7 @@ struct DeviceFacts {
   double memory_gib = 0;  // of the maker's data sheet; a K80 is one of the two of a board
 };
 [[nodiscard]] const DeviceFacts& facts_of(DeviceType type);
-/// The type of that name, nothing if there is none.
+/// The type of that name; nullopt if there is none.
 [[nodiscard]] std::optional<DeviceType> find_device_type(std::string_view name);
 
 /// A net that jobs train.
@@ -45,7 +45,7 @@ struct Model {
 ///           language on P100, of reinforcement learning, and of all on T4, are assumptions.
 [[nodiscard]] std::span<const Model> models();
 
-/// The net of that name in any case; nothing: it is not in the table.
+/// The net of that name in any case; nullopt if it is not in the table.
 [[nodiscard]] std::optional<std::size_t> find_model(std::string_view name);
 
 /// A number below `count`, the same for the same name on every machine.

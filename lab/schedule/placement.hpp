@@ -16,7 +16,7 @@ struct PlaceRequest {
   std::optional<DeviceType> type{};
   Tier within = Tier::kCluster;
   const std::vector<DeviceIndex>* before = nullptr;  // where the job ran last: again, if it can be
-  std::optional<std::uint32_t> cell{};               // of all hosts; nothing: any
+  std::optional<std::uint32_t> cell{};               // of all hosts; nullopt: any
 };
 
 /// Which devices are free, and which of them a job gets: those on the host whose free ones exceed

@@ -16,13 +16,13 @@ namespace taut::schedule {
 struct Grant {
   JobIndex job = kNoJob;
   std::uint32_t workers = 1;         // devices, all at once
-  std::optional<DeviceType> type{};  // of all of them; nothing: any
+  std::optional<DeviceType> type{};  // of all of them; nullopt: any
   Tier within = Tier::kCluster;      // it starts only if it fits on devices as near as this
   JobIndex with = kNoJob;            // on the devices of this job, granted before it
   double share = 1;                  // of each device
   bool interleaved = false;          // those on the same devices take turns in their stages
   bool moves = false;  // while it runs: to other devices, if it then has them nearer to each other
-  // Of all of its hosts; nothing: any. A job that shares devices is where those are.
+  // Of all of its hosts; nullopt: any. A job that shares devices is where those are.
   std::optional<std::uint32_t> cell{};
   // Of its devices' clocks, over the full one; greater than 0, at most 1: computing is as much
   // slower. Where jobs share devices, that of `with`, or 1 for Job::share.

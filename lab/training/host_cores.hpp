@@ -69,7 +69,7 @@ class Lane {
   Lane& operator=(const Lane&) = delete;
 
   void add(Begin begin);
-  /// The same before everything that waits: for what continues a turn that ends.
+  /// As add(), but before everything that waits: for what continues a turn that ends.
   void add_next(Begin begin) { waiting_.push_front(std::move(begin)); }
 
  private:

@@ -54,15 +54,15 @@ void Outages::happen(std::size_t number) {
     return;
   }
   is_affected_[threat.host] = true;
-  if (threat.outage.notice_s() <= 0) return go(number);
+  if (threat.outage.notice_s() <= 0) return take_down(number);
   log::info("host {} goes away in {:g} s", world_.topology->hosts()[threat.host].name,
             threat.outage.notice_s());
   processes_.give_notice(threat.host);
   world_.agenda.at(world_.now() + from_seconds(threat.outage.notice_s()),
-                   [this, number] { go(number); });
+                   [this, number] { take_down(number); });
 }
 
-void Outages::go(std::size_t number) {
+void Outages::take_down(std::size_t number) {
   const Threat& threat = threats_[number];
   const pb::LabOutage& outage = threat.outage;
   const std::string& name = world_.topology->hosts()[threat.host].name;
@@ -71,10 +71,10 @@ void Outages::go(std::size_t number) {
   losses_.push_back({name, since_submitted_s(), std::nullopt, outage.notice_s() > 0});
   if (!outage.has_back_s()) return;
   world_.agenda.at(world_.now() + from_seconds(outage.back_s()),
-                   [this, number, loss = losses_.size() - 1] { come_back(number, loss); });
+                   [this, number, loss = losses_.size() - 1] { bring_back(number, loss); });
 }
 
-void Outages::come_back(std::size_t number, std::size_t loss) {
+void Outages::bring_back(std::size_t number, std::size_t loss) {
   const Threat& threat = threats_[number];
   log::info("host {} is back", losses_[loss].host);
   losses_[loss].back_s = since_submitted_s();

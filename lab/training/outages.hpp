@@ -44,8 +44,8 @@ class Outages {
   };
   void expect(std::size_t threat);
   void happen(std::size_t threat);
-  void go(std::size_t threat);
-  void come_back(std::size_t threat, std::size_t loss);
+  void take_down(std::size_t threat);
+  void bring_back(std::size_t threat, std::size_t loss);
   [[nodiscard]] double since_submitted_s() const;
 
   World& world_;

@@ -17,7 +17,7 @@ struct ProcessOptions {
   std::uint32_t shards = 1;  // of each server
   ControlTimings timings;
   CoordinatorOptions coordinator;
-  std::optional<pb::ResumePoint> resume;  // the checkpoint that the job names; nothing: none
+  std::optional<pb::ResumePoint> resume;  // the checkpoint that the job names; nullopt: none
 };
 
 /// The processes of a training: the coordinator and the user, servers, workers. Each does what is

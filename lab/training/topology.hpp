@@ -108,7 +108,7 @@ class Topology final : public sim::Journey {
   /// Of all hosts that a process runs on, in the cluster file's currency.
   [[nodiscard]] double price_per_hour() const;
   [[nodiscard]] const std::vector<Device>& devices() const { return devices_; }
-  /// Where a process computes; nothing: on its host's cores.
+  /// Where a process computes; nullopt: on its host's cores.
   [[nodiscard]] std::optional<std::size_t> device_of(sim::NodeId node) const {
     return device_of_[node];
   }

@@ -12,7 +12,7 @@ namespace taut::lab {
 /// Whoever submits the job, once servers and workers have joined, and then asks how it is.
 class TrainingUser final : public sim::Node {
  public:
-  /// resume  the checkpoint that the job names; nothing: none
+  /// resume  the checkpoint that the job names; nullopt: none
   TrainingUser(World& world, pb::Job job, std::uint32_t servers,
                std::optional<pb::ResumePoint> resume);
 

@@ -24,7 +24,7 @@ std::string problem_of_multiplier(const char* field, float value) {
 
 struct Problem {
   const char* field;
-  std::string what;  // empty: there is none
+  std::string what;  // empty if there is none
 };
 
 /// The first problem of a table by itself.

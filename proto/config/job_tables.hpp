@@ -19,7 +19,7 @@ struct TableMisfit {
 };
 
 /// The first of a job's tables that cannot be made, or that cannot be combined with the rest of the
-/// job; nothing: all of them can.
+/// job; nullopt: all of them can.
 [[nodiscard]] std::optional<TableMisfit> misfit_of_tables(const pb::Job& job);
 
 /// The tables that a job's text names, with their initial values' distributions.

@@ -26,7 +26,7 @@ inline constexpr std::uint32_t kMaxInterval = 1'000'000;
 [[nodiscard]] bool is_bsp(const pb::Consistency& consistency);
 
 /// The first of a job's periodic averaging that is out of its range, that its outer type does not
-/// read or that cannot be combined with the rest of the job; nothing: all of it fits, or there is
+/// read or that cannot be combined with the rest of the job; nullopt: all of it fits, or there is
 /// none.
 [[nodiscard]] std::optional<FieldMisfit> misfit_of_averaging(const pb::Job& job);
 

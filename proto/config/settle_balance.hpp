@@ -13,7 +13,7 @@
 
 namespace taut {
 
-/// The first of a job that cannot be combined with `balance`, as far as its text says; nothing: all
+/// The first of a job that cannot be combined with `balance`, as far as its text says; nullopt: all
 /// of it can, or the job does not balance.
 [[nodiscard]] std::optional<FieldMisfit> misfit_of_balance(const pb::Job& job);
 

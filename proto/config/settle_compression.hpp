@@ -19,7 +19,7 @@ struct Misfit {
 };
 
 /// The first of a job's compression that is out of its range, or that cannot be combined with the
-/// rest of the job; nothing: all of it fits.
+/// rest of the job; nullopt: all of it fits.
 [[nodiscard]] std::optional<Misfit> misfit_of_compression(const pb::Job& job);
 
 /// Whether a scheme is still to be chosen: AUTO.

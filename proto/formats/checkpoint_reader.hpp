@@ -57,7 +57,7 @@ class CheckpointReader {
   /// Errors    also invalid, with the first file that differs; those of readable()
   [[nodiscard]] static Result<CheckpointReader> open_to_resume(const std::filesystem::path& folder);
 
-  /// One of its files, compared with its SHA-256 as open_to_resume() does; nothing: the manifest
+  /// One of its files, compared with its SHA-256 as open_to_resume() does; nullopt: the manifest
   /// does not name it, or the checkpoint is coded.
   /// Errors    invalid: it is damaged or missing; io
   [[nodiscard]] Result<std::optional<safetensors::Reader>> open_compared(

@@ -9,8 +9,8 @@
 namespace taut {
 
 /// Which clocks a member has begun, and up to which one it trains when its job is saved to end, as
-/// its newest state says. A clock behind that is begun only under a later state, so that whoever
-/// has a report of the state knows that nothing behind what it says is trained.
+/// its newest state says. A clock behind that is begun only under a later state, so that a report
+/// of the state shows that nothing behind what it says is trained.
 /// Thread    any
 class LastClocks {
  public:

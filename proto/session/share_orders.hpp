@@ -21,7 +21,7 @@ class ShareOrders {
   /// Takes over the shares of a state; one of an older revision changes nothing.
   void take(const pb::WorkerJob& job);
 
-  /// This worker's part of the batches of a clock that it begins; nothing: the clock is held.
+  /// This worker's part of the batches of a clock that it begins; nullopt if the clock is held.
   /// Errors    invalid: the shares make no batch
   [[nodiscard]] Result<std::optional<BatchShares::Part>> begin(Clock clock);
 

@@ -62,9 +62,9 @@ class SpareMemory {
 
   /// For a new order: availability is judged again, as other jobs start and end.
   /// slices    the same at every order
-  /// limit     nullptr: there is none
-  /// returns   what is to be prepared; nothing where there is no room, or nothing to keep: what
-  ///           is held is to be given back then
+  /// limit     nullptr if there is no limit
+  /// returns   what is to be prepared; nullopt if there is no room, or nothing to keep: what is
+  ///           held is to be given back then
   /// Throws std::bad_alloc; it may be called again.
   [[nodiscard]] std::optional<SpareStock> prepare(std::span<const SliceState* const> slices,
                                                   const std::shared_ptr<TableMemory>& limit);

@@ -28,7 +28,7 @@ bool is_same(const SliceImage& image, const CheckpointReader::Stored& saved,
              const ShardCapture& capture) {
   const std::size_t states = is_bucket(image, capture) ? image.rows.states : image.states.size();
   if (saved.slice == nullptr || saved.slice->states() != states) return false;
-  // No update changes a frozen table, whoever serves it.
+  // No update changes a frozen table, whichever server has it.
   if (capture.tables[image.place.table.value()].kind == TableKind::kFrozen) return true;
   // A slice that was taken over may have applied as many updates in another order.
   const auto term = capture.terms.find(image.place.shard);

@@ -32,7 +32,7 @@ class UnchangedSlices {
   [[nodiscard]] bool contains(const SliceImage& image) const;
   /// The files that were linked.
   [[nodiscard]] const std::vector<pb::CheckpointFile>& files() const { return files_; }
-  /// Why there are none; empty: there is no reason.
+  /// Why there are none; empty if there is no reason.
   [[nodiscard]] const std::string& problem() const { return problem_; }
 
  private:

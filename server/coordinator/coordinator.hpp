@@ -209,7 +209,7 @@ class Coordinator {
   /// All workers that train nets and take work.
   /// workers  receives them, in the list's order
   [[nodiscard]] WorkerList worker_list(std::vector<const Participant*>& workers) const;
-  /// Bytes of tables for which all servers together have room; nothing: no limit is known.
+  /// Bytes of tables for which all servers together have room; nullopt if no limit is known.
   /// all  also those that running jobs have reserved
   [[nodiscard]] std::optional<std::uint64_t> server_memory(bool all) const;
   pb::ControlMessage& send(PeerId to, std::uint64_t request = 0);

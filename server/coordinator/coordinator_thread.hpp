@@ -39,7 +39,7 @@ class CoordinatorThread {
     std::filesystem::path run_folder;        // of the jobs' folders; empty: none is kept
     std::shared_ptr<Leadership> leadership;  // nullptr: it always leads
     Duration tick = std::chrono::milliseconds(100);
-    /// Reaches the servers' parts of coded checkpoints; empty: there are none.
+    /// Reaches the servers' parts of coded checkpoints; empty if there are none.
     std::function<std::unique_ptr<server::PartClient>()> make_part_client = {};
     /// Makes the secrets of a plain data plane; nullopt: it is not plain.
     std::optional<TokenKey> tokens{};

@@ -27,9 +27,9 @@ void add_secret(pb::ControlMessage& message, const TokenKey& tokens,
     secret = message.mutable_heartbeat_reply()->mutable_check_secret();
   }
   if (secret == nullptr) return;
-  const DataToken made = tokens.make(scope);
-  secret->set_request(std::string(made.request().text()));
-  secret->set_answer(std::string(made.answer().text()));
+  const DataToken token = tokens.make(scope);
+  secret->set_request(std::string(token.request().text()));
+  secret->set_answer(std::string(token.answer().text()));
 }
 
 }  // namespace taut

@@ -35,7 +35,7 @@ using IdleWorkers = std::function<std::vector<const Participant*>()>;
 /// join   the same with members that start at K, in the slots of those that were lost or never
 ///        joined: every worker that then waits and finds a free slot, up to the job's limit
 /// Call it whenever anything may have changed. REQUIRES: the job is running, and not closing.
-/// idle  the workers that work for no job, asked again after each change
+/// idle  the workers that work for no job, looked up again after each change
 void advance_epoch(JobRecord& job, const IdleWorkers& idle, Notes& notes);
 
 }  // namespace taut

@@ -23,7 +23,7 @@ namespace taut {
 [[nodiscard]] Result<void> check_slack(const pb::Job& definition, Slack slack);
 
 /// resume  the checkpoint that the definition names; nullptr if none
-/// user    who submitted it
+/// user    that submitted it
 [[nodiscard]] pb::StoredJob new_job(JobId id, std::uint64_t token, const pb::Job& definition,
                                     const std::string& user, Slack slack,
                                     const pb::ResumePoint* resume = nullptr);

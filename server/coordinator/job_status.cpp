@@ -66,7 +66,7 @@ pb::WorkerStatus member_status(const JobRecord& job, std::size_t index, const Re
   return status;
 }
 
-/// Clocks that every member which works has done; below 0: there is none.
+/// Clocks that every member which works has done; below 0 if there is none.
 std::int64_t trained_clocks(const JobRecord& job) {
   std::int64_t lowest = -1;
   for (const pb::StoredMember& member : job.stored().members()) {

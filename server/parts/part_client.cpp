@@ -83,9 +83,9 @@ std::string PartClient::why_lost(const Pending& pending, TimePoint now) const {
     return fmt::format("the server at {} has not answered for {:g} s", pending.address,
                        seconds(silence_));
   }
-  if (now - pending.begun >= kLongest) {
+  if (now - pending.begun >= kMaxRequestTime) {
     return fmt::format("the disk of the server at {} has worked at a request for {:g} s",
-                       pending.address, seconds(kLongest));
+                       pending.address, seconds(kMaxRequestTime));
   }
   return "";
 }

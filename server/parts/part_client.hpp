@@ -30,7 +30,7 @@ class PartClient {
   static constexpr Duration kAgain{3'000'000};
   static constexpr Duration kSilence{20'000'000};
   /// A disk that takes longer than this for one request counts as lost.
-  static constexpr Duration kLongest{600'000'000};
+  static constexpr Duration kMaxRequestTime{600'000'000};
   /// Bytes that are posted and not answered.
   static constexpr std::uint64_t kWindow = 8ULL << 20U;
 

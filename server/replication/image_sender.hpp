@@ -118,7 +118,7 @@ class ImageSender {
   struct Track {
     ShardId shard;
     std::uint64_t term = 0;  // of the backups that the rest is about
-    std::uint64_t copy = 0;  // 0: there are none
+    std::uint64_t copy = 0;  // 0 if there are none
     bool is_due = false;
     std::uint64_t sequence = 0;
     std::vector<ImageItem> under_way;       // the parts of an image; empty: none is
@@ -188,7 +188,7 @@ class ImageSender {
   void release_kept(std::size_t index, Track& track);
   [[nodiscard]] std::vector<UpdateLog::Push> take_next(
       std::size_t index, Track& track, std::size_t most = std::numeric_limits<std::size_t>::max());
-  void follow_rooms(const JobSlices& slices);
+  void follow_log_room(const JobSlices& slices);
   void ask_for_image(std::size_t index, Track& track);
   void make_room(const std::set<const LogRoom*>& full);
   void take_kept(std::size_t index, Track& track, Targets& targets, std::size_t backup,
@@ -219,10 +219,10 @@ class ImageSender {
   Duration limit_ = Duration::max();  // that a backup may be behind
   TimePoint next_check_;
   std::vector<Problem> problems_;
-  std::map<ShardId, Targets> targets_;                    // shards with backups
-  std::map<std::string, PeerId> peers_;                   // by address
-  std::map<std::size_t, Track> tracks_;                   // by SliceLayout::index_of
-  std::map<std::pair<ShardId, TableId>, LogRoom> rooms_;  // of the tables by rows
+  std::map<ShardId, Targets> targets_;                           // shards with backups
+  std::map<std::string, PeerId> peers_;                          // by address
+  std::map<std::size_t, Track> tracks_;                          // by SliceLayout::index_of
+  std::map<std::pair<ShardId, TableId>, LogRoom> row_log_room_;  // of the tables by rows
   std::vector<UpdateLog::Push> released_;
   std::set<std::size_t> one_by_one_;     // slices whose updates are released one at a time
   std::set<std::size_t> wait_for_room_;  // buckets with updates that do

@@ -97,7 +97,7 @@ std::vector<ImageItem> ImageSender::make_image(SliceState& slice, Track& track) 
     parts.push_back(std::move(item));
   }
   if (track.needs_image && track.needed == 0) track.needed = track.sequence;
-  if (track.room != nullptr) track.room->note_made(track.counted, bytes_held_by(slice));
+  if (track.room != nullptr) track.room->note_image(track.counted, bytes_held_by(slice));
   track.is_due = false;
   track.lag.note_image(image.applications);
   track.version = image.version;

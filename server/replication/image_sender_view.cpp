@@ -32,21 +32,21 @@ void ImageSender::follow(const JobView& view, ShardId host, const JobSlices& sli
       std::ranges::count(view.membership.members(), false, &Member::fenced));
   std::erase_if(tracks_, [&](const auto& entry) { return !slices.contains(entry.first); });
   for (const auto& [index, slice] : slices) follow_slice(index, *slice, view.membership);
-  follow_rooms(slices);
+  follow_log_room(slices);
   std::erase_if(pending_, [&](std::size_t index) { return !tracks_.contains(index); });
   follow_leaves(view.membership);
 }
 
 /// What backups keep of each table by rows, of the buckets that there are now.
-void ImageSender::follow_rooms(const JobSlices& slices) {
-  rooms_.clear();
+void ImageSender::follow_log_room(const JobSlices& slices) {
+  row_log_room_.clear();
   for (const auto& [index, slice] : slices) {
     Track& track = tracks_.at(index);
     track.room = nullptr;
     if (!logs(index) || slice->allowance() == nullptr) continue;
     const auto place = std::pair(track.shard, slice->place().table);
     const LogRoom empty(slice->allowance()->max_unsaved());
-    track.room = &rooms_.try_emplace(place, empty).first->second;
+    track.room = &row_log_room_.try_emplace(place, empty).first->second;
     track.room->add(track.counted);
   }
 }
@@ -108,7 +108,7 @@ ImageSender::Targets ImageSender::make_targets(const ShardPlace& place, const Di
   return targets;
 }
 
-/// Since when a backup of the shard has owed an answer; nothing: it owes none, or is a new one.
+/// Since when a backup of the shard has owed an answer; nullopt if it owes none, or is a new one.
 std::optional<TimePoint> ImageSender::owed_since(ShardId shard, std::uint64_t choice) const {
   const auto known = targets_.find(shard);
   if (known == targets_.end()) return std::nullopt;
@@ -159,7 +159,7 @@ void ImageSender::follow_slice(std::size_t index, const SliceState& slice,
   track.term = term;
   track.copy = copy;
   // Backups that have images of an earlier primary, or from when there were others, get the next
-  // one in its turn: no worker is told before that anything newer were safe.
+  // one in its turn: nothing newer is reported as safe to a worker before.
   const bool continues =
       targets != nullptr && std::ranges::all_of(targets->list, &Target::was_whole);
   const bool is_awaited = slice.is_hidden() || (shows_kept_ && is_first);
@@ -228,7 +228,7 @@ void ImageSender::hang_up(const Dial& dial) {
   }
   targets_.clear();
   tracks_.clear();
-  rooms_.clear();
+  row_log_room_.clear();
   pending_.clear();
   changed_.clear();
   released_.clear();

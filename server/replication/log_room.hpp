@@ -43,7 +43,7 @@ class LogRoom {
     change(bucket, {bucket.unsaved + bytes, bucket.outside + bytes, bucket.since + bytes});
   }
   /// An image is made. held  bytes of updates that the bucket has not applied
-  void note_made(Bucket& bucket, std::uint64_t held) {
+  void note_image(Bucket& bucket, std::uint64_t held) {
     change(bucket, {std::max(bucket.unsaved, held), held, 0});
   }
   /// Each backup has the newest image.

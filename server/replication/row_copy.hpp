@@ -27,7 +27,7 @@ class RowCopy {
   /// Takes a part of an image. After kLacking, an image that continues another is of no use.
   [[nodiscard]] Taken take(const ImageItem& part);
 
-  /// The newest image that is whole; 0: there is none.
+  /// The newest image that is whole; 0 if there is none.
   [[nodiscard]] std::uint64_t sequence() const { return sequence_; }
   [[nodiscard]] RowImage image() const { return store_->image(); }
 

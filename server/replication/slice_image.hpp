@@ -29,7 +29,7 @@ struct CaptureOrder {
   Clock clock;
   std::string folder;
   bool is_incremental = false;
-  std::string base;  // of an incremental one: the checkpoint before it; empty: there is none
+  std::string base;  // of an incremental one: the checkpoint before it; empty if there is none
   // Of a coded one; data 0: whole files are written.
   std::uint32_t data = 0;
   std::uint32_t parity = 0;

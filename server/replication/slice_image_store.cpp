@@ -172,8 +172,8 @@ void SliceImageStore::note_kept(const ImageItem& image, std::uint64_t sequence,
   kept.set_sequence(sequence);
 }
 
-/// Takes a part of a bucket's image. Where the image that it continues is not here, the primary is
-/// told to send all rows.
+/// Takes a part of a bucket's image. Where the image that it continues is missing, the primary is
+/// to send all rows.
 void SliceImageStore::keep_rows(const ImageItem& image, const Slice& place, std::size_t states,
                                 pb::SliceImagesReply& reply) {
   const std::size_t index = layout_.index_of(image.table, image.slice);

@@ -22,8 +22,8 @@ namespace taut::server {
 
 /// A backup's side of replication: the newest image of each slice of one shard, and the updates
 /// since then in a job that logs them. An image of an earlier primary, or from when there were
-/// other backups, is kept until the first one that follows: until then workers are told of nothing
-/// newer that were safe. Thread    shard thread
+/// other backups, is kept until the first one that follows: until then nothing newer is reported to
+/// workers as safe. Thread    shard thread
 class SliceImageStore {
  public:
   /// place   of the shard
@@ -34,7 +34,7 @@ class SliceImageStore {
   /// The shard's primary or its other backups may have changed since this one was chosen.
   void follow(const ShardPlace& place);
 
-  /// Takes a primary's images over. Returns what is kept now, for the primary; nothing: they are of
+  /// Takes a primary's images over. Returns what is kept now, for the primary; nullopt: they are of
   /// another term or choice, or cannot be kept.
   /// memory  nullptr: no limit
   [[nodiscard]] std::optional<pb::SliceImagesReply> take(

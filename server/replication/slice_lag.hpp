@@ -34,7 +34,7 @@ class SliceLag {
   struct Held {
     Clock version;                         // V in its newest image
     bool is_kept = false;                  // it has that from this primary
-    std::optional<TimePoint> lacks_since;  // nothing: the image holds all
+    std::optional<TimePoint> lacks_since;  // nullopt if the image holds all
   };
 
   /// A backup that is new to this primary lacks everything from now on; no effect on one that is

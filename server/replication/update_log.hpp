@@ -40,7 +40,7 @@ class UpdateLog {
   /// Updates that the slice holds and that new backups are to have, before all that are here.
   void add_first(std::vector<Push> held);
   [[nodiscard]] bool has(WorkerId worker, Clock clock) const;
-  /// The highest clock of a worker's updates; nothing: there are none.
+  /// The highest clock of a worker's updates; nullopt if there are none.
   [[nodiscard]] std::optional<Clock> newest(WorkerId worker) const;
 
   /// There are other backups, which have none of them.

@@ -190,17 +190,17 @@ void RowStore::make_room(Sources& sources) {
     }
   }
   // The others that it names are the newest.
-  std::uint64_t made = 0;
+  std::uint64_t added = 0;
   for (Sources ahead = sources; ahead.next() != Sources::kEnd; ahead.skip(ahead.next())) {
     const std::uint32_t place = find(ahead.next());
     if (place == kNone) {
-      ++made;
+      ++added;
       continue;
     }
     unlink(place);
     append(place);
   }
-  while (rows_ + made > max_rows_ && oldest_ != kNone) drop(oldest_);
+  while (rows_ + added > max_rows_ && oldest_ != kNone) drop(oldest_);
 }
 
 /// Applies the rule to the rows of block_ by gradients_.

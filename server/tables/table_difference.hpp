@@ -8,7 +8,7 @@
 namespace taut::server {
 
 /// The first difference between the tables that a job has open and those that a worker names;
-/// empty: there is none.
+/// empty if there is none.
 [[nodiscard]] std::string difference(const std::vector<TableSpec>& ours,
                                      const std::vector<TableSpec>& theirs);
 

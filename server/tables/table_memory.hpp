@@ -89,7 +89,7 @@ class TableMemory : public std::enable_shared_from_this<TableMemory> {
   [[nodiscard]] Result<Share> take(std::span<const TableNeed> tables, Share former);
 
   /// Takes bytes that can be done without, where tables and others of the kind leave as many;
-  /// nothing: they do not. Later tables get them nevertheless: see is_short().
+  /// nullopt if they do not. Later tables get them nevertheless: see is_short().
   [[nodiscard]] std::optional<Share> take_spare(Bytes bytes);
   /// Whether tables need the spare memory: each shard that has some returns it soon.
   [[nodiscard]] bool is_short() const;

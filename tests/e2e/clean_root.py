@@ -53,11 +53,11 @@ class CleanRoot:
         if libc.unshare(CLONE_NEWNS) != 0:
             raise OSError(ctypes.get_errno(), "unshare")
         mount("none", "/", None, MS_REC | MS_PRIVATE)
-        made = subprocess.run(["mmdebstrap", "--mode=root", "--variant=apt", "--quiet", "bookworm",
+        done = subprocess.run(["mmdebstrap", "--mode=root", "--variant=apt", "--quiet", "bookworm",
                                self.folder, *sources_of_debian()], capture_output=True, text=True,
                               timeout=600)
-        if made.returncode != 0:
-            raise Unavailable(made.stderr.strip().splitlines()[-1] if made.stderr else "mmdebstrap")
+        if done.returncode != 0:
+            raise Unavailable(done.stderr.strip().splitlines()[-1] if done.stderr else "mmdebstrap")
         if not mounts:
             return
         self.mounted = []

@@ -32,9 +32,9 @@ sender.wait()
 def can_make_namespaces():
     if os.geteuid() != 0 or not shutil.which("ip") or not shutil.which("tc"):
         return False
-    made = subprocess.run(["ip", "netns", "add", "taut-probe"], capture_output=True)
+    added = subprocess.run(["ip", "netns", "add", "taut-probe"], capture_output=True)
     subprocess.run(["ip", "netns", "delete", "taut-probe"], capture_output=True)
-    return made.returncode == 0
+    return added.returncode == 0
 
 
 class ShapedCluster(ClusterTest):

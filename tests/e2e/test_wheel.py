@@ -16,11 +16,11 @@ class WheelTest(ClusterTest):
 
     def test_the_wheel_is_installed_without_a_network_and_trains(self):
         python = interpreter_with("setuptools, wheel, venv, numpy")
-        made = self.folder / "build"
-        made.mkdir()
+        build = self.folder / "build"
+        build.mkdir()
         for name in ("bin", "lib"):
-            (made / name).symlink_to(BIN.parent / name)
-        wheel = self.run_checked(SOURCE / "scripts/wheel", "--build", made, "--python", python)
+            (build / name).symlink_to(BIN.parent / name)
+        wheel = self.run_checked(SOURCE / "scripts/wheel", "--build", build, "--python", python)
         self.assertRegex(wheel, r"/tautline-[0-9.]+-py3-none-linux_x86_64\.whl$")
         self.run_checked(python, "-m", "venv", "--system-site-packages", self.folder / "env")
         own = self.folder / "env" / "bin" / "python3"

@@ -112,7 +112,7 @@ void DeviceValues::take(std::span<float> into, const Frame& values) {
   std::memcpy(into.data(), values.bytes().data(), values.size());
 }
 
-/// Copies lent values to the second buffer; false: there is none, or the device cannot read them.
+/// Copies lent values to the second buffer; false if there is none, or the device cannot read them.
 /// REQUIRES: the lock.
 bool DeviceValues::copy_lent(Table& table, std::size_t offset, const Frame& values) {
   if (!pinned_ || table.back.memory.size() == Bytes(0) || !pinned_->covers(values.bytes())) {

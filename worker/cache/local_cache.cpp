@@ -71,9 +71,9 @@ Result<void> LocalCache::write_values(const Table& table,
                                       const std::function<Result<void>(std::span<float>)>& write) {
   const DeviceSpan<float> values = table.values.as<float>();
   if (backend_.shares_host_memory()) return write(host_view(values));
-  const HostBuffer made = backend_.allocate_host(values.size_bytes());
-  TAUT_TRY(write(made.as<float>()));
-  backend_.copy_to_device(*stream_, made.as<float>(), values);
+  const HostBuffer staging = backend_.allocate_host(values.size_bytes());
+  TAUT_TRY(write(staging.as<float>()));
+  backend_.copy_to_device(*stream_, staging.as<float>(), values);
   stream_->finish();
   return ok();
 }

@@ -42,7 +42,7 @@ class ClientLoad {
     std::scoped_lock lock(mutex_);
     return figures_;
   }
-  /// The one that has been silent for longest; nothing: none is.
+  /// The one that has been silent for longest; nullopt if none is.
   void note_silent(std::optional<SilentShard> shard) {
     std::scoped_lock lock(mutex_);
     silent_ = shard;

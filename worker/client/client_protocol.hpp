@@ -118,9 +118,9 @@ class ClientProtocol {
   struct Silence {
     ShardId shard;
     std::uint64_t term = 0;
-    std::optional<TimePoint> since;  // nothing: it has never said anything
+    std::optional<TimePoint> since;  // nullopt if it has never said anything
   };
-  /// Of the shards that owe answers, the one that has been silent for longest; nothing: none does.
+  /// The shard that owes answers and has been silent for longest; nullopt if none owes any.
   [[nodiscard]] std::optional<Silence> longest_silence() const;
   /// Whose next update a read of the table waits for, as far as its shards have said.
   [[nodiscard]] std::optional<WorkerId> read_waits_for(TableId table) const;
@@ -233,10 +233,10 @@ class ClientProtocol {
   OnValues take_values_;  // empty: values are copied
   std::map<ShardId, Link> links_;
   std::size_t not_ready_ = 0;  // of the links
-  std::set<ShardId> unsent_;   // those that are to be greeted, or asked to open the tables
+  std::set<ShardId> unsent_;   // no hello, or no request to open the tables, was sent to it yet
   std::vector<TableSpec> tables_;
-  pb::OpenTables by_hash_;             // what every shard is asked to open
-  pb::OpenTables by_name_;             // what a shard is asked that has not opened them yet
+  pb::OpenTables by_hash_;             // the request to every shard
+  pb::OpenTables by_name_;             // that to a shard that has not opened them yet
   std::vector<math::Encoding> pulls_;  // by table
   SliceLayout layout_;
   std::vector<SliceLink> slices_;  // by SliceLayout::index_of

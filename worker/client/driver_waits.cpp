@@ -168,7 +168,7 @@ Result<std::optional<CompletedRead>> ClientDriver::await_read(TableId table, Clo
     read_wait_->table = table;
     read_wait_->clock = clock;
   }
-  TAUT_TRY(const bool has_come,
+  TAUT_TRY(const bool has_arrived,
            await_step(
                read_wait_, wait, at_most, [&] { return reads_[table.value()].clock == clock; },
                [&] {
@@ -177,19 +177,19 @@ Result<std::optional<CompletedRead>> ClientDriver::await_read(TableId table, Clo
                      "the read of table {} at clock {}{}", table.value(), clock.value(),
                      whom ? fmt::format(", for worker {}'s update", whom->value()) : "");
                }));
-  if (!has_come) return std::optional<CompletedRead>();
+  if (!has_arrived) return std::optional<CompletedRead>();
   std::scoped_lock lock(mutex_);
   return std::optional(reads_[table.value()]);
 }
 
 Result<std::optional<CompletedRead>> ClientDriver::await_snapshot(TableId table, Duration wait,
                                                                   Duration at_most) {
-  TAUT_TRY(const bool has_come,
+  TAUT_TRY(const bool has_arrived,
            await_step(
                snapshot_wait_, wait, at_most,
                [&] { return snapshots_[table.value()].clock != Clock(-1); },
                [&] { return fmt::format("the snapshot of table {}", table.value()); }));
-  if (!has_come) return std::optional<CompletedRead>();
+  if (!has_arrived) return std::optional<CompletedRead>();
   std::scoped_lock lock(mutex_);
   return std::optional(snapshots_[table.value()]);
 }

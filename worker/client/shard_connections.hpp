@@ -37,7 +37,7 @@ class ShardConnections {
   void send(ShardId shard, DataMessage& message);
   /// Nothing: it comes from a host that was left, or is broken.
   [[nodiscard]] std::optional<std::pair<ShardId, DataMessage>> decode(const Incoming& incoming);
-  /// A host that does not accept this side's key, and why; nothing: none has said so.
+  /// A host that does not accept this side's key, and why; nullopt if none has said so.
   [[nodiscard]] std::optional<Error> refusal() const;
   /// Takes over the memory that a shard offers once it could map this side's; each connection
   /// agrees again. Returns whether payloads pass through it from now on.
@@ -61,7 +61,7 @@ class ShardConnections {
   // Of connections that broke: a shard may still hold an update that is in shared memory.
   std::vector<std::unique_ptr<SharedLink>> old_links_;
   // Of hosts that serve a shard no more, until a read is answered by its new one: then no worker
-  // believes an old one that still runs, and what it does with updates no longer matters.
+  // accepts answers of an old one that still runs, and what it does with updates no longer matters.
   std::multimap<ShardId, std::unique_ptr<SharedLink>> moved_links_;
 };
 

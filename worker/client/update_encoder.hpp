@@ -52,7 +52,7 @@ class UpdateEncoder {
                                           const TableEncoding& encoding, float norm);
   /// What is kept of a table's updates; a device keeps it from now on, and `source` copies it.
   [[nodiscard]] std::vector<float> hand_over(TableId table, ResidualSource source);
-  /// Devices that keep something are asked no more: what they kept is lost.
+  /// No longer reads from devices that keep something: what they kept is lost.
   void forget_sources();
 
   /// From now on updates are sent as float32, and with all that earlier ones have left out.

@@ -43,10 +43,10 @@ struct GroupOptions {
   std::vector<GroupMember> members;  // [ranks], the same at every rank
   Algorithm algorithm = Algorithm::kRing;
   /// Transfers of what begin_exchange() is given, in addition to those of sums: the ranks that this
-  /// one sends to and receives from. Empty: there are none.
+  /// one sends to and receives from. Empty if there are none.
   Schedule exchange{};
   std::string exchange_name{};      // the same at every rank
-  std::uint64_t pair_elements = 0;  // that begin_pair() sends and receives; 0: there is none
+  std::uint64_t pair_elements = 0;  // that begin_pair() sends and receives; 0 if there is none
   std::function<Buffer(std::size_t bytes)> acquire{};  // memory of what others send for that
   Bytes message = kMessage;                            // of values, maximum; the same at every rank
   /// Of values in frames that are under way to one rank, at most, or four messages if that is more:
@@ -87,7 +87,7 @@ class AllReduceGroup {
   [[nodiscard]] Result<void> connect(Duration limit);
 
   /// The ranks that this one sends to and whose processes connect() has not reached, for people;
-  /// empty: there are none. A process that computes is reached, and does not answer.
+  /// empty if there are none. A process that computes is reached, and does not answer.
   [[nodiscard]] std::string unreached() const;
 
   /// Begins to sum values over the group: they become the sum. Every rank begins its sums in the

@@ -35,7 +35,7 @@ class Tree {
     return usual <= n_ ? usual : node ^ low;
   }
 
-  /// 0: there is none.
+  /// 0 if there is none.
   [[nodiscard]] std::array<std::uint32_t, 2> children(std::uint32_t node) const {
     std::uint32_t half = lowest_bit(node) / 2;
     if (half == 0) return {0, 0};

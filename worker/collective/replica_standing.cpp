@@ -15,7 +15,7 @@ namespace taut::collective {
 namespace {
 
 constexpr Duration kLookStep = std::chrono::milliseconds(5);
-constexpr Duration kLongestPause = std::chrono::seconds(1);
+constexpr Duration kMaxPause = std::chrono::seconds(1);
 // The first attempt to form a group lasts such a part of the limit, and the next ones longer while
 // all ranks are reached: each costs every rank a new group, and the coordinator a number. A change
 // of the ranks ends an attempt at once.
@@ -111,7 +111,7 @@ Result<Standing> ReplicaGroup::regroup(Standing own) {
     }
     log::info("{}: {}; forming a group again", what(), standing.error().message);
     options_.time->sleep(pause);
-    pause = std::min<Duration>(2 * pause, kLongestPause);
+    pause = std::min<Duration>(2 * pause, kMaxPause);
   }
 }
 
@@ -294,7 +294,7 @@ Result<void> ReplicaGroup::spread_meeting(Standing& own, Clock clock) {
       return ok();
     }
     const auto holder = std::ranges::find_if_not(firsts_, is_outside);
-    // All who were in it are gone: the values of those that are left are from before it.
+    // All of its members are gone: the values of those that are left are from before it.
     if (holder == firsts_.end()) break;
     waits_since_ = options_.time->now();
     const auto rank = static_cast<std::uint32_t>(holder - firsts_.begin());

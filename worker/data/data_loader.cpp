@@ -67,9 +67,9 @@ Result<Batch> DataLoader::make(Clock clock) {
 void DataLoader::run() try {
   follow_main_thread();
   for (Clock clock = options_.start; !ready_.closed(); clock = clock.next()) {
-    auto made = make(clock);
-    if (!made) return fail(made.error().message);
-    Batch batch = std::move(made.value());
+    auto filled = make(clock);
+    if (!filled) return fail(filled.error().message);
+    Batch batch = std::move(filled.value());
     // Where there is no room, nothing is moved.
     while (!ready_.push(std::move(batch), kLookAgain)) {  // NOLINT(bugprone-use-after-move)
       if (ready_.closed()) return;

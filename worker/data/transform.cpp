@@ -78,9 +78,9 @@ Result<ImageTransform> ImageTransform::create(Transform transform, const ImageSh
     return invalid("mean_value and mean_file are both given: use one of them");
   }
   TAUT_TRY(check_numbers(transform));
-  ImageTransform made(std::move(transform), first);
-  TAUT_TRY(made.check(first));
-  return made;
+  ImageTransform image_transform(std::move(transform), first);
+  TAUT_TRY(image_transform.check(first));
+  return image_transform;
 }
 
 ImageTransform::ImageTransform(Transform transform, const ImageShape& first)

@@ -85,7 +85,7 @@ class FollowerProtocol {
   /// The model that fulfils the wish, which is forgotten then: what a bounded follower takes here
   /// it confirms. nullptr: not yet.
   [[nodiscard]] std::shared_ptr<const Model> take();
-  /// Why no wish will be fulfilled any more; nothing: it may be.
+  /// Why no wish will be fulfilled any more; nullopt if it may be.
   [[nodiscard]] std::optional<Error> failure() const;
   /// What a wish waits for, for the message of a deadline.
   [[nodiscard]] std::string waits_for(TimePoint now) const;
@@ -103,7 +103,7 @@ class FollowerProtocol {
   /// The last report: it follows no more.
   [[nodiscard]] pb::ControlMessage goodbye() const;
 
-  /// Of the newest whole model; below 0: there is none.
+  /// Of the newest whole model; below 0 if there is none.
   [[nodiscard]] Clock version() const { return model_ ? model_->version : Clock(-1); }
   [[nodiscard]] Clock confirmed() const { return given_; }
   [[nodiscard]] bool has_joined() const { return joined_; }

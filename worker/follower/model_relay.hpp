@@ -13,8 +13,8 @@
 
 namespace taut {
 
-/// The requests of the followers that this one passes models on to: for each slice, who waits for
-/// it and from which version on. No I/O.
+/// The requests of the followers that this one passes models on to: for each slice, which
+/// followers wait for it and from which version on. No I/O.
 class ModelRelay {
  public:
   /// More are not kept: those that ask for them ask again.
@@ -34,7 +34,7 @@ class ModelRelay {
   [[nodiscard]] std::vector<Part> take(const Slice& place, Clock version, std::uint64_t filled);
   /// What is sent from now on is of other values: each gets a slice from its first element on.
   void restart();
-  /// The lowest version that is waited for; nothing: none is.
+  /// The lowest version that is waited for; nullopt if none is.
   [[nodiscard]] std::optional<Clock> wanted() const;
   /// A peer lives, and still waits for what it has asked for.
   void refresh(PeerId peer) { ages_[peer] = age_; }

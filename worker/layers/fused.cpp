@@ -108,10 +108,10 @@ LayerMaker::LayerMaker(const model::Graph& graph, Backend& backend)
   if (fusing_ != nullptr) fused_ = fused_nodes(graph);
 }
 
-LayerMaker::Made LayerMaker::make(const LayerSetup& setup) {
+LayerMaker::NodeLayer LayerMaker::make(const LayerSetup& setup) {
   try {
-    Made made = make_fused(setup);
-    if (made.layer) return made;
+    NodeLayer fused = make_fused(setup);
+    if (fused.layer) return fused;
   } catch (const std::invalid_argument& refused) {
     const pb::LayerParameter& definition = setup.node.definition;
     throw std::invalid_argument(
@@ -121,7 +121,7 @@ LayerMaker::Made LayerMaker::make(const LayerSetup& setup) {
 }
 
 /// Without a separate layer for a node.
-LayerMaker::Made LayerMaker::make_fused(const LayerSetup& setup) {
+LayerMaker::NodeLayer LayerMaker::make_fused(const LayerSetup& setup) {
   using Kind = FusedNodes::Kind;
   for (const FusedNodes& nodes : fused_) {
     const std::size_t place = setup.index - nodes.first;  // wraps where the node comes first

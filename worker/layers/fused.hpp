@@ -48,16 +48,16 @@ class LayerMaker {
  public:
   LayerMaker(const model::Graph& graph, Backend& backend);
 
-  struct Made {
+  struct NodeLayer {
     std::unique_ptr<Layer> layer;
     bool has_forward = true;          // false: another one computes its values
     bool has_bottoms_before = false;  // its bottoms are those of the node before it
   };
   /// REQUIRES: the layers before it have been made. Errors: as make_layer's.
-  [[nodiscard]] Made make(const LayerSetup& setup);
+  [[nodiscard]] NodeLayer make(const LayerSetup& setup);
 
  private:
-  [[nodiscard]] Made make_fused(const LayerSetup& setup);
+  [[nodiscard]] NodeLayer make_fused(const LayerSetup& setup);
 
   Backend& backend_;
   FusingBackend* fusing_;

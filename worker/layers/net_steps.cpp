@@ -88,10 +88,10 @@ void Net::make_steps(const Options& options) {
     step.parameters.resize(node.parameters.size());
     step.partial.resize(node.parameters.size());
     if (node.is_fed) continue;
-    layers::LayerMaker::Made made = maker.make(setup);
-    step.layer = std::move(made.layer);
-    step.has_forward = made.has_forward;
-    step.has_bottoms_before = made.has_bottoms_before;
+    layers::LayerMaker::NodeLayer node_layer = maker.make(setup);
+    step.layer = std::move(node_layer.layer);
+    step.has_forward = node_layer.has_forward;
+    step.has_bottoms_before = node_layer.has_bottoms_before;
   }
 }
 

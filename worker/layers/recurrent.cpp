@@ -282,42 +282,45 @@ std::unique_ptr<Layer> make_recurrent(Backend& backend, const LayerSetup& setup)
   const pb::LayerParameter& definition = setup.node.definition;
   const pb::RecurrentParameter& parameter = definition.recurrent_param();
   const Extents& bottom = setup.bottoms[0];
-  RecurrentSetup made;
-  made.first = {.cell = cell_of(definition.type()),
-                .steps = bottom[0],
-                .streams = bottom[1],
-                .inputs = bottom[2],
-                .hidden = parameter.num_output(),
-                .resets = setup.bottoms.size() < 2 || setup.begins_at_start ? Resets::kAtStart
-                                                                            : Resets::kAnywhere};
-  const RecurrentSpec& spec = made.first;
-  made.layers = parameter.num_layers();
-  made.top = model::element_count(setup.tops[0]);
-  made.dropout = {.shape = {spec.steps, spec.streams, spec.hidden},
-                  .ratio = setup.training ? parameter.dropout_ratio() : 0,
-                  .seed = setup.seed,
-                  .slot = setup.slot,
-                  .layer = setup.index};
-  made.ports = model::recurrent_ports(definition);
-  made.carries = setup.bottoms.size() > 1 && parameter.carry_state() && made.ports.states == 0;
-  if (made.ports.has_static) {
-    const Extents& given = setup.bottoms[made.ports.static_bottom()];
+  RecurrentSetup recurrent;
+  recurrent.first = {.cell = cell_of(definition.type()),
+                     .steps = bottom[0],
+                     .streams = bottom[1],
+                     .inputs = bottom[2],
+                     .hidden = parameter.num_output(),
+                     .resets = setup.bottoms.size() < 2 || setup.begins_at_start
+                                   ? Resets::kAtStart
+                                   : Resets::kAnywhere};
+  const RecurrentSpec& spec = recurrent.first;
+  recurrent.layers = parameter.num_layers();
+  recurrent.top = model::element_count(setup.tops[0]);
+  recurrent.dropout = {.shape = {spec.steps, spec.streams, spec.hidden},
+                       .ratio = setup.training ? parameter.dropout_ratio() : 0,
+                       .seed = setup.seed,
+                       .slot = setup.slot,
+                       .layer = setup.index};
+  recurrent.ports = model::recurrent_ports(definition);
+  recurrent.carries =
+      setup.bottoms.size() > 1 && parameter.carry_state() && recurrent.ports.states == 0;
+  if (recurrent.ports.has_static) {
+    const Extents& given = setup.bottoms[recurrent.ports.static_bottom()];
     const auto elements = static_cast<std::int64_t>(model::element_count(given));
-    made.constant = backend.make(InnerProductSpec{.bottom = given,
-                                                  .rows = spec.streams,
-                                                  .inputs = elements / spec.streams,
-                                                  .outputs = gate_count(spec.cell) * spec.hidden,
-                                                  .bias = false});
+    recurrent.constant =
+        backend.make(InnerProductSpec{.bottom = given,
+                                      .rows = spec.streams,
+                                      .inputs = elements / spec.streams,
+                                      .outputs = gate_count(spec.cell) * spec.hidden,
+                                      .bias = false});
   }
   if (spec.cell == CellKind::kRnn && parameter.output_transform()) {
-    made.outputs =
-        backend.make(InnerProductSpec{.bottom = setup.tops[0],
-                                      .rows = static_cast<std::int64_t>(made.top) / spec.hidden,
-                                      .inputs = spec.hidden,
-                                      .outputs = spec.hidden,
-                                      .bias = true});
+    recurrent.outputs = backend.make(
+        InnerProductSpec{.bottom = setup.tops[0],
+                         .rows = static_cast<std::int64_t>(recurrent.top) / spec.hidden,
+                         .inputs = spec.hidden,
+                         .outputs = spec.hidden,
+                         .bias = true});
   }
-  return std::make_unique<Recurrent>(backend, std::move(made));
+  return std::make_unique<Recurrent>(backend, std::move(recurrent));
 }
 
 }  // namespace

@@ -55,17 +55,17 @@ tautline_code tautline_follow(const char* address, const char* keys, uint64_t jo
                       options->size, sizeof(tautline_follow_options)));
     }
     prepare_process();
-    FollowerOptions made;
-    made.coordinator = address;
-    made.job = JobId(job);
+    FollowerOptions follower_options;
+    follower_options.coordinator = address;
+    follower_options.job = JobId(job);
     const bool has_name = options != nullptr && has_text(options->name);
-    made.name = has_name ? options->name : default_name();
-    made.bounded = options != nullptr && options->bounded != 0;
+    follower_options.name = has_name ? options->name : default_name();
+    follower_options.bounded = options != nullptr && options->bounded != 0;
     const bool has_relay = options != nullptr && options->size > kFirstSize;
-    if (has_relay && has_text(options->relay)) made.relay = options->relay;
-    TAUT_TRY(made.security, follower_keys(keys, made));
+    if (has_relay && has_text(options->relay)) follower_options.relay = options->relay;
+    TAUT_TRY(follower_options.security, follower_keys(keys, follower_options));
     auto opened = std::make_unique<tautline_follower>();
-    TAUT_TRY(opened->follower, Follower::open(made));
+    TAUT_TRY(opened->follower, Follower::open(follower_options));
     *follower = opened.release();
     return ok();
   });

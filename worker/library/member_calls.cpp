@@ -27,9 +27,9 @@ tautline_code tautline_join(const char* address, const char* keys, uint64_t job,
     TAUT_TRY(options.start_wait, to_wait(wait_s));
     prepare_process();
     TAUT_TRY(options.security, member_keys(keys, options.name));
-    auto made = std::make_unique<tautline_member>();
-    TAUT_TRY(made->member, JobMember::join(options));
-    *member = made.release();
+    auto joined = std::make_unique<tautline_member>();
+    TAUT_TRY(joined->member, JobMember::join(options));
+    *member = joined.release();
     return ok();
   });
 }

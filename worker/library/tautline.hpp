@@ -63,14 +63,14 @@ class Follower {
  public:
   /// Throws Error.
   Follower(const std::string& coordinator, std::uint64_t job, const FollowOptions& options = {}) {
-    tautline_follow_options made{};
-    made.size = sizeof made;
-    made.name = options.name.empty() ? nullptr : options.name.c_str();
-    made.bounded = options.bounded ? 1 : 0;
-    made.relay = options.relay.empty() ? nullptr : options.relay.c_str();
+    tautline_follow_options c_options{};
+    c_options.size = sizeof c_options;
+    c_options.name = options.name.empty() ? nullptr : options.name.c_str();
+    c_options.bounded = options.bounded ? 1 : 0;
+    c_options.relay = options.relay.empty() ? nullptr : options.relay.c_str();
     tautline_follower* follower = nullptr;
     check(tautline_follow(coordinator.c_str(),
-                          options.keys.empty() ? nullptr : options.keys.c_str(), job, &made,
+                          options.keys.empty() ? nullptr : options.keys.c_str(), job, &c_options,
                           &follower));
     follower_.reset(follower);
   }

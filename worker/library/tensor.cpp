@@ -173,9 +173,10 @@ Result<GivenTensor> GivenTensor::take(void* tensor, bool is_versioned, const std
 void* make_tensor(float* values, const std::vector<std::int64_t>& shape,
                   std::shared_ptr<void> owner, bool is_versioned, dlpack::Device device) {
   if (!is_versioned) return new_tensor<dlpack::Managed>(values, shape, std::move(owner), device);
-  auto* const made = new_tensor<dlpack::ManagedVersioned>(values, shape, std::move(owner), device);
-  made->version = {dlpack::kMajor, dlpack::kMinor};
-  return made;
+  auto* const tensor =
+      new_tensor<dlpack::ManagedVersioned>(values, shape, std::move(owner), device);
+  tensor->version = {dlpack::kMajor, dlpack::kMinor};
+  return tensor;
 }
 
 }  // namespace taut::library

@@ -19,7 +19,7 @@ namespace {
 constexpr Duration kLooks{200};
 // Between two later looks at a device, from the first to the longest.
 constexpr std::chrono::microseconds kFirstPause{20};
-constexpr std::chrono::microseconds kLongestPause{500};
+constexpr std::chrono::microseconds kMaxPause{500};
 
 /// what  of the table the memory is, for messages
 Result<void> check_memory(const ProgramDevice& device, const void* address, const char* what,
@@ -209,7 +209,7 @@ Result<bool> DeviceTables::wait_for(Duration at_most,
     if (at_most != Duration::max() && waited >= at_most) return false;
     if (waited < kLooks) continue;
     std::this_thread::sleep_for(pause);
-    pause = std::min(2 * pause, kLongestPause);
+    pause = std::min(2 * pause, kMaxPause);
   }
 }
 

@@ -63,7 +63,7 @@ class JobMember {
     std::uint32_t slots = 0;
     Clock start;  // the first clock that it computes
   };
-  /// Waits for a place in the job; nothing: there is none yet.
+  /// Waits for a place in the job; nullopt if there is none yet.
   /// Errors    and: unavailable: refused by the coordinator; timeout: no coordinator there
   [[nodiscard]] Result<std::optional<Place>> await_place(Duration at_most);
 
@@ -117,10 +117,11 @@ class JobMember {
   /// shares with them, where it overlaps a table's values, which reads write, and in a replicated
   /// job, which keeps updates for longer.
   [[nodiscard]] Result<void> push_lent(TableId table, const Frame& gradient);
-  /// Waits for the values of the table's clock, which push() has begun; nothing: not yet here.
+  /// Waits for the values of the table's clock, which push() has begun; nullopt if they
+  /// have not arrived yet.
   [[nodiscard]] Result<std::optional<ReadResult>> pull(TableId table, Duration at_most);
-  /// Reads the newest values; waits for no member. Nothing: not yet here, and a call for the same
-  /// memory continues.
+  /// Reads the newest values; waits for no member. nullopt: they have not arrived yet, and a call
+  /// for the same memory continues.
   [[nodiscard]] Result<std::optional<ReadResult>> snapshot(TableId table, std::span<float> into,
                                                            Duration at_most);
 

@@ -44,7 +44,7 @@ class MemberControl {
   MemberControl(const MemberControl&) = delete;
   MemberControl& operator=(const MemberControl&) = delete;
 
-  /// Waits for a place in the job; nothing: there is none yet.
+  /// Waits for a place in the job; nullopt if there is none yet.
   /// Errors    unavailable, timeout, stale: why there will be none
   [[nodiscard]] Result<std::optional<pb::WorkerJob>> await_place(Duration wait);
 
@@ -68,7 +68,7 @@ class MemberControl {
   void report(const Figures& figures);
 
   [[nodiscard]] MemberOrders orders() const;
-  /// Why nothing can be pushed any more; nothing: it can.
+  /// Why nothing can be pushed any more; nullopt if it can.
   [[nodiscard]] std::optional<Error> end() const;
 
   /// Reports that the member has left; await_left() follows.

@@ -133,18 +133,18 @@ Result<ImageJob> ImageJob::create(const pb::Job& job, const pb::ToolRequest& req
                     "HEIGHTxWIDTH, or its data with --data",
                     data.layer.name()));
   }
-  ImageJob made;
-  TAUT_TRY(made.list_, write_list(request));
-  made.job_ = job;
-  made.job_.clear_data();
-  pb::NetParameter& net = *made.job_.mutable_net_param();
+  ImageJob image_job;
+  TAUT_TRY(image_job.list_, write_list(request));
+  image_job.job_ = job;
+  image_job.job_.clear_data();
+  pb::NetParameter& net = *image_job.job_.mutable_net_param();
   net.clear_layer();
-  TAUT_TRY(*net.add_layer(), image_layer(data.layer, request, *size, made.list_));
+  TAUT_TRY(*net.add_layer(), image_layer(data.layer, request, *size, image_job.list_));
   for (const pb::LayerParameter& layer : job.net_param().layer()) {
     // TRAIN's data layer may have the same name: both are replaced.
     if (layer.name() != data.layer.name() || !reads_data(layer)) *net.add_layer() = layer;
   }
-  return made;
+  return image_job;
 }
 
 ImageJob::ImageJob(ImageJob&& other) noexcept

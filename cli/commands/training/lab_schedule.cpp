@@ -78,7 +78,7 @@ Result<schedule::Trace> jobs_of(const ScheduleArguments& arguments,
   return trace;
 }
 
-/// Three bandwidths, by tier; nothing: the text is something else.
+/// Three bandwidths, by tier; nullopt if the text is something else.
 std::optional<std::vector<double>> parse_gbps(const std::string& text) {
   std::vector<double> values;
   for (std::size_t from = 0; from <= text.size();) {

@@ -24,8 +24,8 @@ constexpr Bytes kKeptBytes{256ULL << 20U};
 constexpr Duration kGreetingLimit = std::chrono::seconds(5);
 constexpr Duration kDialLimit = std::chrono::seconds(10);
 constexpr Duration kFirstPause = std::chrono::milliseconds(50);
-constexpr Duration kLongestPause = std::chrono::seconds(1);
-constexpr Duration kLongestSleep = std::chrono::seconds(60);
+constexpr Duration kMaxPause = std::chrono::seconds(1);
+constexpr Duration kMaxSleep = std::chrono::seconds(60);
 
 }  // namespace
 
@@ -98,16 +98,16 @@ Result<std::string> UcxEngine::listen(const std::string& address) {
 void UcxEngine::dial(std::shared_ptr<UcxPeer> peer, std::string address,
                      std::optional<DataToken> token) {
   post([this, peer = std::move(peer), address = std::move(address), token = std::move(token)] {
-    UcxConnection& made = connections_[peer->id.value()];
-    made.number = peer->id;
-    made.peer = peer;
-    made.address = address;
-    made.pause = kFirstPause;
+    UcxConnection& connection = connections_[peer->id.value()];
+    connection.number = peer->id;
+    connection.peer = peer;
+    connection.address = address;
+    connection.pause = kFirstPause;
     if (token) {
-      made.own_secret = token->request();
-      made.expected_secret = token->answer();
+      connection.own_secret = token->request();
+      connection.expected_secret = token->answer();
     }
-    redial(made);
+    redial(connection);
   });
 }
 
@@ -175,7 +175,7 @@ void UcxEngine::sleep() {
     if (!commands_.empty()) return;
     is_asleep_ = true;
   }
-  const Duration left = std::min(next_due_ - steady_now(), kLongestSleep);
+  const Duration left = std::min(next_due_ - steady_now(), kMaxSleep);
   const auto milliseconds = std::chrono::ceil<std::chrono::milliseconds>(left).count();
   std::array<pollfd, 2> waiting{
       {{wake_, POLLIN, 0}, {is_full ? -1 : worker_->descriptor(), POLLIN, 0}}};
@@ -242,7 +242,7 @@ void UcxEngine::redial(UcxConnection& connection) {
     log::debug("{}: {}", connection.address, why);
     connection.state = State::kApart;
     connection.due = steady_now() + connection.pause;
-    connection.pause = std::min(2 * connection.pause, kLongestPause);
+    connection.pause = std::min(2 * connection.pause, kMaxPause);
     be_due(connection.due);
   };
   const auto place = look_up_socket(connection.address, false);
@@ -273,16 +273,16 @@ void UcxEngine::accept(ucp_conn_request_h request) {
     return;
   }
   const PeerId number = new_ucx_number(false);
-  UcxConnection& made = connections_[number.value()];
-  made.number = number;
-  made.handle = handle.value();
-  made.state = State::kGreeting;
-  made.due = steady_now() + kGreetingLimit;
-  made.last_heard = ++heard_;
-  be_due(made.due);
-  by_handle_[made.handle] = number.value();
-  made.own = number.value();
-  by_own_[made.own] = made.own;
+  UcxConnection& connection = connections_[number.value()];
+  connection.number = number;
+  connection.handle = handle.value();
+  connection.state = State::kGreeting;
+  connection.due = steady_now() + kGreetingLimit;
+  connection.last_heard = ++heard_;
+  be_due(connection.due);
+  by_handle_[connection.handle] = number.value();
+  connection.own = number.value();
+  by_own_[connection.own] = connection.own;
   ++callers_;
 }
 
@@ -335,7 +335,7 @@ void UcxEngine::lose(PeerId number, const std::string& why) {
   lost->next_in = 0;
   lost->next_out = 0;
   lost->due = steady_now() + lost->pause;
-  lost->pause = std::min(2 * lost->pause, kLongestPause);
+  lost->pause = std::min(2 * lost->pause, kMaxPause);
   be_due(lost->due);
 }
 

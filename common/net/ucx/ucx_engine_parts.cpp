@@ -57,7 +57,7 @@ ucs_status_t UcxEngine::take_part(std::span<const std::byte> header, void* data,
     }
     return UCS_OK;
   }
-  // Who has sent it is what its secret says: the library believes what a message says of that.
+  // Its secret proves the sender: the library does not check what a message says of that.
   const Frame secret({}, received->secret);
   if (!same_secret(secret, connection->expected_secret)) {
     mailbox_.note_unadmitted();
@@ -71,7 +71,7 @@ ucs_status_t UcxEngine::take_part(std::span<const std::byte> header, void* data,
   return take_data(*connection, part, data, bytes, is_large);
 }
 
-/// What a caller's secret proves; nullptr: nothing.
+/// What a caller's secret proves; nullptr if it proves nothing.
 std::shared_ptr<UcxPeer> UcxEngine::prove(const ReceivedPart& hello, UcxConnection& caller) {
   auto peer = std::make_shared<UcxPeer>();
   peer->id = caller.number;

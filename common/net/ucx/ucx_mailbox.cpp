@@ -69,8 +69,8 @@ std::optional<UcxMailbox::Letter> UcxMailbox::take(TimePoint until, bool& was_fu
     const Duration left = until - steady_now();
     if (left <= Duration::zero()) break;
     // A wait without an end overflows the clock.
-    constexpr Duration kLongest = std::chrono::hours(1);
-    filled_.wait_for(lock, std::min(left, kLongest));
+    constexpr Duration kMaxWait = std::chrono::hours(1);
+    filled_.wait_for(lock, std::min(left, kMaxWait));
   }
   was_full = letters_.size() >= limit_;
   std::optional<Letter> letter;

@@ -35,7 +35,7 @@ constexpr Duration kHandshake{5'000'000};
 // A check that takes long is made less often; strangers do not have it made more often then.
 constexpr int kPauseShare = 4;
 constexpr int kStrangersPauseShare = 16;
-constexpr Duration kLongestWait{1'000'000};
+constexpr Duration kMaxWait{1'000'000};
 // Of all that have said nothing, once they have sent more than they may: what is left may send
 // until the next look.
 constexpr std::uint64_t kLeftUnspokenBytes = ConnectionWatch::kMaxUnspokenBytes / 4;
@@ -176,7 +176,7 @@ void ConnectionWatch::run() {
   while (!stopping_) {
     const std::vector<Listener*> listeners = take_listeners();
     wait(listeners,
-         connections_.empty() ? kLongestWait : last_check + pause_after(took) - steady_now());
+         connections_.empty() ? kMaxWait : last_check + pause_after(took) - steady_now());
     for (Listener* listener : listeners) note_events(*listener);
     const TimePoint begin = steady_now();
     // A connection that was accepted just now is looked at sooner.

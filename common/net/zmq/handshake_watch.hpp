@@ -37,7 +37,7 @@ class HandshakeEvents {
   zmq::socket_t events_;
 };
 
-/// How a socket proves who it is: decides what a refusal advises.
+/// How a socket proves its identity: decides what a refusal advises.
 enum class Proof : std::uint8_t { kNone, kKey, kSecret };
 
 /// Observes the handshakes of one connecting socket, and says why none succeeds.

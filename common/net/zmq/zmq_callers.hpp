@@ -75,7 +75,7 @@ class ZmqCallers {
   /// ended  descriptors of connections that have ended since the last call
   [[nodiscard]] std::vector<PeerId> take_closed(std::span<const int> ended);
 
-  /// nullptr: there is none.
+  /// The caller that is this peer; nullptr if there is none.
   [[nodiscard]] const ZmqCaller* find(PeerId peer) const;
   /// Overload by routing id.
   [[nodiscard]] const ZmqCaller* find(const std::string& routing_id) const;

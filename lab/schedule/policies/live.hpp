@@ -27,10 +27,10 @@ class LivePolicy : public Policy {
   const std::unique_ptr<SchedulingPolicy> policy_;
 };
 
-/// The same where waiting jobs are in the order of submission. Most of a long queue is not shown to
-/// the policy: what would delay the first job that waits, by its reservation as the policy makes
-/// it. Where jobs share devices, parts that are free on several devices are no device for a job:
-/// then only jobs that find a place are shown, and none that would take that of the first one.
+/// As LivePolicy, where waiting jobs are in the order of submission. Most of a long queue is not
+/// shown to the policy: what would delay the first job that waits, by its reservation as the policy
+/// makes it. Where jobs share devices, parts that are free on several devices are no device for a
+/// job: then only jobs that find a place are shown, and none that would take that of the first one.
 class LivePolicyInOrder : public LivePolicy {
  public:
   using LivePolicy::LivePolicy;

@@ -40,7 +40,7 @@ Result<PlannedRate> rate_of(const TraceTable& table, std::size_t row) {
   return rate;
 }
 
-/// Which of the nets a job has; nothing: none of them.
+/// Which of the nets a job has; nullptr if none of them.
 std::shared_ptr<const PlannedModel> model_of(const Job& job, const PlannedModels& models) {
   if (job.net.empty()) return models[stand_in(job.name, models.size())];
   const auto found = std::ranges::find_if(

@@ -79,7 +79,7 @@ void measure(JobRecord::Worker& worker, const pb::Progress& progress, std::int64
   worker.measured = BatchTime{records, computed / static_cast<double>(trained) * records};
 }
 
-/// Shares that are better than those of now; nothing: there are none, or they are not known yet.
+/// Shares that are better than those of now; nullopt if there are none, or they are not known yet.
 std::optional<std::vector<std::uint32_t>> better_shares(JobRecord& job, const BatchShares& shares,
                                                         Duration at_least) {
   const pb::StoredJob& stored = job.stored();
@@ -159,7 +159,7 @@ void make(JobRecord& job, Notes& notes) {
   job.revise_workers();
 }
 
-/// Nothing has been made of the proposal: whoever begins its clock does so with the old shares.
+/// The proposal has had no effect: every worker begins its clock with the old shares.
 void withdraw(JobRecord& job, std::string_view why, Notes& notes) {
   pb::StoredJob& stored = job.change();
   notes.add(JobId(stored.job()), fmt::format("shares of the batch for clock {} are withdrawn: {}",

@@ -54,7 +54,7 @@ class CheckpointKeeper {
   using Done = DoneCheckpointTask;
 
   /// on_done  called on the keeper's thread after each task
-  /// parts    for coded checkpoints; nullptr: there are none
+  /// parts    for coded checkpoints; nullptr if there are none
   explicit CheckpointKeeper(std::function<void()> on_done,
                             std::unique_ptr<server::PartClient> parts = nullptr);
   /// Ends when the current task is finished.

@@ -215,7 +215,7 @@ std::int64_t lowest_clock(const JobRecord& job) {
 }
 
 /// Whether the last checkpoint of a job that stops then cannot be ordered yet: a worker may have
-/// begun clocks, and begin further ones, of which it has not told.
+/// begun clocks, and begin further ones, that it has not reported.
 bool waits_for_answers(const JobRecord& job) {
   return job.stored().saved_before() > 0 && !job.all_answer();
 }

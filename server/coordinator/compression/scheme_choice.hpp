@@ -27,7 +27,7 @@ struct SchemeQuestion {
 /// or absurd; if nothing is left, FLOAT32 is chosen. Pure. REQUIRES: one of the two is AUTO.
 [[nodiscard]] pb::CompressionChoice choose_schemes(const SchemeQuestion& question);
 
-/// What was chosen earlier in place of AUTO, for a job that is resumed; nothing: the job asks for
+/// What was chosen earlier in place of AUTO, for a job that is resumed; nullopt: the job asks for
 /// another choice.
 [[nodiscard]] std::optional<pb::CompressionChoice> keep_schemes(
     const pb::Compression& requested, const pb::CompressionChoice& earlier);

@@ -7,7 +7,7 @@
 
 namespace taut {
 
-/// A number of etcd's answer, whose 64-bit integers are texts; 0: there is none.
+/// A number of etcd's answer, whose 64-bit integers are texts; 0 if there is none.
 [[nodiscard]] inline std::int64_t etcd_number(const nlohmann::json& content, const char* name) {
   const auto found = content.find(name);
   if (found == content.end()) return 0;

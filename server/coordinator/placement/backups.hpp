@@ -20,7 +20,7 @@ using BackupPredicate = std::function<bool(const pb::StoredBackup&)>;
 /// Whether all backups that a shard has are whole.
 [[nodiscard]] bool is_all_whole(const JobRecord& job, int number);
 /// The least loaded host on a server that does not have the shard yet. A machine that has none of
-/// it is preferred, unless its host would have twice as much to do. Nothing: no other server can
+/// it is preferred, unless its host would have twice as much to do. nullopt: no other server can
 /// keep the shard's images.
 [[nodiscard]] std::optional<std::uint32_t> choose_backup(const JobRecord& job,
                                                          const Registry& registry, int number);

@@ -21,7 +21,7 @@ namespace {
 using namespace placement;
 
 /// The host that takes a shard over: of those that have all of it the one that has the least to do;
-/// nothing: there is none.
+/// nullopt if there is none.
 std::optional<std::uint32_t> find_successor(const JobRecord& job, const Registry& registry,
                                             int number) {
   const auto loads = loads_of(job, registry);

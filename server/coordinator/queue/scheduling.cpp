@@ -271,7 +271,7 @@ class Round {
     }
   }
 
-  /// Those of `jobs` that shrink so that `job` can start; nothing: it cannot.
+  /// Those of `jobs` that shrink so that `job` can start; nullopt if it cannot.
   /// free  without them
   [[nodiscard]] std::optional<std::vector<SchedulingDecision::Resize>> shrink(
       const ScheduledJob& job, FreeWorkers free, const std::vector<ScheduledJob>& jobs) const {

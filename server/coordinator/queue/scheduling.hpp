@@ -22,7 +22,7 @@ struct ScheduledJob {
   std::uint32_t owed = 0;         // that it may take for lost ones before any job that waits
   double service_s = 0;           // worker-seconds that it has had
   std::optional<double>
-      remaining_s{};   // with the workers that it has or may take; nothing: unknown
+      remaining_s{};   // with the workers that it has or may take; nullopt if unknown
   bool ends = false;   // it is ending, and its workers will be free
   bool keeps = false;  // it cannot be saved now, and makes room only by shrinking
   std::string user{};
@@ -44,7 +44,7 @@ struct SchedulingState {
   std::uint32_t idle_workers = 0;  // where workers are all alike; otherwise `workers` has them
   WorkerList workers{};
   std::vector<UserQuota> quotas{};
-  std::optional<std::uint64_t> server_memory{};  // bytes that are not reserved; nothing: no limit
+  std::optional<std::uint64_t> server_memory{};  // bytes that are not reserved; nullopt: no limit
 };
 
 /// Why a job does not start.

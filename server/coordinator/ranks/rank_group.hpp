@@ -6,9 +6,9 @@
 
 namespace taut {
 
-/// Tells the workers of a job that sum among themselves who they are and where they listen, anew
-/// whenever one has come or gone: first once all of them listen, later without those that do not
-/// yet. That one has finished changes nothing: it has sent all that others need.
+/// Sends the workers of a job that sum among themselves the list of their ranks and addresses, and
+/// again whenever one has joined or left: first once all of them listen, later without those that
+/// do not yet. That one has finished changes nothing: it has sent all that others need.
 void advance_rank_group(JobRecord& job, const Registry& registry, Notes& notes);
 
 }  // namespace taut

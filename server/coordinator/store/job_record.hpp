@@ -75,7 +75,7 @@ class JobRecord {
   struct Worker {
     Delivery delivery;
     bool notified = false;                 // it may know of the job
-    std::optional<TrainedSpan> trained;    // nothing: no clock of it has ended
+    std::optional<TrainedSpan> trained;    // nullopt if no clock of it has ended
     std::uint64_t bad_updates = 0;         // clocks whose updates servers have refused
     std::uint64_t judged_bad_updates = 0;  // of these, those that note_bad_updates() has seen
     // Of a job that balances: what it had computed when its speed began to be measured.
@@ -110,14 +110,14 @@ class JobRecord {
 
   std::vector<Server> servers;
   std::vector<Worker> workers;
-  std::optional<LookAtMembers> delivered;  // nothing: they are to be looked at
+  std::optional<LookAtMembers> delivered;  // nullopt: they are to be looked at
   /// Versions of the record and the registry at which all members that work were found alive.
   std::optional<std::pair<std::uint64_t, std::uint64_t>> alive_at;
   bool has_new_bad_updates = false;  // since note_bad_updates()
   /// Shards may have to move though neither the record nor the registry has changed: a server
   /// reports something new, or time has passed.
   bool placement_due = false;
-  /// The shortest time from a member's start to its first clock; nothing: none has reported it.
+  /// The shortest time from a member's start to its first clock; nullopt if none has reported it.
   std::optional<double> start_s;
   std::vector<GivenUp> given_up;
   /// Shards, and servers by index that were ever given up for them: not tried again where there is
@@ -214,7 +214,7 @@ class JobRecord {
   /// Assigns the test phase to another worker if the one that runs it was lost.
   void choose_evaluator();
 
-  /// The server that has a host, by its index; -1: there is none.
+  /// The server that has a host, by its index; -1 if there is none.
   [[nodiscard]] int server_of(std::uint32_t host) const;
   /// Whether a backup of a shard has reported that it has an image of every slice.
   [[nodiscard]] bool is_whole(int shard, const pb::StoredBackup& backup) const;
@@ -252,7 +252,7 @@ class JobRecord {
 
   pb::StoredJob stored_;
   std::optional<TrainedSpan> former_;     // of members that the record no longer has
-  mutable std::optional<Roster> roster_;  // nothing: it is to be made anew
+  mutable std::optional<Roster> roster_;  // nullopt: it is to be made anew
   std::uint64_t version_ = 0;
   bool changed_ = true;
   bool servers_lack_finished_ = false;  // a member has finished since the last revision

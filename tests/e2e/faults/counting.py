@@ -142,13 +142,13 @@ class CountingTest(ServersTest):
             found.append(Member(fields["name"].strip('"'), int(fields.get("slot", 0)), join, leave))
         return found
 
-    def made(self, checkpoint, workers=2):
+    def updates_until(self, checkpoint, workers=2):
         """How many updates the members of each share have made until the checkpoint, by the clocks
         at which they have joined and left."""
-        made = [0] * workers
+        updates = [0] * workers
         for member in self.members(checkpoint):
-            made[member.share] += member.leave - member.join
-        return made
+            updates[member.share] += member.leave - member.join
+        return updates
 
     def read_of_others(self, job, worker, parameters):
         """How many of the other worker's updates each of a worker's reads had, at least: the loss

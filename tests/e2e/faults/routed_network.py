@@ -15,12 +15,12 @@ def missing():
     if os.geteuid() != 0 or not shutil.which("ip"):
         return "network namespaces need root and ip"
     probe = f"taut{os.getpid()}-probe"
-    made = subprocess.run(["ip", "netns", "add", probe], capture_output=True, text=True)
+    added = subprocess.run(["ip", "netns", "add", probe], capture_output=True, text=True)
     ruled = subprocess.run(["ip", "-n", probe, "rule", "add", "from", "10.79.0.1", "to",
                             "10.79.0.2", "blackhole"], capture_output=True, text=True)
     subprocess.run(["ip", "netns", "delete", probe], capture_output=True)
-    if made.returncode != 0 or ruled.returncode != 0:
-        return f"no router can be made here: {(made.stderr + ruled.stderr).strip()}"
+    if added.returncode != 0 or ruled.returncode != 0:
+        return f"no router can be made here: {(added.stderr + ruled.stderr).strip()}"
     return ""
 
 
@@ -28,7 +28,7 @@ class RoutedNetwork:
     def __init__(self):
         # scripts/shaped_cluster removes what a killed process has left under such a name.
         self.prefix = f"taut{os.getpid()}-"
-        self.made = []
+        self.namespaces = []
         self.addresses = {}
 
     def open(self):
@@ -38,7 +38,7 @@ class RoutedNetwork:
 
     def make(self, name):
         run("ip", "netns", "add", self.prefix + name)
-        self.made.append(name)
+        self.namespaces.append(name)
         run("ip", "-n", self.prefix + name, "link", "set", "lo", "up")
 
     def add_host(self, name):
@@ -73,7 +73,7 @@ class RoutedNetwork:
         self.change("delete", sender, receiver)
 
     def close(self):
-        for name in self.made:
+        for name in self.namespaces:
             subprocess.run(["ip", "netns", "delete", self.prefix + name], capture_output=True)
 
 

@@ -32,8 +32,8 @@ class BadUpdates(ClusterTest):
                 a = MARKER if damaged and row % 2 == 1 else 2 * kind - 1
                 lines.append(f"{a},{0.5 - kind},{kind}")
             self.file(f"{name}.csv", "\n".join(lines) + "\n")
-            made = self.tautline("convert", f"{name}.csv", f"{name}.h5", "--label", "kind")
-            self.assertEqual(made.returncode, 0, made.stderr)
+            converted = self.tautline("convert", f"{name}.csv", f"{name}.h5", "--label", "kind")
+            self.assertEqual(converted.returncode, 0, converted.stderr)
         path = self.folder / "table.h5"
         numbers = path.read_bytes()
         self.assertEqual(numbers.count(struct.pack("<f", MARKER)), 32)

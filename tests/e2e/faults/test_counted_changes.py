@@ -94,10 +94,10 @@ class CountedChanges(CountingTest):
             wait_until(lambda: self.recorded_clocks(job, one.name) >= clocks,
                        what=f"the records of {one}")
             self.assertEqual(self.recorded_clocks(job, one.name), clocks, one)
-        made = self.made(checkpoint, workers)
+        updates = self.updates_until(checkpoint, workers)
         for counts in self.counts(checkpoint, PARAMETERS, TABLES, workers):
-            self.assertEqual(counts, made, members)
-        print(f"{sum(made)} updates of {len(members)} members applied, each once: {made}",
+            self.assertEqual(counts, updates, members)
+        print(f"{sum(updates)} updates of {len(members)} members applied, each once: {updates}",
               file=sys.stderr)
 
     def test_each_update_counts_once_where_workers_and_servers_come_and_go(self):

@@ -114,15 +114,15 @@ class Cuts(CountingTest):
         expected = 2 * clocks - sum(int(joined.get(name, clocks)) - int(clock)
                                     for name, clock in left)
         checkpoint = self.saved(job) / f"tiny_iter_{clocks}"
-        made = self.made(checkpoint)
-        self.assertEqual(sum(made), expected)
+        updates = self.updates_until(checkpoint)
+        self.assertEqual(sum(updates), expected)
         shares = [one.share for one in self.members(checkpoint) if one.leave < clocks]
         counted = self.counts(checkpoint, PARAMETERS, TABLES)
         for counts in counted:
             for share, count in enumerate(counts):
                 beyond = (slack + 1) * shares.count(share)
-                self.assertGreaterEqual(count, made[share], (made, counted))
-                self.assertLessEqual(count, made[share] + beyond, (made, counted))
+                self.assertGreaterEqual(count, updates[share], (updates, counted))
+                self.assertLessEqual(count, updates[share] + beyond, (updates, counted))
         most = max(map(sum, counted))
         return (f"{expected} updates applied, each once" if most == expected
                 else f"{expected} to {most:g} updates applied")

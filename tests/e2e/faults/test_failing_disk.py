@@ -23,10 +23,10 @@ class FailingDisk(ServersTest):
         if not compiler:
             self.skipTest("no C compiler makes the library that lets writes fail")
         library = self.folder / "failing_disk.so"
-        made = subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", library,
+        done = subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", library,
                                SOURCE / "tests/e2e/faults/failing_disk.c"], capture_output=True,
                               text=True)
-        self.assertEqual(made.returncode, 0, made.stderr)
+        self.assertEqual(done.returncode, 0, done.stderr)
         self.fault = self.folder / "fault"
         # A sanitizer's library has to be the first.
         first = os.environ.get("TAUTLINE_SANITIZER_LIBRARY", "")

@@ -220,11 +220,11 @@ class StateDict(PythonMembers):
                           "--max-iter", 1)
                 learned = self.folder / "learned.safetensors"
                 self.fine("export", run / "checkpoints", "--pytorch", learned)
-                made, _ = read_safetensors(state)
+                arrays, _ = read_safetensors(state)
                 for name, data in read_safetensors(learned)[0].items():
                     if "running" in name or "tracked" in name or "bias_" in name:
                         continue  # moved by the batch, or two in one
-                    self.assertEqual(data, made[name], name)
+                    self.assertEqual(data, arrays[name], name)
 
     def test_modules_of_other_names_are_renamed(self):
         model = self.trained("gru")

@@ -51,8 +51,8 @@ def main():
                 ("taut_gpu_training ~[nets]", "1"), ("taut_gpu_layers", "1"),
                 (f"{covered}/taut_twin_kernels_covered", "1"),
                 (f"{covered}/taut_twin_wrappers_covered", "1"), (schedules, "3")]
-        with tempfile.TemporaryDirectory() as made:
-            folder = pathlib.Path(made)
+        with tempfile.TemporaryDirectory() as scratch:
+            folder = pathlib.Path(scratch)
             variables = dict(os.environ, TAUTLINE_TWIN_MODULE=module, TAUTLINE_TWIN_SEEDS="4",
                              TAUTLINE_CACHE=str(folder / "cache"))
             for words, devices in runs:

@@ -69,8 +69,8 @@ def main():
     parser.add_argument("--seeds", type=int, default=1, help="each failure under so many schedules")
     options = parser.parse_args()
     bad = []
-    with tempfile.TemporaryDirectory() as made:
-        folder = pathlib.Path(made)
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = pathlib.Path(scratch)
         for scenario in options.scenario or SCENARIOS:
             runner = Runner(options.build, scenario, folder)
             reference = runner.run("[.reference]")

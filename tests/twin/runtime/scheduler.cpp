@@ -54,7 +54,7 @@ void run(const Work& work) {
   runtime_changed().notify_all();
 }
 
-/// Runs one that is ready, chosen by the seed; false: there is none.
+/// Runs one that is ready, chosen by the seed; false if there is none.
 bool run_any(const std::vector<Work>& among) {
   std::vector<Work> ready;
   std::ranges::copy_if(among, std::back_inserter(ready),

@@ -85,9 +85,9 @@ TEST_CASE("two members' rows are summed in worker order, whatever each names", "
   ServedJob served(JobMaker(2, Slack(0), 2));
   const TableSpec table = row_table(5, 3);
   const std::vector<std::unique_ptr<Client>> clients = [&] {
-    std::vector<std::unique_ptr<Client>> made;
-    for (std::uint32_t worker = 0; worker < 2; ++worker) made.push_back(served.client(worker));
-    return made;
+    std::vector<std::unique_ptr<Client>> both;
+    for (std::uint32_t worker = 0; worker < 2; ++worker) both.push_back(served.client(worker));
+    return both;
   }();
   for (const auto& client : clients) REQUIRE(client->open({table}, kDeadline).has_value());
 

@@ -42,7 +42,7 @@ struct Example {
     train.on_run([this] { runs = true; });
   }
 
-  /// The exit status; nothing: the command ran.
+  /// The exit status; nullopt if the command ran.
   std::optional<int> parse(std::vector<std::string> words) {
     words.insert(words.begin(), "prog");
     std::vector<char*> pointers;

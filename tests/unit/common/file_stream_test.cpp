@@ -67,9 +67,9 @@ TEST_CASE("a streamed file has the appended bytes, in any length and pieces", "[
   CAPTURE(size, piece);
   const std::string bytes = pattern(size);
   const fs::path path = folder.path() / "large";
-  auto made = FileStream::create(path, size);
-  REQUIRE(made);
-  FileStream& stream = *made.value();
+  auto created = FileStream::create(path, size);
+  REQUIRE(created);
+  FileStream& stream = *created.value();
   for (std::size_t begin = 0; begin < size; begin += piece) {
     REQUIRE(stream.append(as_bytes(std::string_view(bytes).substr(begin, piece))));
   }
@@ -83,9 +83,9 @@ TEST_CASE("a streamed file that is not committed leaves nothing", "[file]") {
   const test::TempFolder folder;
   {
     const std::string bytes = pattern(3 * kBlock + 5);
-    auto made = FileStream::create(folder.path() / "large", bytes.size());
-    REQUIRE(made);
-    REQUIRE(made.value()->append(as_bytes(bytes)));
+    auto stream = FileStream::create(folder.path() / "large", bytes.size());
+    REQUIRE(stream);
+    REQUIRE(stream.value()->append(as_bytes(bytes)));
   }
   CHECK(fs::is_empty(folder.path()));
 }
@@ -95,22 +95,22 @@ TEST_CASE("a streamed file on a full disk reports it, and leaves nothing", "[fil
   // More than all blocks hold, so that whoever appends would wait forever for one that failed.
   const std::string bytes = pattern(6 * kBlock);
   const FileLimit limit(kBlock + 4096);
-  auto made = FileStream::create(folder.path() / "large", bytes.size());
-  REQUIRE(made);
-  Result<void> done = made.value()->append(as_bytes(bytes));
-  if (done) done = made.value()->commit();
+  auto stream = FileStream::create(folder.path() / "large", bytes.size());
+  REQUIRE(stream);
+  Result<void> done = stream.value()->append(as_bytes(bytes));
+  if (done) done = stream.value()->commit();
   REQUIRE_FALSE(done);
   CHECK(done.error().code == ErrorCode::kIo);
   CHECK(done.error().message.find((folder.path() / "large").string() + ": cannot be written") == 0);
-  made.value().reset();
+  stream.value().reset();
   CHECK(fs::is_empty(folder.path()));
 }
 
 TEST_CASE("a streamed file in a missing folder is an error with its path", "[file]") {
   const test::TempFolder folder;
-  const auto made = FileStream::create(folder.path() / "none" / "large", 1);
-  REQUIRE_FALSE(made);
-  CHECK(made.error().message.find("none/large") != std::string::npos);
+  const auto stream = FileStream::create(folder.path() / "none" / "large", 1);
+  REQUIRE_FALSE(stream);
+  CHECK(stream.error().message.find("none/large") != std::string::npos);
 }
 
 }  // namespace taut

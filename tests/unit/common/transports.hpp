@@ -21,9 +21,9 @@ namespace taut::test {
 inline constexpr Duration kWait{5'000'000};
 
 inline Message message(std::initializer_list<std::string> parts) {
-  Message made;
-  for (const std::string& part : parts) made.frames.push_back(Frame::copy_of(part));
-  return made;
+  Message result;
+  for (const std::string& part : parts) result.frames.push_back(Frame::copy_of(part));
+  return result;
 }
 
 /// A transport under test.
@@ -54,10 +54,10 @@ inline Transport ucx_transport(const std::string& chosen) {
   auto settings = std::make_shared<Settings>();
   const auto make = [settings, chosen](EndpointLimits limits) -> std::unique_ptr<Endpoint> {
     setenv("UCX_TLS", chosen.c_str(), 1);
-    auto made = make_ucx_endpoint(settings->security, settings->tokens, limits);
+    auto endpoint = make_ucx_endpoint(settings->security, settings->tokens, limits);
     unsetenv("UCX_TLS");
-    REQUIRE(made);
-    return std::move(made.value());
+    REQUIRE(endpoint);
+    return std::move(endpoint.value());
   };
   return {"UCX over " + chosen, make, settings};
 }

@@ -361,17 +361,17 @@ TEST_CASE("older checkpoints beyond those to keep are named for removal", "[chec
   REQUIRE(cluster.run_until_state(job, pb::DONE));
   CHECK(cluster.kept(job).size() == 2);
   CHECK(cluster.kept(job).back() == 200);
-  std::vector<std::string> made;
+  std::vector<std::string> finished;
   std::vector<std::string> removed;
   for (const CheckpointTask& task : cluster.tasks) {
-    if (task.kind == CheckpointTask::Kind::kFinish) made.push_back(task.folder);
+    if (task.kind == CheckpointTask::Kind::kFinish) finished.push_back(task.folder);
     for (const UnkeptCheckpoint& one : task.unkept) {
       removed.push_back(one.folder);
       CHECK(one.order > 0);
     }
   }
-  made.resize(made.size() - 2);
-  CHECK(removed == made);
+  finished.resize(finished.size() - 2);
+  CHECK(removed == finished);
 }
 
 TEST_CASE("a checkpoint continues when the coordinator restarts during it", "[checkpoint]") {

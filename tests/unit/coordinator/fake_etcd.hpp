@@ -31,7 +31,7 @@ class FakeEtcd {
   [[nodiscard]] std::size_t delayed();
   /// Further reads of keys outside of transactions find none.
   void hide(bool on);
-  /// Further requests to keep a lease alive are answered so; nothing: as they should.
+  /// Further requests to keep a lease alive are answered so; nullopt: as they should.
   void answer_keepalive(std::optional<http::Response> response);
   /// How many were answered so.
   [[nodiscard]] int failed_keepalives();
@@ -40,7 +40,7 @@ class FakeEtcd {
   /// Carries out what was kept. Returns how many of them succeeded.
   int carry_out_delayed();
 
-  /// The value of a key; "": there is none.
+  /// The value of a key; "" if there is none.
   [[nodiscard]] std::string value(const std::string& key);
   void remove(const std::string& key);
   /// Ends a lease, as silence would.

@@ -15,9 +15,9 @@ namespace {
 const RecordDraw kDraw(1, Clock(0), 0);
 
 std::string error_of(data::Transform transform) {
-  const auto made = image_source(std::make_unique<Numbers>(), std::move(transform), "set");
-  REQUIRE_FALSE(made.has_value());
-  return made.error().message;
+  const auto source = image_source(std::make_unique<Numbers>(), std::move(transform), "set");
+  REQUIRE_FALSE(source.has_value());
+  return source.error().message;
 }
 
 }  // namespace

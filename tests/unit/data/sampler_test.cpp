@@ -30,10 +30,10 @@ std::vector<std::uint64_t> draw(std::uint64_t records, Share share, std::uint64_
   return draw(*shuffled_sampler(records, share, 16, seed).value(), count);
 }
 
-std::string error_of(const taut::Result<std::unique_ptr<taut::data::Sampler>>& made) {
-  REQUIRE_FALSE(made.has_value());
-  CHECK(made.error().code == taut::ErrorCode::kInvalid);
-  return made.error().message;
+std::string error_of(const taut::Result<std::unique_ptr<taut::data::Sampler>>& sampler) {
+  REQUIRE_FALSE(sampler.has_value());
+  CHECK(sampler.error().code == taut::ErrorCode::kInvalid);
+  return sampler.error().message;
 }
 
 }  // namespace

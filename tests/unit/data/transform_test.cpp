@@ -33,17 +33,17 @@ data::StoredImage sample() {
 
 std::vector<float> apply(const Transform& transform, std::uint32_t place = 0) {
   const auto image = sample();
-  const auto made = ImageTransform::create(transform, image.shape);
-  REQUIRE(made.has_value());
-  std::vector<float> out(made.value().shape().pixels());
-  REQUIRE(made.value().apply(image, RecordDraw(5, Clock(3), place), out).has_value());
+  const auto image_transform = ImageTransform::create(transform, image.shape);
+  REQUIRE(image_transform.has_value());
+  std::vector<float> out(image_transform.value().shape().pixels());
+  REQUIRE(image_transform.value().apply(image, RecordDraw(5, Clock(3), place), out).has_value());
   return out;
 }
 
 std::string error_of(const Transform& transform) {
-  const auto made = ImageTransform::create(transform, {2, 4, 5});
-  REQUIRE_FALSE(made.has_value());
-  return made.error().message;
+  const auto image_transform = ImageTransform::create(transform, {2, 4, 5});
+  REQUIRE_FALSE(image_transform.has_value());
+  return image_transform.error().message;
 }
 
 MeanImage mean_of(const ImageShape& shape) {

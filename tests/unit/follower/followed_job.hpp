@@ -128,9 +128,9 @@ class Followed {
   BufferPool pool;
   std::optional<server::Shard> shard;
   TableSpec table = [] {
-    TableSpec made = test::make_table(0, {12});
-    made.filler = {math::Filler::Kind::kConstant, 0, 0};
-    return made;
+    TableSpec spec = test::make_table(0, {12});
+    spec.filler = {math::Filler::Kind::kConstant, 0, 0};
+    return spec;
   }();
   TimePoint now{std::chrono::hours(1)};
   std::uint64_t from_shard = 0;                     // payload bytes

@@ -129,12 +129,12 @@ TEST_CASE("a daemon uses the key of its name and role, or else the owner's", "[k
 
 TEST_CASE("a machine that has one key alone needs no more, and says what is missing", "[keys]") {
   const Keys keys;
-  const auto made = add_key(keys.folder, "gpu1", KeyRole::kWorker);
-  REQUIRE(made);
+  const auto key = add_key(keys.folder, "gpu1", KeyRole::kWorker);
+  REQUIRE(key);
   const fs::path other = keys.temp.path() / "other";
   fs::create_directory(other);
   chmod(other.c_str(), 0700);
-  fs::copy_file(made.value(), other / "gpu1.key");
+  fs::copy_file(key.value(), other / "gpu1.key");
   CHECK(daemon_security(other, "gpu1", KeyRole::kWorker));
   const auto missing = daemon_security(other, "gpu2", KeyRole::kWorker);
   REQUIRE_FALSE(missing);
@@ -270,13 +270,13 @@ TEST_CASE("the user's own keys are made once, whoever needs them first", "[keys]
 
 TEST_CASE("keys of another cluster in the user's own folder are left alone", "[keys]") {
   const Keys keys;
-  const auto made = add_key(keys.folder, "gpu1", KeyRole::kWorker);
+  const auto key = add_key(keys.folder, "gpu1", KeyRole::kWorker);
   const TempFolder temp;
   const ConfigHome home(temp.path());
   const fs::path own = own_key_folder().value();
   fs::create_directories(own);
   chmod(own.c_str(), 0700);
-  fs::copy_file(made.value(), own / "gpu1.key");
+  fs::copy_file(key.value(), own / "gpu1.key");
   REQUIRE(ensure_own_keys());
   CHECK_FALSE(fs::exists(own / "owner.key"));
   CHECK(daemon_security(own, "gpu1", KeyRole::kWorker));
@@ -291,8 +291,8 @@ TEST_CASE("processes that make the secret of logins at once have the same one", 
     std::vector<std::thread> threads;
     for (std::string& secret : secrets) {
       threads.emplace_back([&folder, &secret] {
-        const auto made = ensure_http_secret(folder.path());
-        secret = made ? made.value() : made.error().message;
+        const auto result = ensure_http_secret(folder.path());
+        secret = result ? result.value() : result.error().message;
       });
     }
     for (std::thread& thread : threads) thread.join();
@@ -305,12 +305,12 @@ TEST_CASE("processes that make the secret of logins at once have the same one", 
 
 TEST_CASE("the secret of logins is made once, and private", "[keys]") {
   Keys keys;
-  const auto made = ensure_http_secret(keys.folder);
-  REQUIRE(made.has_value());
-  CHECK(made.value().size() == 64);
+  const auto first = ensure_http_secret(keys.folder);
+  REQUIRE(first.has_value());
+  CHECK(first.value().size() == 64);
   const auto again = ensure_http_secret(keys.folder);
   REQUIRE(again.has_value());
-  CHECK(again.value() == made.value());
+  CHECK(again.value() == first.value());
   const fs::path path = keys.folder / kHttpSecretFile;
   CHECK(mode_of(path) == 0600);
   fs::permissions(path, fs::perms::group_read, fs::perm_options::add);

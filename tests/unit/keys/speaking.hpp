@@ -9,17 +9,17 @@
 
 namespace taut::test {
 
-inline constexpr Duration kLongest = std::chrono::seconds(20);
+inline constexpr Duration kMaxWait = std::chrono::seconds(20);
 
 inline Message words(const std::string& said) {
-  Message made;
-  made.frames.push_back(Frame::copy_of(said));
-  return made;
+  Message message;
+  message.frames.push_back(Frame::copy_of(said));
+  return message;
 }
 
 /// The next message that gets through.
 inline std::optional<Incoming> heard(Endpoint& endpoint) {
-  const TimePoint deadline = steady_now() + kLongest;
+  const TimePoint deadline = steady_now() + kMaxWait;
   while (steady_now() < deadline) {
     if (auto got = endpoint.receive(std::chrono::milliseconds(50))) return got;
   }
@@ -88,7 +88,7 @@ struct Caller {
   void say(const std::string& said) { (void)endpoint->send(peer, words(said)); }
   /// What keeps it out, once that is known.
   std::optional<Refusal> refusal() {
-    const TimePoint deadline = steady_now() + kLongest;
+    const TimePoint deadline = steady_now() + kMaxWait;
     while (steady_now() < deadline) {
       (void)endpoint->receive(std::chrono::milliseconds(50));
       if (auto refused = endpoint->refusal(peer)) return refused;

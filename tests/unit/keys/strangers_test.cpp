@@ -18,7 +18,7 @@
 using namespace taut;
 using test::Caller;
 using test::heard;
-using test::kLongest;
+using test::kMaxWait;
 using test::words;
 
 namespace {
@@ -252,7 +252,7 @@ TEST_CASE("a routing id that another key takes over is another peer", "[keys]") 
   // A connection that is closed gives its routing id back only a moment later.
   const Security other = cluster.admit("gpu2", KeyRole::kWorker);
   std::optional<Incoming> two;
-  const TimePoint deadline = steady_now() + kLongest;
+  const TimePoint deadline = steady_now() + kMaxWait;
   while (!two && steady_now() < deadline) {
     void* const second = caller(context, other);
     zmq_send(second, "two", 3, 0);

@@ -96,9 +96,9 @@ TEST_CASE("a burst lasts its clocks", "[lab]") {
 
 TEST_CASE("a trace of times passes in its order, in a circle, from a place of each worker's own",
           "[lab]") {
-  const auto made = times_of("spread: TRACE time_ms: 10 time_ms: 20 time_ms: 60");
-  REQUIRE(made.has_value());
-  const ComputeTimes& times = made.value();
+  const auto parsed = times_of("spread: TRACE time_ms: 10 time_ms: 20 time_ms: 60");
+  REQUIRE(parsed.has_value());
+  const ComputeTimes& times = parsed.value();
   CHECK(times.whole_clock() == Approx(30'000));
   const std::vector<double> trace{1.0 / 3, 2.0 / 3, 2};
   std::set<std::size_t> places;

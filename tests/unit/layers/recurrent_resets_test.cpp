@@ -50,7 +50,7 @@ std::vector<RecurrentSpec> specs_in(const std::string& net) {
   const RecordField each{.shape = {3}, .batch_axis = 1};
   const auto host = cpu();
   Listener listener(*host);
-  const Net made(settle(net, pb::TRAIN, {.record = {each, each, each, each}}), listener, {});
+  const Net built(settle(net, pb::TRAIN, {.record = {each, each, each, each}}), listener, {});
   return listener.specs;
 }
 

@@ -93,7 +93,8 @@ class CheckLayout(unittest.TestCase):
     def test_words_of_the_glossary_are_found_in_comments_messages_and_documents(self):
         self.write("server/a.cpp", "int beside = 1;\n// a thread beside another\n")
         self.write("server/b.cpp", 'error("nobody \\"answers\\"");\n'
-                                   "constexpr int kMostTables = 3;\n")
+                                   "constexpr int kMostTables = 3;\n"
+                                   "constexpr int kLongest = 4;\nint kMaxWait = 5;\n")
         self.write("docs/guide.md", "The job goes on.\nIt continues, in addition to others.\n")
         self.write("docs/DECISIONS.md", "Nobody waits.\n")
         code, output = self.check("words")
@@ -102,13 +103,15 @@ class CheckLayout(unittest.TestCase):
         self.assertIn('server/b.cpp:1: "nobody"', output)
         self.assertIn('server/b.cpp:2: "kMostTables" is not a word of the glossary; write kMax',
                       output)
+        self.assertIn('server/b.cpp:3: "kLongest" is not a word of the glossary', output)
         self.assertIn('docs/guide.md:1: "goes on"', output)
-        self.assertIn("4 violations", output)
+        self.assertIn("5 violations", output)
 
     def test_each_word_of_the_glossary_is_found(self):
         lines = ["besides the others", "Everybody waits", "whom it asks", "one thread goes on",
                  "the reader gives way", "it began with zeros", "the clock stands still",
                  "each is there once", "Rehearsals", "kLeastWorkers",
+                 "kLongestPause", "kShortest", "kSmallest_s", "kLargestPart", "kBiggest",
                  "a thread of its own, which waits", "The same for a table"]
         self.write("docs/guide.md", "\n".join(lines) + "\nAll of it continues.\n"
                    "A worker reads the sum of its own updates. The same holds for others.\n")

@@ -172,9 +172,9 @@ TEST_CASE("values are given as a tensor that keeps their owner", "[library]") {
   for (const bool versioned : {false, true}) {
     auto owner = std::make_shared<int>(0);
     const std::weak_ptr<int> kept = owner;
-    void* const made = make_tensor(values.data(), {2, 3}, std::move(owner), versioned);
+    void* const tensor = make_tensor(values.data(), {2, 3}, std::move(owner), versioned);
     {
-      auto taken = GivenTensor::take(made, versioned, "it");
+      auto taken = GivenTensor::take(tensor, versioned, "it");
       REQUIRE(taken.has_value());
       CHECK(static_cast<void*>(taken.value().memory().memory().get()) == values.data());
       CHECK(std::vector(taken.value().shape().begin(), taken.value().shape().end()) ==

@@ -185,9 +185,9 @@ class Machine {
         break;
       }
       case Call::Kind::kBeside: {
-        const auto made = backend_.make_event();
-        made->record(*stream_);
-        made->wait(*copy_stream_);
+        const auto event = backend_.make_event();
+        event->record(*stream_);
+        event->wait(*copy_stream_);
         Values& copy = copies_.emplace_back(span(call.a).size());
         backend_.copy_to_host(*copy_stream_, span(call.a), copy);
         copied_[call.a]->record(*copy_stream_);

@@ -83,18 +83,18 @@ class CheckpointMaker {
  private:
   [[nodiscard]] pb::CheckpointSlice slice(std::uint32_t table, std::uint64_t offset,
                                           std::uint64_t count) const {
-    pb::CheckpointSlice made;
-    made.set_table(table);
-    made.set_offset(offset);
-    made.set_count(count);
-    made.set_version(manifest.clock());
-    made.set_applications(manifest.clock());
-    made.set_states(1);
+    pb::CheckpointSlice entry;
+    entry.set_table(table);
+    entry.set_offset(offset);
+    entry.set_count(count);
+    entry.set_version(manifest.clock());
+    entry.set_applications(manifest.clock());
+    entry.set_states(1);
     for (std::uint32_t worker = 0; worker < 2; ++worker) {
-      made.add_done()->set_worker(worker);
-      made.mutable_done(static_cast<int>(worker))->set_done(manifest.clock() + worker);
+      entry.add_done()->set_worker(worker);
+      entry.mutable_done(static_cast<int>(worker))->set_done(manifest.clock() + worker);
     }
-    return made;
+    return entry;
   }
   void write_shard(const std::filesystem::path& path,
                    const std::vector<pb::CheckpointSlice>& held) const {

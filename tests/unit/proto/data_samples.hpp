@@ -17,19 +17,19 @@ inline Frame floats(std::size_t count) {
 }
 
 inline DataItem item(DataItem::Kind kind, std::size_t count = 0) {
-  DataItem made;
-  made.kind = kind;
-  made.table = TableId(3);
-  made.slice = SliceId(2);
-  made.offset = (1ULL << 40U) + 5;
-  made.count = count;
-  made.clock = Clock(1'000'000'007);
-  made.version = Clock(12);
-  made.done = Clock(13);
-  made.gradient_norm = 0.5F;
-  if (kind == pb::DataItem::PUSH) made.weight = 1.75F;
-  if (count > 0) made.payload = floats(count);
-  return made;
+  DataItem result;
+  result.kind = kind;
+  result.table = TableId(3);
+  result.slice = SliceId(2);
+  result.offset = (1ULL << 40U) + 5;
+  result.count = count;
+  result.clock = Clock(1'000'000'007);
+  result.version = Clock(12);
+  result.done = Clock(13);
+  result.gradient_norm = 0.5F;
+  if (kind == pb::DataItem::PUSH) result.weight = 1.75F;
+  if (count > 0) result.payload = floats(count);
+  return result;
 }
 
 inline DataMessage sample() {

@@ -11,9 +11,9 @@ namespace taut {
 namespace {
 
 pb::SolverParameter solver(const std::string& text) {
-  pb::SolverParameter made;
-  REQUIRE(parse_text(text, "solver", made).has_value());
-  return made;
+  pb::SolverParameter result;
+  REQUIRE(parse_text(text, "solver", result).has_value());
+  return result;
 }
 
 std::string refusal_of(const std::string& text) {

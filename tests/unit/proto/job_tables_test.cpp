@@ -25,9 +25,9 @@ std::string error_of(const std::string& tables) {
   const auto checked = check_places(job_of(text), text, "job");
   REQUIRE_FALSE(checked.has_value());
   // Who has no text to point at gets the same words.
-  const auto made = to_tables(job_of(text));
-  REQUIRE_FALSE(made.has_value());
-  CHECK_THAT(checked.error().message, Catch::Matchers::EndsWith(": " + made.error().message));
+  const auto converted = to_tables(job_of(text));
+  REQUIRE_FALSE(converted.has_value());
+  CHECK_THAT(checked.error().message, Catch::Matchers::EndsWith(": " + converted.error().message));
   return checked.error().message;
 }
 

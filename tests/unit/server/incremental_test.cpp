@@ -147,21 +147,21 @@ class SavingJob {
   }
   /// Even rows are on shard 0, odd ones on shard 1.
   ShardCapture capture(std::uint32_t shard, std::uint64_t number, const std::string& base) {
-    ShardCapture made;
-    made.job = JobId(3);
-    made.shard = ShardId(shard);
-    made.order.number = number;
-    made.order.clock = Clock(clock);
-    made.order.folder = task.aside;
-    made.order.is_incremental = true;
-    made.order.base = base;
-    made.tables = tables();
-    made.terms = {{ShardId(0), term}, {ShardId(1), term}};
-    for (const TableSpec& table : made.tables) {
+    ShardCapture result;
+    result.job = JobId(3);
+    result.shard = ShardId(shard);
+    result.order.number = number;
+    result.order.clock = Clock(clock);
+    result.order.folder = task.aside;
+    result.order.is_incremental = true;
+    result.order.base = base;
+    result.tables = tables();
+    result.terms = {{ShardId(0), term}, {ShardId(1), term}};
+    for (const TableSpec& table : result.tables) {
       const std::uint32_t id = table.id.value();
       for (std::uint32_t row = 0; row < table.count() / kCount; ++row) {
         if (row % 2 != shard) continue;
-        SliceImage& image = made.slices.emplace_back();
+        SliceImage& image = result.slices.emplace_back();
         image.place.table = table.id;
         image.place.slice = SliceId(row);
         image.place.offset = row * kCount;
@@ -180,7 +180,7 @@ class SavingJob {
         }
       }
     }
-    return made;
+    return result;
   }
 
   fs::path home_;

@@ -70,10 +70,10 @@ class JobMaker {
 
   /// The current view; each call is a newer revision.
   [[nodiscard]] std::shared_ptr<const server::JobView> view() {
-    auto made = server::make_job_view(state);
-    REQUIRE(made.has_value());
+    auto current = server::make_job_view(state);
+    REQUIRE(current.has_value());
     state.set_revision(state.revision() + 1);
-    return made.value();
+    return current.value();
   }
 
   pb::ServerJob state;

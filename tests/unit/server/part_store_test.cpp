@@ -24,11 +24,11 @@ using Catch::Matchers::Contains;
 
 pb::PartRequest request(pb::PartRequest::Kind kind, const std::string& folder,
                         const std::string& file = "") {
-  pb::PartRequest made;
-  made.set_kind(kind);
-  made.set_folder(folder);
-  made.set_file(file);
-  return made;
+  pb::PartRequest result;
+  result.set_kind(kind);
+  result.set_folder(folder);
+  result.set_file(file);
+  return result;
 }
 
 /// A store, asked without a connection.
@@ -336,9 +336,9 @@ TEST_CASE("a repeated request that still waits is answered at once: it is worked
   BoundedQueue<int> goes_on(1);
   PartThread thread(store);
   const auto asked = [](std::uint64_t number) {
-    DataPartRequest made{request(pb::PartRequest::CHECK, "/any/net_iter_5", kPart), {}};
-    made.head.set_request(number);
-    return made;
+    DataPartRequest message{request(pb::PartRequest::CHECK, "/any/net_iter_5", kPart), {}};
+    message.head.set_request(number);
+    return message;
   };
   // The disk is busy with the first one.
   thread.put({0, PeerId(1)}, asked(1), [&](const DataPartReply&) {

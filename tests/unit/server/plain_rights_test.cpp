@@ -20,7 +20,7 @@ namespace request = test::request;
 namespace {
 
 constexpr std::uint64_t kSubmission = GuardedCluster::kSubmission;
-constexpr Duration kLongest = std::chrono::seconds(20);
+constexpr Duration kMaxWait = std::chrono::seconds(20);
 
 DataMessage with_body(decltype(DataMessage::body) body) {
   DataMessage message = request::from_worker(0);
@@ -96,7 +96,7 @@ struct Holder {
   }
   DataMessage ask(const DataMessage& message) {
     say(message);
-    auto answer = hear(kLongest);
+    auto answer = hear(kMaxWait);
     REQUIRE(answer);
     return *answer;
   }
@@ -271,7 +271,7 @@ TEST_CASE("a shard of a plain plane serves the member whose secret it is, and no
     const PeerId shard = endpoints.back()->connect(cluster.shard()).value();
     for (const Kind& kind : kinds()) (void)endpoints.back()->send(shard, encode(kind.message));
   }
-  const TimePoint deadline = steady_now() + kLongest;
+  const TimePoint deadline = steady_now() + kMaxWait;
   while (cluster.unproven() < sent && steady_now() < deadline) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
@@ -341,7 +341,7 @@ TEST_CASE("on a plain plane servers alone send images and ask for parts", "[righ
   const DataMessage refused = liar.ask(part_request());
   CHECK(std::get<DataPartReply>(refused.body).head.error().find("role server") !=
         std::string::npos);
-  const TimePoint deadline = steady_now() + kLongest;
+  const TimePoint deadline = steady_now() + kMaxWait;
   while (cluster.unproven() < sent && steady_now() < deadline) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }

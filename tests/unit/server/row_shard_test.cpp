@@ -53,18 +53,18 @@ class Member {
   /// rows of the bucket, of which `wrong` may be others
   [[nodiscard]] DataItem item(DataItem::Kind kind, const std::vector<std::uint64_t>& rows,
                               std::uint32_t bucket = 0) const {
-    DataItem made;
-    made.kind = kind;
-    made.slice = SliceId(bucket);
-    made.offset = bucket;
-    made.count = table.width();
-    made.by_rows = true;
-    made.rows = static_cast<std::uint32_t>(rows.size());
+    DataItem result;
+    result.kind = kind;
+    result.slice = SliceId(bucket);
+    result.offset = bucket;
+    result.count = table.width();
+    result.by_rows = true;
+    result.rows = static_cast<std::uint32_t>(rows.size());
     const std::size_t floats = kind == pb::DataItem::PUSH ? rows.size() * table.width() : 0;
     std::string bytes(rows.size() * sizeof(std::uint64_t) + floats * sizeof(float), '\0');
     if (!rows.empty()) std::memcpy(bytes.data(), rows.data(), rows.size() * sizeof(std::uint64_t));
-    made.payload = Frame::copy_of(bytes);
-    return made;
+    result.payload = Frame::copy_of(bytes);
+    return result;
   }
   /// The first rows of a bucket.
   [[nodiscard]] std::vector<std::uint64_t> rows_of(std::uint32_t bucket, std::size_t count) const {

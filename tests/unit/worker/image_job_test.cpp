@@ -25,11 +25,11 @@ TEST_CASE("images replace only the data layer, whatever else has its name", "[to
               .has_value());
   pb::ToolRequest request;
   request.add_images("one.png");
-  const auto made = ImageJob::create(job, request);
-  INFO((made ? std::string() : made.error().message));
-  REQUIRE(made.has_value());
+  const auto image_job = ImageJob::create(job, request);
+  INFO((image_job ? std::string() : image_job.error().message));
+  REQUIRE(image_job.has_value());
   std::vector<std::string> types;
-  for (const pb::LayerParameter& layer : made.value().job().net_param().layer()) {
+  for (const pb::LayerParameter& layer : image_job.value().job().net_param().layer()) {
     types.push_back(layer.type());
   }
   CHECK(types == std::vector<std::string>{"ImageData", "Power", "InnerProduct"});

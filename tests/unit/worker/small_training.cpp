@@ -76,9 +76,9 @@ pb::Job job_of(const std::string& model, const std::vector<Fed>& fed) {
   REQUIRE(read_text(models() / (model + ".prototxt"), net).has_value());
   pb::Job job;
   job.set_seed(5);
-  pb::NetParameter& made = *job.mutable_net_param();
-  made.set_name(model);
-  pb::LayerParameter& data = *made.add_layer();
+  pb::NetParameter& job_net = *job.mutable_net_param();
+  job_net.set_name(model);
+  pb::LayerParameter& data = *job_net.add_layer();
   data.set_name("made up");
   data.set_type("DummyData");
   for (const Fed& blob : fed) {
@@ -94,7 +94,7 @@ pb::Job job_of(const std::string& model, const std::vector<Fed>& fed) {
     if (layer.type() == "Data") {
       if (data.top_size() == 0) *data.mutable_top() = layer.top();
     } else if (layer.type() != "Accuracy") {
-      *made.add_layer() = layer;
+      *job_net.add_layer() = layer;
     }
   }
   REQUIRE(data.top_size() == static_cast<int>(fed.size()));

@@ -40,21 +40,21 @@ Result<TableColumns> TableColumns::of(const pb::SparseDataParameter& layer,
   if (head.empty()) {
     return invalid(fmt::format("{}: is empty: the first line must name the columns", name));
   }
-  TableColumns made;
-  made.name_ = name;
-  made.features_ = layer.features();
-  for (const CsvField& field : head) made.titles_.push_back(field.text);
-  TAUT_TRY(made.label_, place_of(layer.label(), "label", made.titles_, name));
+  TableColumns columns;
+  columns.name_ = name;
+  columns.features_ = layer.features();
+  for (const CsvField& field : head) columns.titles_.push_back(field.text);
+  TAUT_TRY(columns.label_, place_of(layer.label(), "label", columns.titles_, name));
   for (const std::string& column : layer.category()) {
-    TAUT_TRY(const std::size_t place, place_of(column, "category", made.titles_, name));
-    made.columns_.push_back({place, true, ColumnHash(column), 0});
+    TAUT_TRY(const std::size_t place, place_of(column, "category", columns.titles_, name));
+    columns.columns_.push_back({place, true, ColumnHash(column), 0});
   }
   for (const std::string& column : layer.number()) {
-    TAUT_TRY(const std::size_t place, place_of(column, "number", made.titles_, name));
+    TAUT_TRY(const std::size_t place, place_of(column, "number", columns.titles_, name));
     const ColumnHash hash(column);
-    made.columns_.push_back({place, false, hash, hash.number(made.features_)});
+    columns.columns_.push_back({place, false, hash, hash.number(columns.features_)});
   }
-  return made;
+  return columns;
 }
 
 Result<void> TableColumns::read(const std::vector<CsvField>& fields, TableRecord& into) const {

@@ -56,28 +56,28 @@ std::vector<Access> accesses_of(const DeviceCall& call, const std::vector<Virtua
 
 CycleTrace make_trace(const std::vector<TraceStep>& steps,
                       const std::vector<VirtualBuffer>& buffers) {
-  CycleTrace made;
-  made.numbers_of.assign(buffers.size(), CycleTrace::kNotUsed);
+  CycleTrace cycle;
+  cycle.numbers_of.assign(buffers.size(), CycleTrace::kNotUsed);
   for (const TraceStep& step : steps) {
-    TraceStep& traced = made.trace.steps.emplace_back();
+    TraceStep& traced = cycle.trace.steps.emplace_back();
     traced.name = name_of(step, buffers);
     traced.on_compute = step.on_compute;
     for (Access access : step.accesses) {
-      std::size_t& number = made.numbers_of[access.buffer];
+      std::size_t& number = cycle.numbers_of[access.buffer];
       if (number == CycleTrace::kNotUsed) {
-        number = made.buffer_of.size();
-        made.buffer_of.push_back(access.buffer);
+        number = cycle.buffer_of.size();
+        cycle.buffer_of.push_back(access.buffer);
         const VirtualBuffer& buffer = buffers[access.buffer];
         const bool keeps_value =
             access.mode == AccessMode::kRead || access.mode == AccessMode::kReadWrite;
         if (!keeps_value) access.mode = AccessMode::kWrite;
-        made.trace.buffers.push_back({buffer.name, buffer.bytes, buffer.kind,
-                                      keeps_value ? Lifetime::kForever : Lifetime::kIteration});
+        cycle.trace.buffers.push_back({buffer.name, buffer.bytes, buffer.kind,
+                                       keeps_value ? Lifetime::kForever : Lifetime::kIteration});
       }
       traced.accesses.push_back({number, access.mode});
     }
   }
-  return made;
+  return cycle;
 }
 
 }  // namespace taut

@@ -29,7 +29,7 @@ constexpr std::uint64_t kMovedMore = 16;
 
 /// The steps, with a use behind each one on another stream.
 std::vector<TraceStep> with_kept(const std::vector<TraceStep>& steps, std::size_t kept) {
-  std::vector<TraceStep> made = steps;
+  std::vector<TraceStep> extended = steps;
   const auto uses = [&](std::size_t step, std::size_t buffer) {
     return std::ranges::find(steps[step].accesses, buffer, &Access::buffer) !=
            steps[step].accesses.end();
@@ -41,11 +41,11 @@ std::vector<TraceStep> with_kept(const std::vector<TraceStep>& steps, std::size_
       bool is_used = false;
       for (std::size_t i = step + 1; i <= last; ++i) is_used = is_used || uses(i, access.buffer);
       if (!is_used && last > step) {
-        made[last].accesses.push_back({access.buffer, AccessMode::kRead});
+        extended[last].accesses.push_back({access.buffer, AccessMode::kRead});
       }
     }
   }
-  return made;
+  return extended;
 }
 
 }  // namespace

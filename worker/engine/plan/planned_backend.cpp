@@ -77,10 +77,10 @@ Result<void> PlannedBackend::dry_run(Stream& compute, std::string_view name,
   compute_ = &compute;
   learning_ = name;
   learnt_.clear();
-  auto made = calls();
+  auto result = calls();
   mode_ = Mode::kOutside;
   compute_ = nullptr;
-  TAUT_TRY(std::move(made));
+  TAUT_TRY(std::move(result));
   return plan_cycle();
 }
 

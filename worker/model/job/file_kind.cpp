@@ -57,7 +57,7 @@ int known_names(const google::protobuf::Descriptor& schema, const std::vector<st
 }
 
 /// The first name that is near one of a schema's: ": no field "wrkers"; did you mean "workers"?";
-/// empty: there is none.
+/// empty if there is none.
 template <class Schemas>
 std::string nearest_field(const std::vector<std::string>& names, const Schemas& schemas) {
   std::vector<std::string> known;

@@ -44,20 +44,20 @@ struct OwnFile {
 };
 
 std::optional<OwnFile> own_file_of(const pb::LayerParameter& layer) {
-  const auto made = [](const char* parameter, const auto& given, const char* reads,
-                       const char* names) {
+  const auto own_file = [](const char* parameter, const auto& given, const char* reads,
+                           const char* names) {
     return OwnFile{parameter, given.has_source() ? std::optional(given.source()) : std::nullopt,
                    reads, names};
   };
   if (layer.type() == "ImageData") {
-    return made("image_data_param", layer.image_data_param(), nullptr, nullptr);
+    return own_file("image_data_param", layer.image_data_param(), nullptr, nullptr);
   }
   if (layer.type() == "HDF5Data") {
-    return made("hdf5_data_param", layer.hdf5_data_param(), "HDF5",
-                "the file, or a list of files,");
+    return own_file("hdf5_data_param", layer.hdf5_data_param(), "HDF5",
+                    "the file, or a list of files,");
   }
   if (layer.type() == "SparseData") {
-    return made("sparse_data_param", layer.sparse_data_param(), "a table", "the file");
+    return own_file("sparse_data_param", layer.sparse_data_param(), "a table", "the file");
   }
   return std::nullopt;
 }

@@ -74,8 +74,8 @@ TEST_CASE("memory is prepared only if the tables leave enough below the limit", 
   without.push_all(0, 1);
   CHECK(without.captures().size() == 1);
 
-  const auto enough = std::make_shared<TableMemory>(Bytes(tables_bytes + spare_bytes));
-  Service service(job_of(1, Slack(0)), 1, {}, enough);
+  const auto memory = std::make_shared<TableMemory>(Bytes(tables_bytes + spare_bytes));
+  Service service(job_of(1, Slack(0)), 1, {}, memory);
   service.order(1, 2);
   const std::vector<SpareStock> stocks = service.stocks();
   REQUIRE(stocks.size() == 1);
@@ -83,13 +83,13 @@ TEST_CASE("memory is prepared only if the tables leave enough below the limit", 
   stocks[0].fill(false);
   CHECK(service.ready() > 0);
   // Another job's tables come first: with the next message the memory is given back.
-  const auto other = enough->take(std::array{TableNeed{"other", 1}});
+  const auto other = memory->take(std::array{TableNeed{"other", 1}});
   REQUIRE(other.has_value());
   service.push_all(0, 1);
   CHECK(service.ready() == 0);
-  CHECK(enough->is_short());  // until it is the system's
+  CHECK(memory->is_short());  // until it is the system's
   CHECK(service.excesses().size() == 1);
-  CHECK_FALSE(enough->is_short());
+  CHECK_FALSE(memory->is_short());
   service.push_all(1, 2);
   CHECK(service.captures().size() == 1);
   service.order(2, 4);

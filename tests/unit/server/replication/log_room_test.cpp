@@ -13,7 +13,7 @@ TEST_CASE("an update has room again once an image that holds others is kept", "[
   CHECK(room.is_short());
   CHECK_FALSE(room.has(1));
   // Of the second bucket's updates its image lacks one that waits for other members'.
-  room.note_made(second, 20);
+  room.note_image(second, 20);
   CHECK_FALSE(room.has(1));
   CHECK(second.can_shrink());
   room.note_kept(second);
@@ -21,7 +21,7 @@ TEST_CASE("an update has room again once an image that holds others is kept", "[
   CHECK(room.has(40));
   CHECK_FALSE(room.has(41));
   // What counts while an image is under way is in the next one.
-  room.note_made(first, 0);
+  room.note_image(first, 0);
   room.note_counted(first, 10);
   room.note_kept(first);
   CHECK(first.can_shrink());
@@ -35,7 +35,7 @@ TEST_CASE("an update waits for no room that images cannot make", "[replication]"
   room.note_counted(bucket, 100);
   CHECK_FALSE(room.has(1));
   // All of it waits for other members' updates, of which this may be one.
-  room.note_made(bucket, 100);
+  room.note_image(bucket, 100);
   room.note_kept(bucket);
   CHECK(room.has(1));
   room.note_counted(bucket, 1);

@@ -89,10 +89,10 @@ struct Talk {
   }
   static DataItem push(std::uint32_t worker, std::int64_t clock,
                        DataItem::Kind kind = pb::DataItem::PUSH) {
-    DataItem made = item(kind, clock);
-    made.count = 4;
-    made.payload = frame_of(gradient_of(worker, clock, 4));
-    return made;
+    DataItem pushed = item(kind, clock);
+    pushed.count = 4;
+    pushed.payload = frame_of(gradient_of(worker, clock, 4));
+    return pushed;
   }
   std::vector<float> values() {
     const DataItem answer = ask(0, item(pb::DataItem::SNAPSHOT, 0));
