@@ -4,6 +4,7 @@ import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lab"))
+import accuracy_curves  # noqa: E402
 import figures  # noqa: E402
 from figure_grid import Grid  # noqa: E402
 
@@ -105,6 +106,14 @@ def bounds(rows, folder, table):
             if " of " not in cell:  # runs that reached the target, where not all did
                 charts.add(kind, bound, workers, cell)
     return (*charts.write(folder, table), *best.write(folder, "best-bound"))
+
+
+def curves(outputs, folder):
+    """Accuracy over virtual time: a figure for each kind and size of stragglers."""
+    found = {}
+    for output in outputs:
+        found |= accuracy_curves.in_text(output.text)
+    return accuracy_curves.write(folder, found)
 
 
 def control(rows, folder, table):

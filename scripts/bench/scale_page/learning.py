@@ -71,6 +71,10 @@ def bound_ends(kept, _):
     return [["waiting in % / accuracy in % at the end", *head[1:]], *both]
 
 
+def curves(kept, folder):
+    return drawings.curves([output for _, output in kept.those_of(lines_of(BOUNDS))], folder)
+
+
 def measured(kept):
     """The headings and the rows of the matrix, as far as it got, and the rows of its parts that it
     does not have, by links, workers, mode and straggler."""
@@ -145,7 +149,8 @@ TABLES = (
     PageTable("exchanges-hosts", OF_HOSTS, exchanges(OF_HOSTS)),
     PageTable("bounds", lines_of(BOUNDS), bounds, drawings.bounds,
               "Virtual seconds to 80 % under each bound", ("bounds", "best-bound")),
-    PageTable("bound-ends", lines_of(BOUNDS), bound_ends),
+    PageTable("bound-ends", lines_of(BOUNDS), bound_ends, title="Over virtual time",
+              pictures=("accuracy-*",), draw_kept=curves),
     PageTable("accuracy", ACCURACY, accuracy),
     PageTable("real", PARTS, real),
     PageTable("reno", (*PARTS, *RENO), reno),

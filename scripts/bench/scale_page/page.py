@@ -120,10 +120,9 @@ def pictures_of(table, folder, page_path):
     """The lines that show a table's pictures, of those that are in the folder."""
     lines = []
     for name in table.picture_names():
-        path = folder / f"{name}.svg"
-        if path.exists():
+        for path in sorted(folder.glob(f"{name}.svg")):
             link = os.path.relpath(path, page_path.parent)
-            lines.append(f"![{title_of(table, name)}]({link})")
+            lines.append(f"![{title_of(table, path.stem)}]({link})")
     return lines
 
 
@@ -179,7 +178,7 @@ def draw(kept, folder):
     each table that has none."""
     files, notes = [], []
     for table in TABLES.values():
-        if table.draw is None:
+        if not (table.draw or table.draw_kept):
             continue
         drawn, why = (), "no figures"
         if missing := kept.missing(table.lines):
@@ -189,7 +188,8 @@ def draw(kept, folder):
             if misfit:
                 why = misfit
             else:
-                drawn = table.draw(rows, folder, table)
+                drawn = (*(table.draw(rows, folder, table) if table.draw else ()),
+                         *(table.draw_kept(kept, folder) if table.draw_kept else ()))
         files += drawn
         if not drawn:
             notes.append(f"{table.name}: not drawn: {why}")

@@ -42,6 +42,29 @@ STRAGGLERS = {"--kind bursts --seeds 2": ("bursts 4",),
               "--kind bursts --burst-factor 2,8": ("bursts 2", "bursts 8")}
 SPREADS = ["spread 0.1", "spread 0.3", "spread 1", "bursts 2", "bursts 4", "bursts 8", "tail 1.5",
            "slow 2"]
+# A tautline whose sweep has two seeds without a bound and one in lock-step.
+SWEEPS = r"""
+for folder; do :; done
+mkdir -p "$folder"
+cat > "$folder/curves.csv" <<'END'
+slack,workers,variant,cluster,seed,quantity,over,at,value
+0,4,,this,1,train_loss,seconds,1,2.5
+0,4,,this,1,test_accuracy,clocks,10,0.4
+0,4,,this,1,test_accuracy,seconds,2,0.4
+0,4,,this,1,test_accuracy,seconds,4,0.6
+async,4,,this,1,test_accuracy,seconds,1,0.5
+async,4,,this,1,test_accuracy,seconds,2,0.7
+async,4,,this,2,test_accuracy,seconds,2,0.6
+END
+echo '{"points": [
+  {"bound": "0", "seconds_to_target": null, "accuracy": {"mean": 0.6},
+   "waiting_share": {"mean": 0.4}},
+  {"bound": "async", "seconds_to_target": {"runs": 2, "mean": 7.5}, "accuracy": {"mean": 0.7},
+   "waiting_share": {"mean": 0}}]}' | tr -d '\n'
+"""
+CURVES = """curve of bursts 8, 4, BSP: 2 40.00, 4 60.00
+curve of bursts 8, 4, async: 1.5 55.00
+"""
 MADE_PAGE = """# Made
 
 It brings 92 Mbit/s one way, and 742 there.
@@ -156,16 +179,24 @@ def keep(folder, line, printed, status=0):
 
 
 def keep_bounds(folder):
-    """With 64 workers no bound is soonest, with fewer a slack of 1; BSP is 1 of 2 runs' only."""
+    """With 64 workers no bound is soonest, with fewer a slack of 1; BSP is 1 of 2 runs' only. Of
+    every case there are two curves with 4 and with 16 workers."""
     bounds = [one.line for one in COMMANDS if "/best_bound " in one.line]
     for line in bounds:
         cases = next(cases for part, cases in STRAGGLERS.items() if part in line)
         rows = [f"| {case}, {workers} | 1 of 2 | {40 + workers}.5 | 99.0 | "
                 f"{'async' if workers == 64 else 'slack 1'} |"
                 for case in cases for workers in (4, 16, 64)]
+        ends = [f"| {case}, {workers} | 84.5 | 84.0 | 85.3 |" for case in cases
+                for workers in (4, 16, 64)]
+        head = "| kind, workers | BSP | slack 1 | async |"
         keep(folder, line, "\nvirtual seconds to 80 %; batch 4 at each worker\n\n"
-             "| kind, workers | BSP | slack 1 | async | soonest |\n|---|---|---|---|---|\n"
-             + "\n".join(rows) + "\n\n")
+             f"{head} soonest |\n|---|---|---|---|---|\n" + "\n".join(rows)
+             + f"\n\naccuracy in % at the end; batch 4\n\n{head}\n" + "\n".join(ends)
+             + f"\n\nshare of time spent waiting, in %\n\n{head}\n" + "\n".join(ends)
+             + "\n\naccuracy in % over virtual seconds\n\n"
+             + "".join(f"curve of {case}, {workers}, {bound}: 1.5 20.00, 3 60.00, 100 85.25\n"
+                       for case in cases for workers in (16, 4) for bound in ("BSP", "slack 1")))
 
 
 def keep_scaling(folder):
@@ -254,6 +285,37 @@ class ScalePage(Measured):
         times = (self.pictures / "bounds.csv").read_text(encoding="utf-8")
         self.assertIn("\nspread 0.1,slack 1,4,44.5\n", times)
         self.assertNotIn("BSP", times)
+
+    def test_accuracy_over_virtual_time_is_drawn_for_each_kind_of_stragglers(self):
+        keep_bounds(self.folder)
+        self.page.write_text("<!-- table: bound-ends -->\n", encoding="utf-8")
+        self.written("--figures", self.pictures)
+        text = self.page.read_text(encoding="utf-8")
+        for spread in SPREADS:
+            name = f"accuracy-{spread.replace(' ', '-')}"
+            self.assertIn(f"](pictures/{name}.svg)\n", text)
+            rows = (self.pictures / f"{name}.csv").read_text(encoding="utf-8").splitlines()
+            self.assertEqual(rows[0], "panel,line,virtual seconds,accuracy in %")
+            self.assertIn("16 workers,slack 1,100,85.25", rows)
+            self.assertEqual(len(rows), 13)
+            words = ["".join(node.itertext()) for node in
+                     xml.etree.ElementTree.parse(self.pictures / f"{name}.svg").iter()]
+            panels = [word for word in words if re.fullmatch(r"\d+ workers", word)]
+            self.assertEqual(panels, ["4 workers", "16 workers"])
+
+    def test_the_curves_of_a_sweep_are_the_means_of_its_seeds_and_no_figures_to_compare(self):
+        self.write_program("bin/tautline", SWEEPS)
+        done = self.measure("lab/best_bound", "--kind", "bursts", "--burst-factor", "8",
+                            "--workers", "4", "--slack", "0,async", "--figures", self.pictures,
+                            build=self.place / "build")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn(f"\n\naccuracy in % over virtual seconds at each test, mean of 2 seeds\n\n"
+                      f"{CURVES}", done.stdout)
+        self.assertIn(f"\naccuracy over virtual time: {self.pictures}/accuracy-bursts-8.svg\n",
+                      done.stdout)
+        rows = (self.pictures / "accuracy-bursts-8.csv").read_text(encoding="utf-8")
+        self.assertEqual(rows, "panel,line,virtual seconds,accuracy in %\n4 workers,BSP,2,40\n"
+                         "4 workers,BSP,4,60\n4 workers,async,1.5,55\n")
 
     def test_an_output_that_is_not_whole_is_none_and_what_failed_is_told(self):
         (self.folder / scale_kept.file_name(BOTH_WAYS)).write_text(
