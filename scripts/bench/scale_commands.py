@@ -186,8 +186,8 @@ GROUPS = (
         f"{LENET}/large.textproto --servers 8 --slack 1 --max-iter 2 --no-records --workers 1000",
     ]),
     ("Accuracy in the lab and in real runs", "accuracy", [
-        "scripts/bench/lab/accuracy_against_real --workers 2 --slack 0,1,3 --seeds 5 --clocks 60 "
-        "--cpus 0",
+        "scripts/bench/lab/accuracy_against_real --workers 2 --slack 0,1,3,async --seeds 5 "
+        "--clocks 60 --cpus 0",
     ]),
     (AGAINST, "with 2 workers behind cards, without learning", [
         f"{LENET}/slow_cards.textproto --workers 2 --slack 1 --no-learning --max-iter 60",
@@ -246,7 +246,7 @@ ABOUT_S = (
     ("lab_against_real", 340),
     ("best_bound --kind spread", 1300),
     ("best_bound", 870),
-    ("accuracy_against_real", 600),
+    ("accuracy_against_real", 800),
     ("lab/memory", 120),
     ("--mode BSP --workers 1,1024 --servers 64", 1900),
     ("--net resnet50 --net alexnet --mode BSP --workers 1,1024", 450),

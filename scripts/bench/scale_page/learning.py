@@ -132,15 +132,15 @@ def of_links(lines):
 
 def accuracy(kept, _):
     """With the bounds' names; a row's first cell names a run's folder, e.g. "slack3-workers2"."""
-    rows = []
+    head, rows = [], []
     for _, output in kept.those_of(ACCURACY):
         for table in output.tables:
-            rows = [table.head]
+            head = table.head
             for name, *cells in table.rows:
                 bound = name.split("-")[0].replace("slack", "SSP ")
                 rows.append([{"SSP 0": "BSP", "async": "ASYNC"}.get(bound, bound),
                              *(cell.replace("+-", "±") for cell in cells)])
-    return rows
+    return [head, *sorted(rows, key=lambda row: MODES.index(row[0]))]
 
 
 TABLES = (

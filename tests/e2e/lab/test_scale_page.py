@@ -382,7 +382,8 @@ class ScalePage(Measured):
                     "| 2 | 6.2 s | 6.720 s | 803,842 | 3.1 s | 2 s | 345 MiB |",
                     "| 300, 3 | | 345 MiB | | 2.5 s |",
                     "| 32 | 0.0266 | 0.128 | 0.0266 | 0.128 | 0.0266 | 0.128 | server |",
-                    "| SSP 3 | 74.72 ± 1.23 | 74.51 ± 1.54 | -0.21 | 0 of 5 |"):
+                    "| SSP 3 | 74.72 ± 1.23 | 74.51 ± 1.54 | -0.21 | 0 of 5 |\n"
+                    "| ASYNC | 74.17 ± 0.60 | 74.17 ± 0.60 | +0.00 | 1 of 5 |"):
             self.assertIn(f"\n{row}\n", text)
         self.assertEqual(len([note for note in notes if note.startswith("late: has no fig")]), 1)
 
