@@ -194,10 +194,6 @@ GROUPS = (
     ]),
     (AGAINST, "rate, waiting and staleness", list(map("scripts/bench/lab_against_real {}".format, (
         "--matrix --append FOLDER/matrix.md",
-        "--iterations 150 --runs 3 --workers 1,2 --straggler",
-        "--iterations 120 --runs 3 --workers 2 --mode 'SSP 3' --mode ASYNC --straggler",
-        "--iterations 80 --runs 3 --workers 4",
-        "--rate 1gbit --rate 100mbit --iterations 60 --runs 1 --workers 2",
         "--rate 100mbit --congestion reno --sharing FAIR --iterations 60 --workers 2,4",
         "--rate 1gbit --congestion reno --iterations 80 --runs 3 --workers 2 --mode 'SSP 1'",
     )))),
@@ -241,8 +237,6 @@ COMMANDS = [Command(section, title, line) for section, title, lines in GROUPS fo
 ABOUT_S = (
     ("lab_against_real --matrix", 10800),
     ("lab_against_real --rate 100mbit --congestion", 2200),
-    ("lab_against_real --rate 1gbit --rate", 480),
-    ("lab_against_real --iterations 150", 1020),
     ("lab_against_real", 340),
     ("best_bound --kind spread", 1300),
     ("best_bound", 870),

@@ -163,6 +163,7 @@ def write_tables(kept, text, page_path, pictures):
             notes.append(f"{name}: left as it is: {why}")
             continue
         page.write(name, rows, pictures_of(table, pictures, page_path))
+        notes += [f"{name}: {note}" for note in (table.notes(kept) if table.notes else ())]
         if empty := empty_cells(rows):
             notes.append(f"{name}: {empty} cells are empty")
         if table.written is not None:
@@ -197,8 +198,7 @@ def draw(kept, folder):
 
 
 def unplaced(kept, commands):
-    """The outputs that no table has: what they say is in sentences. What a command appends to a
-    file of its folder is a table's."""
+    """The outputs that no table has: what they say is in sentences."""
     used = {line for table in TABLES.values() for line in table.lines}
     return [line for line, _ in kept.those_of([one.line for one in commands])
-            if line not in used and "--append FOLDER/" not in line]
+            if line not in used]

@@ -20,7 +20,8 @@ class PageTable:
               files
     title     of the figures
     pictures  the figures' names, where they are others than the table's; * stands for anything
-    written   the column whose cells are written by hand and may quote figures"""
+    written   the column whose cells are written by hand and may quote figures
+    notes     what to check by hand in the text below the table, given the outputs"""
 
     name: str
     lines: tuple
@@ -30,6 +31,7 @@ class PageTable:
     pictures: tuple = ()
     written: int = None
     draw_kept: typing.Callable = None
+    notes: typing.Callable = None
 
     def picture_names(self):
         return self.pictures or ((self.name,) if self.draw else ())

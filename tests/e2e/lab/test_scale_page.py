@@ -346,7 +346,8 @@ class ScalePage(Measured):
                 "3.2" if "reno" in line else "2.5"))
         text, notes = self.tables_of("".join(f"<!-- table: {name} -->\n\n" for name in (
             "exchanges", "exchanges-hosts", "reno", "real")))
-        self.assertEqual([note for note in notes if "no marker" not in note], [])
+        self.assertEqual([note for note in notes if "no marker" not in note and
+                          not note.startswith("real: ")], [])
         self.assertIn("""<!-- table: exchanges -->
 
 | Gbit/s | workers | one | ring | hierarchical |
@@ -363,7 +364,34 @@ class ScalePage(Measured):
 | 10 | 16 | 20.01 | 30.01 | 40.01* |
 """, text)
         self.assertIn("\n| 2 | SSP 1 | 2.5 | 3.6 | +44.9 % | 3.2 | 3.6 | +44.9 % |\n\n", text)
-        self.assertRegex(text, r"\n\| none \| 2 \| BSP .*\n\| 100 Mbit/s \| 2 \| SSP 1 .*\n+\Z")
+        self.assertRegex(text, r"\n\| none \| 2 \| BSP .*\n\| 1 Gbit/s .*\n"
+                         r"\| 100 Mbit/s \| 2 \| SSP 1 .*\n+\Z")
+
+    def test_the_matrix_is_written_as_far_as_it_got_and_what_is_missing_is_told(self):
+        head, _, *rows = REAL_PRINTS.replace("\\\n", "").format("2.5").splitlines()[3:]
+        line = next(one.line for one in COMMANDS if "--matrix" in one.line)
+        table = "<!-- table: real -->\n\n| links | workers |\n|---|---|\n| none | 1 |\n"
+        text, notes = self.tables_of(table)
+        self.assertEqual(text, table)
+        self.assertIn("real: left as it is, as 1 of 1 commands have no output: " + line, notes)
+        # Its file has what was measured; it prints what other processes disturbed, too.
+        rule = "|---" * 12 + "|"
+        (self.folder / "matrix.md").write_text("\n".join([head, rule, *rows[:2], ""]),
+                                               encoding="utf-8")
+        draft = (self.folder / scale_kept.file_name(line)).with_suffix(".draft")
+        draft.write_text("\n".join([f"$ {line}", "", head, rule, *rows[1:], ""]),
+                         encoding="utf-8")
+        text, notes = self.tables_of(table)
+        self.assertEqual(re.findall(r"(?m)^\| .*", text)[1:], [
+            "| none | 2 | BSP | - | 42.8 | 42.3 | -1.2 % | 5.0 % | 5.9 % | 0.00 | 0.00 | met |",
+            "| 1 Gbit/s | 2 | ASYNC | - | | | | | | | | "
+            "not measured: other processes took the machine |",
+            "| 100 Mbit/s | 2 | SSP 1 | - | 2.5 | 3.6 | +44.9 % | 95.7 % | 96.1 % | 0.50 | 0.50 | "
+            "rate +44.9 % |"])
+        self.assertIn("real: 7 cells are empty", notes)
+        told = next(note for note in notes if note.startswith("real: not measured yet"))
+        self.assertIn("; none, 2 workers, straggler -: SSP 1, SSP 3, ASYNC; none, 2 workers, "
+                      "straggler x 3: BSP, SSP 1, SSP 3, ASYNC; ", told)
 
     def test_tables_of_runs_have_the_figures_that_the_programs_print(self):
         of_labs = [one.line for one in COMMANDS if one.line.startswith("tautline lab configs/")]
