@@ -161,6 +161,7 @@ GROUPS = (
     ]),
     (LAWS, "messages and bytes of servers and the coordinator", list(map(scaling, (
         "laws --net lenet --mode BSP --mode ASYNC --workers 1,4,16,64 --clocks 4",
+        "laws --net lenet --mode BSP --mode ASYNC --workers 16,64 --servers 4 --clocks 4",
         "laws --net alexnet --mode BSP --mode ASYNC --workers 1,4,16 --clocks 2",
         "control --net lenet --mode BSP --workers 1,4,16,64 --servers 4,16 --clocks 60",
     )))),

@@ -17,6 +17,7 @@ def first_table(kept, line):
 
 
 def line_of(table, net):
+    """The first: what others with fewer servers print is in the text."""
     return next(line for line in lines_of(LAWS, MESSAGES) if f" {table} --net {net} " in line)
 
 
