@@ -126,6 +126,14 @@ waiting: 16.2 % of the workers' time, mean staleness 0.000
 virtual time: 6.720 s, computed in 3.1 s, 803,842 events
 busiest link: server0 out, 98.9 % of the time, 6348.8 MiB in 15,158 messages
 """
+# Of `tautline lab schedule`: what the page takes of it, and one column of what it does not.
+SCHEDULE_HEAD = ("policy", "mean", "p95", "makespan", "fair max", "used %", "idle+queue %", "MWh",
+                 "ms/decision")
+SCHEDULE_ROWS = tuple(row.split(", ") for row in (
+    "fifo, 4.61 d, 5.1 min, 66.74 d, 312.09, 71.2, 22.5, 19.325, 0.1",
+    "tiresias, 2.56 d, 5.1 min, 57.34 d, 16.63, 80.5, 9.1, 18.004, 0.1",
+    "themis, 3.0 min, 8.6 min, 46.80 d, 4.32, 81.0, 8.8, 17.950, 2.0",
+    "gandiva, 3.5 min, 8.6 min, 41.70 d, 3.77, 84.6, 3.3, 17.502, 0.5"))
 LATE_PAGE = """<!-- table: late -->
 
 | workers | | 20 clocks, virtual | on the busiest link | computed in |
@@ -197,6 +205,16 @@ def keep_bounds(folder):
              + "\n\naccuracy in % over virtual seconds\n\n"
              + "".join(f"curve of {case}, {workers}, {bound}: 1.5 20.00, 3 60.00, 100 85.25\n"
                        for case in cases for workers in (16, 4) for bound in ("BSP", "slack 1")))
+
+
+def keep_schedules(folder):
+    """All traces and seeds have one table."""
+    rows = (SCHEDULE_HEAD, *SCHEDULE_ROWS)
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    printed = "".join("  ".join(cell.rjust(width) for cell, width in zip(row, widths)) + "\n"
+                      for row in rows)
+    for line in (one.line for one in COMMANDS if one.line.startswith("tautline lab schedule ")):
+        keep(folder, line, f"poisson: 2000 jobs over 3 d, on 16 hosts with 64 devices\n{printed}")
 
 
 def keep_scaling(folder):
@@ -366,6 +384,29 @@ class ScalePage(Measured):
         self.assertIn("\n| 2 | SSP 1 | 2.5 | 3.6 | +44.9 % | 3.2 | 3.6 | +44.9 % |\n\n", text)
         self.assertRegex(text, r"\n\| none \| 2 \| BSP .*\n\| 1 Gbit/s .*\n"
                          r"\| 100 Mbit/s \| 2 \| SSP 1 .*\n+\Z")
+
+    def test_traces_have_the_measures_of_use_and_energy_and_a_verdict_that_holds_stays(self):
+        keep_schedules(self.folder)
+        page = PAGE.read_text(encoding="utf-8")
+        text, notes = self.tables_of(page)
+        of = "{0}: mean | {0}: p95 | {0}: makespan | {0}: fair max | {0}: used % | " \
+            "{0}: idle+queue % | {0}: MWh"
+        fifo = "4.61 d | 5.1 min | 66.74 d | 312.09 | 71.2 | 22.5 | 19.325"
+        self.assertIn(f"\n| policy | {of.format('Muri')} | {of.format('Tiresias')} |\n", text)
+        self.assertIn(f"\n| `fifo` | {fifo} | {fifo} |\n", text)
+        self.assertEqual([note for note in notes if note.startswith("traces")], [])
+        verdict = re.compile(r"\n\| Themis on fairness.*?\| (no against [^|]*)\|\n")
+        self.assertEqual(verdict.search(text)[1], verdict.search(page)[1])
+        self.assertIn("\n| Tiresias over FIFO | 2.56, 2.56, 2.56 d; FIFO 4.61, 4.61, 4.61 d | "
+                      "yes |\n", text)
+        # Where the figures contradict it, theirs comes first.
+        line = next(one.line for one in COMMANDS if one.line.endswith("--hosts 16x4 --seed 1"))
+        path = self.folder / scale_kept.file_name(line)
+        path.write_text(path.read_text(encoding="utf-8").replace("2.56 d", "9.56 d"),
+                        encoding="utf-8")
+        text, _ = self.tables_of(page)
+        self.assertIn("\n| Tiresias over FIFO | 9.56, 2.56, 2.56 d; FIFO 4.61, 4.61, 4.61 d | "
+                      "no; before: yes |\n", text)
 
     def test_the_matrix_is_written_as_far_as_it_got_and_what_is_missing_is_told(self):
         head, _, *rows = REAL_PRINTS.replace("\\\n", "").format("2.5").splitlines()[3:]
