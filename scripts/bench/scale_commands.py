@@ -1,5 +1,5 @@
 """The commands of docs/SCALE.md, by its sections: each with what it is for. FOLDER is where outputs
-are kept. tests/e2e/lab/test_scale.py holds that none of the page is missing."""
+are kept. tests/e2e/lab/test_scale.py holds that they are those of the page."""
 
 import dataclasses
 import shlex
