@@ -108,8 +108,10 @@ TABLES = (
               "Messages of a clock of AlexNet"),
     PageTable("control", (line_of("control", "lenet"),), control, drawings.control,
               "Messages of the coordinator"),
-    PageTable("coordinator-memory", lines_of(LAWS, "memory of a real coordinator"), coordinator),
-    PageTable("bottleneck", lines_of(LAWS, "the first bottleneck"), bottleneck),
+    PageTable("coordinator-memory", lines_of(LAWS, "memory of a real coordinator"), coordinator,
+              drawings.coordinator, "Memory of a real coordinator"),
+    PageTable("bottleneck", lines_of(LAWS, "the first bottleneck"), bottleneck,
+              drawings.bottleneck, "Efficiency of LeNet over links and servers"),
     PageTable("memory", OF_MEMORY, memory, drawings.memory, "Memory of real processes"),
     PageTable("more-memory", lines_of(REAL_MEMORY)[1:], more_memory),
 )

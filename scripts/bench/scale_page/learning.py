@@ -160,7 +160,8 @@ def accuracy(kept, _):
 TABLES = (
     PageTable("exchanges", OF_EXCHANGES, exchanges(OF_EXCHANGES), drawings.exchanges,
               "Clocks a second of servers, sums and averages"),
-    PageTable("exchanges-hosts", OF_HOSTS, exchanges(OF_HOSTS)),
+    PageTable("exchanges-hosts", OF_HOSTS, exchanges(OF_HOSTS), drawings.exchanges,
+              "Clocks a second with four workers a host"),
     PageTable("bounds", lines_of(BOUNDS), bounds, drawings.bounds,
               "Virtual seconds to 80 % under each bound", ("bounds", "best-bound")),
     PageTable("bound-ends", lines_of(BOUNDS), bound_ends, title="Over virtual time",

@@ -258,7 +258,7 @@ class ScalePage(Measured):
         self.assertIn("\n| LeNet, 1,024 | 102,400 | 1.000 | 102,400 | 1.000 | 102,400 | 1.000 | ",
                       text)
         self.assertIn("\n| AlexNet, ASYNC | 1.000 | 1.000 | 1.000 | 1.000 |", text)
-        for name in ("weak", "strong", "links", "servers"):
+        for name in ("weak", "weak-64", "strong", "links", "servers", "bottleneck"):
             self.assertIn(f"](pictures/{name}.svg)\n", text)
             xml.etree.ElementTree.parse(self.pictures / f"{name}.svg")
             self.assertTrue((self.pictures / f"{name}.csv").exists(), name)
@@ -334,6 +334,24 @@ class ScalePage(Measured):
         rows = (self.pictures / "accuracy-bursts-8.csv").read_text(encoding="utf-8")
         self.assertEqual(rows, "panel,line,virtual seconds,accuracy in %\n4 workers,BSP,2,40\n"
                          "4 workers,BSP,4,60\n4 workers,async,1.5,55\n")
+
+    def test_a_coordinators_memory_is_drawn_for_each_number_of_shards(self):
+        for line in (one.line for one in COMMANDS if " --megabytes 0.1" in one.line):
+            shards = (1, 8, 32) if "--shards" in line else (1,)
+            rows = [f"| 2 x {count}, {workers}, 0, 0.1 | 2.{workers} | 0.1 |\n"
+                    for count in shards for workers in (2, 8)]
+            keep(self.folder, line, "| servers x shards, workers, slack, MB of parameters | "
+                 f"coordinator: own | server: own |\n|---|---|---|\n{''.join(rows)}")
+        self.page.write_text("<!-- table: coordinator-memory -->\n", encoding="utf-8")
+        self.written("--figures", self.pictures)
+        drawn = (self.pictures / "coordinator-memory.csv").read_text(encoding="utf-8")
+        self.assertEqual(drawn.splitlines()[:5], [
+            "panel,line,workers,MB", "2 shards,a real coordinator,2,2.2",
+            "2 shards,a real coordinator,8,2.8", "2 shards,formula,2,2.4",
+            "2 shards,formula,8,2.7"])
+        self.assertIn("\n64 shards,formula,8,2.8\n", drawn)
+        self.assertIn("](pictures/coordinator-memory.svg)\n",
+                      self.page.read_text(encoding="utf-8"))
 
     def test_an_output_that_is_not_whole_is_none_and_what_failed_is_told(self):
         (self.folder / scale_kept.file_name(BOTH_WAYS)).write_text(
