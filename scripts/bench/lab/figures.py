@@ -24,6 +24,8 @@ def slug(title):
 class Lines:
     """A chart of lines over numbers that grow by factors."""
 
+    marks_each = 1  # of how many points one has a mark
+
     def __init__(self, title, x_label, y_label):
         self.title, self.x_label, self.y_label = title, x_label, y_label
         self.lines = {}  # by name: the points
@@ -50,6 +52,39 @@ class Lines:
     def svg(self):
         return picture(self.title, [self])
 
+    def bottom(self):
+        """The least value of the axis."""
+        return 0
+
+    def ticks(self):
+        """The numbers on the axis below, from the first to the last."""
+        return sorted({x for line in self.lines.values() for x, _ in line})
+
+    def part(self, x):
+        """Where a number is on that axis, from 0 to 1."""
+        low, *_, high = [*self.ticks()[:1], *self.ticks()]
+        return math.log2(x / low) / (math.log2(high / low) or 1)
+
+
+class Curves(Lines):
+    """A chart of lines over time, which begins at 0. Their steep start is left out, so that there
+    is room for what they end with."""
+
+    marks_each = 8
+
+    def bottom(self):
+        """Ten or less below what nine of ten points have."""
+        values = sorted(y for line in self.lines.values() for _, y in line)
+        return 10 * math.floor(values[len(values) // 10] / 10)
+
+    def ticks(self):
+        last = max(x for line in self.lines.values() for x, _ in line)
+        step = nice_above(last / 5)
+        return [step * i for i in range(math.ceil(last / step) + 1)]
+
+    def part(self, x):
+        return x / self.ticks()[-1]
+
 
 def picture(title, charts):
     """An SVG of charts in rows, with one scale of values and one legend."""
@@ -57,7 +92,9 @@ def picture(title, charts):
     in_row = min(len(charts), MAX_IN_ROW)
     width = LEFT + in_row * (panel + GAP) - GAP + RIGHT
     height = HEIGHT * math.ceil(len(charts) / in_row)
-    top = nice_above(max(y for chart in charts for line in chart.lines.values() for _, y in line))
+    bottom = min(chart.bottom() for chart in charts)
+    top = bottom + nice_above(max(y for chart in charts for line in chart.lines.values()
+                                  for _, y in line) - bottom)
     names = list(dict.fromkeys(name for chart in charts for name in chart.lines))
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
              'role="img" font-family="sans-serif" font-size="12">',
@@ -70,7 +107,8 @@ def picture(title, charts):
         parts.append(f'<g transform="translate(0 {row * HEIGHT})">')
         if len(charts) > 1:
             parts.append(text(left + panel / 2, TOP - 8, chart.title, "middle"))
-        parts += [*drawn_panel(chart, names, left, panel, top, is_first=column == 0), "</g>"]
+        parts += [*drawn_panel(chart, names, left, panel, (bottom, top), is_first=column == 0),
+                  "</g>"]
     for number, name in enumerate(names):
         y = TOP + 16 * number
         parts += [mark(number, COLOURS[number % len(COLOURS)], width - RIGHT + 16, y),
@@ -78,28 +116,27 @@ def picture(title, charts):
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
-def drawn_panel(chart, names, left, width, top, is_first):
-    """The lines of one chart over its axes."""
-    points = [point for line in chart.lines.values() for point in line]
-    low, high = min(x for x, _ in points), max(x for x, _ in points)
-    span = math.log2(high / low) or 1
+def drawn_panel(chart, names, left, width, values, is_first):
+    """The lines of one chart over its axes.  values  the least and the largest of its axis"""
+    bottom, top = values
 
     def place(x, y):
-        return (left + math.log2(x / low) / span * width,
-                TOP + (1 - y / top) * (HEIGHT - TOP - BELOW))
+        return (left + chart.part(x) * width,
+                TOP + (top - y) / (top - bottom) * (HEIGHT - TOP - BELOW))
 
     parts = [text(left + width / 2, HEIGHT - 10, chart.x_label, "middle")]
     for i in range(6):
-        value = top * i / 5
-        y = place(low, value)[1]
+        value = bottom + (top - bottom) * i / 5
+        y = place(chart.ticks()[0], value)[1]
         parts.append(f'<line x1="{left}" y1="{y:.1f}" x2="{left + width}" y2="{y:.1f}" '
                      'stroke="#cccccc" stroke-width="0.5"/>')
         if is_first:
             parts.append(text(left - 6, y + 4, f"{value:.3g}", "end"))
-    for x in sorted({x for x, _ in points}):
-        parts.append(text(place(x, 0)[0], HEIGHT - BELOW + 16, f"{x:,g}", "middle"))
+    for x in chart.ticks():
+        parts.append(text(place(x, bottom)[0], HEIGHT - BELOW + 16, f"{x:,g}", "middle"))
     for name, line in chart.lines.items():
-        parts += drawn(names.index(name), name, [place(x, y) for x, y in sorted(line)])
+        places = [place(x, y) for x, y in sorted(line) if y >= bottom]
+        parts += drawn(names.index(name), name, places, chart.marks_each)
     return parts
 
 
@@ -119,8 +156,8 @@ def write_panels(folder, name, title, charts):
     return table, image
 
 
-def drawn(number, name, places):
-    """One line and its marks."""
+def drawn(number, name, places, marks_each):
+    """One line and its marks; the last point has one."""
     colour = COLOURS[number % len(COLOURS)]
     dash = DASHES[number // len(COLOURS) % len(DASHES)]
     parts = []
@@ -128,7 +165,7 @@ def drawn(number, name, places):
         way = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
         parts.append(f'<polyline points="{way}" fill="none" stroke="{colour}" stroke-width="2"'
                      f'{f" stroke-dasharray={chr(34)}{dash}{chr(34)}" if dash else ""}/>')
-    return parts + [mark(number, colour, x, y) for x, y in places]
+    return parts + [mark(number, colour, x, y) for x, y in places[::-1][::marks_each][::-1]]
 
 
 def mark(number, colour, x, y):

@@ -4,6 +4,7 @@ import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lab"))
+import accuracy_curves  # noqa: E402
 import figures  # noqa: E402
 from figure_grid import Grid  # noqa: E402
 
@@ -107,6 +108,14 @@ def bounds(rows, folder, table):
     return (*charts.write(folder, table), *best.write(folder, "best-bound"))
 
 
+def curves(outputs, folder):
+    """Accuracy over virtual time: a figure for each kind and size of stragglers."""
+    found = {}
+    for output in outputs:
+        found |= accuracy_curves.in_text(output.text)
+    return accuracy_curves.write(folder, found)
+
+
 def control(rows, folder, table):
     head, *rows = rows
     charts = Charts("workers", "messages a second")
@@ -145,3 +154,26 @@ def memory(rows, folder, table):
                              (8, "worker, shared")):
             charts.add(f"{row[1]} MB of parameters", f"{line}, {mode}", workers, row[column])
     return charts.write(folder, table)
+
+
+def coordinator(rows, folder, table):
+    """A panel for each number of shards."""
+    charts = Charts("workers", "MB")
+    for workers, shards, own, formula in rows[1:]:
+        charts.add(f"{shards} shards", "a real coordinator", workers, own)
+        charts.add(f"{shards} shards", "formula", workers, formula)
+    return charts.write(folder, table)
+
+
+def bottleneck(rows, folder, table):
+    """Over links and over servers, which the headings name, one of them both."""
+    charts = {unit: figures.Lines(f"over {of}", unit, "efficiency")
+              for unit, of in (("Gbit/s", "links"), ("servers", "servers"))}
+    for name, cell in zip(*rows):
+        for part in name.split(", "):
+            value, unit = part.split(" ")
+            unit = {"server": "servers"}.get(unit, unit)
+            if number(cell) is not None:
+                charts[unit].add("16 workers, BSP", float(value), number(cell))
+    drawn = [chart for chart in charts.values() if chart.lines]
+    return figures.write_panels(folder, table.name, table.title, drawn) if drawn else ()

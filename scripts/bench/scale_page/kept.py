@@ -7,6 +7,8 @@ import scale_commands
 ENDED = re.compile(r"^ended with (-?\d+) after ([\d.]+) s, ([\d.]+) s of the processor, (\d+) MiB\n"
                    r"\Z", re.MULTILINE)
 
+APPENDS = re.compile(r"--append FOLDER/(\S+)")
+
 
 def file_name(line):
     """Of the output of a command."""
@@ -94,7 +96,21 @@ class Kept:
         return [(line, self.output(line)) for line in lines if self.output(line)]
 
     def missing(self, lines):
-        return [line for line in lines if self.output(line) is None]
+        """Those that have not ended, but for what appends its rows to a file and has begun to."""
+        return [line for line in lines if self.output(line) is None and not self.appended(line)]
+
+    def appended(self, line):
+        """What a command has appended to its file of the folder, whether it has ended or not."""
+        found = APPENDS.search(line)
+        path = self.folder / found[1] if found else None
+        return path.read_text(encoding="utf-8") if path and path.exists() else ""
+
+    def printed(self, line):
+        """What a command has printed so far."""
+        if output := self.output(line):
+            return output.text
+        path = (self.folder / file_name(line)).with_suffix(".draft")
+        return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
 
     def failed(self, lines):
         return [line for line, output in self.those_of(lines) if output.status != 0]

@@ -17,6 +17,7 @@ def first_table(kept, line):
 
 
 def line_of(table, net):
+    """The first: what others with fewer servers print is in the text."""
     return next(line for line in lines_of(LAWS, MESSAGES) if f" {table} --net {net} " in line)
 
 
@@ -107,8 +108,10 @@ TABLES = (
               "Messages of a clock of AlexNet"),
     PageTable("control", (line_of("control", "lenet"),), control, drawings.control,
               "Messages of the coordinator"),
-    PageTable("coordinator-memory", lines_of(LAWS, "memory of a real coordinator"), coordinator),
-    PageTable("bottleneck", lines_of(LAWS, "the first bottleneck"), bottleneck),
+    PageTable("coordinator-memory", lines_of(LAWS, "memory of a real coordinator"), coordinator,
+              drawings.coordinator, "Memory of a real coordinator"),
+    PageTable("bottleneck", lines_of(LAWS, "the first bottleneck"), bottleneck,
+              drawings.bottleneck, "Efficiency of LeNet over links and servers"),
     PageTable("memory", OF_MEMORY, memory, drawings.memory, "Memory of real processes"),
     PageTable("more-memory", lines_of(REAL_MEMORY)[1:], more_memory),
 )

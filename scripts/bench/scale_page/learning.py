@@ -1,15 +1,15 @@
 """The tables of exchanges, of bounds on staleness, and of the lab against real runs."""
 
+import itertools
 import re
 
 from scale_commands import BOUNDS, COMMANDS, EXCHANGES
 
 from scale_page import drawings
 from scale_page.kept import tables_in
-from scale_page.page_table import PageTable, count, lines_of, number
+from scale_page.page_table import PageTable, count, lines_of
 
 REAL = "scripts/bench/lab_against_real"
-MATRIX = "matrix.md"
 KINDS = ("spread", "bursts", "tail", "slow")  # of stragglers
 ACCURACY = lines_of("Accuracy in the lab and in real runs")
 BOTH_WAYS = ("scripts/bench/lab/both_ways",)
@@ -17,9 +17,10 @@ ON_LINKS = tuple(one.line for one in COMMANDS if one.line.startswith(REAL) and
                  "--rate 1gbit --congestion reno" in one.line)
 RENO = tuple(one.line for one in COMMANDS if one.line.startswith(REAL) and
              "--rate 100mbit --congestion reno" in one.line)
-PARTS = tuple(one.line for one in COMMANDS if one.line.startswith(REAL) and
-              "--congestion" not in one.line and "--matrix" not in one.line)
+MATRIX = next(one.line for one in COMMANDS if one.line.startswith(f"{REAL} --matrix"))
 MODES = ("BSP", "SSP 1", "SSP 3", "ASYNC")
+# The links, workers and stragglers of the matrix.
+LINKS, WORKERS, STRAGGLERS = ("none", "1gbit", "100mbit"), ("1", "2", "4"), ("-", "x 3")
 OF_EXCHANGES = lines_of(EXCHANGES, "servers, sums and averages")
 OF_HOSTS = lines_of(EXCHANGES, "four workers a host")
 
@@ -71,13 +72,14 @@ def bound_ends(kept, _):
     return [["waiting in % / accuracy in % at the end", *head[1:]], *both]
 
 
+def curves(kept, folder):
+    return drawings.curves([output for _, output in kept.those_of(lines_of(BOUNDS))], folder)
+
+
 def measured(kept):
-    """The headings and the rows of the matrix, as far as it got, and the rows of its parts that it
-    does not have, by links, workers, mode and straggler."""
-    path = kept.folder / MATRIX
-    tables = tables_in(path.read_text(encoding="utf-8")) if path.exists() else []
-    for _, output in kept.those_of(PARTS):
-        tables += output.tables
+    """The headings and the rows of the matrix, as far as it got, by links, workers, mode and
+    straggler. A row is in its file as soon as it is measured; what was not is printed only."""
+    tables = [*tables_in(kept.appended(MATRIX)), *tables_in(kept.printed(MATRIX))]
     rows = {}
     for table in tables:
         for row in whole(table):
@@ -86,15 +88,31 @@ def measured(kept):
 
 
 def whole(table):
-    """The rows, without shorter ones, which say that they were not measured."""
-    return [row for row in table.rows if len(row) == len(table.head)]
+    """The rows. A shorter one ends with why it was not measured: its last cell says so."""
+    for row in table.rows:
+        if len(row) == len(table.head):
+            yield row
+        elif len(row) > 1:
+            *cells, why = row
+            yield [*cells, *[""] * (len(table.head) - len(row)), f"not measured: {why}"]
 
 
 def real(kept, _):
     head, rows = measured(kept)
-    order = {"none": 0, "1gbit": 1, "100mbit": 2}
     return [head, *([in_words(key[0]), *rows[key][1:]] for key in sorted(rows, key=lambda key: (
-        order.get(key[0], len(order)), number(key[1]), key[3], MODES.index(key[2]))))]
+        LINKS.index(key[0]), int(key[1]), key[3], MODES.index(key[2]))))]
+
+
+def not_measured(kept):
+    """What the matrix has no row of, whose sentence below the table is written by hand."""
+    _, rows = measured(kept)
+    places = []
+    for links, workers, slow in itertools.product(LINKS, WORKERS, STRAGGLERS):
+        modes = [mode for mode in MODES if (links, workers, mode, slow) not in rows]
+        if modes:
+            places.append(f"{in_words(links)}, {workers} workers, straggler {slow}: "
+                          f"{', '.join(modes)}")
+    return [f"not measured yet, for the sentence below it: {'; '.join(places)}"] if places else []
 
 
 def reno(kept, _):
@@ -128,27 +146,29 @@ def of_links(lines):
 
 def accuracy(kept, _):
     """With the bounds' names; a row's first cell names a run's folder, e.g. "slack3-workers2"."""
-    rows = []
+    head, rows = [], []
     for _, output in kept.those_of(ACCURACY):
         for table in output.tables:
-            rows = [table.head]
+            head = table.head
             for name, *cells in table.rows:
                 bound = name.split("-")[0].replace("slack", "SSP ")
                 rows.append([{"SSP 0": "BSP", "async": "ASYNC"}.get(bound, bound),
                              *(cell.replace("+-", "±") for cell in cells)])
-    return rows
+    return [head, *sorted(rows, key=lambda row: MODES.index(row[0]))]
 
 
 TABLES = (
     PageTable("exchanges", OF_EXCHANGES, exchanges(OF_EXCHANGES), drawings.exchanges,
               "Clocks a second of servers, sums and averages"),
-    PageTable("exchanges-hosts", OF_HOSTS, exchanges(OF_HOSTS)),
+    PageTable("exchanges-hosts", OF_HOSTS, exchanges(OF_HOSTS), drawings.exchanges,
+              "Clocks a second with four workers a host"),
     PageTable("bounds", lines_of(BOUNDS), bounds, drawings.bounds,
               "Virtual seconds to 80 % under each bound", ("bounds", "best-bound")),
-    PageTable("bound-ends", lines_of(BOUNDS), bound_ends),
+    PageTable("bound-ends", lines_of(BOUNDS), bound_ends, title="Over virtual time",
+              pictures=("accuracy-*",), draw_kept=curves),
     PageTable("accuracy", ACCURACY, accuracy),
-    PageTable("real", PARTS, real),
-    PageTable("reno", (*PARTS, *RENO), reno),
+    PageTable("real", (MATRIX,), real, notes=not_measured),
+    PageTable("reno", (MATRIX, *RENO), reno),
     PageTable("both-ways", BOTH_WAYS, of_links(BOTH_WAYS)),
     PageTable("real-on-links", ON_LINKS, of_links(ON_LINKS)),
 )

@@ -187,7 +187,8 @@ def servers(kept, _):
 
 TABLES = (
     PageTable("weak", lines_of(NETS, WEAK), weak, drawings.efficiency, "Weak scaling"),
-    PageTable("weak-64", lines_of(NETS, WEAK_64), weak_64),
+    PageTable("weak-64", lines_of(NETS, WEAK_64), weak_64, drawings.efficiency,
+              "Weak scaling in lock-step with 64 servers"),
     PageTable("formula-1024", lines_of(NETS, WEAK, WEAK_64, FORMULA), formula),
     PageTable("epoch", epoch_lines(), epoch, drawings.epoch, "Minutes of an epoch of ResNet-50"),
     PageTable("strong", lines_of(NETS, "strong scaling"), strong, drawings.efficiency,

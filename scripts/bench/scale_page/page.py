@@ -120,10 +120,9 @@ def pictures_of(table, folder, page_path):
     """The lines that show a table's pictures, of those that are in the folder."""
     lines = []
     for name in table.picture_names():
-        path = folder / f"{name}.svg"
-        if path.exists():
+        for path in sorted(folder.glob(f"{name}.svg")):
             link = os.path.relpath(path, page_path.parent)
-            lines.append(f"![{title_of(table, name)}]({link})")
+            lines.append(f"![{title_of(table, path.stem)}]({link})")
     return lines
 
 
@@ -164,6 +163,7 @@ def write_tables(kept, text, page_path, pictures):
             notes.append(f"{name}: left as it is: {why}")
             continue
         page.write(name, rows, pictures_of(table, pictures, page_path))
+        notes += [f"{name}: {note}" for note in (table.notes(kept) if table.notes else ())]
         if empty := empty_cells(rows):
             notes.append(f"{name}: {empty} cells are empty")
         if table.written is not None:
@@ -179,7 +179,7 @@ def draw(kept, folder):
     each table that has none."""
     files, notes = [], []
     for table in TABLES.values():
-        if table.draw is None:
+        if not (table.draw or table.draw_kept):
             continue
         drawn, why = (), "no figures"
         if missing := kept.missing(table.lines):
@@ -189,7 +189,8 @@ def draw(kept, folder):
             if misfit:
                 why = misfit
             else:
-                drawn = table.draw(rows, folder, table)
+                drawn = (*(table.draw(rows, folder, table) if table.draw else ()),
+                         *(table.draw_kept(kept, folder) if table.draw_kept else ()))
         files += drawn
         if not drawn:
             notes.append(f"{table.name}: not drawn: {why}")
@@ -197,8 +198,7 @@ def draw(kept, folder):
 
 
 def unplaced(kept, commands):
-    """The outputs that no table has: what they say is in sentences. What a command appends to a
-    file of its folder is a table's."""
+    """The outputs that no table has: what they say is in sentences."""
     used = {line for table in TABLES.values() for line in table.lines}
     return [line for line, _ in kept.those_of([one.line for one in commands])
-            if line not in used and "--append FOLDER/" not in line]
+            if line not in used]

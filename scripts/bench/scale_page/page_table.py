@@ -16,9 +16,12 @@ class PageTable:
     build     the rows, the headings first, given the outputs and the page's rows, of which it
               keeps what is written by hand
     draw      writes the figures, given the rows, a folder and this; returns their files
+    draw_kept writes figures of what is in no cell, given the outputs and a folder; returns their
+              files
     title     of the figures
-    pictures  the figures' names, where they are others than the table's
-    written   the column whose cells are written by hand and may quote figures"""
+    pictures  the figures' names, where they are others than the table's; * stands for anything
+    written   the column whose cells are written by hand and may quote figures
+    notes     what to check by hand in the text below the table, given the outputs"""
 
     name: str
     lines: tuple
@@ -27,6 +30,8 @@ class PageTable:
     title: str = ""
     pictures: tuple = ()
     written: int = None
+    draw_kept: typing.Callable = None
+    notes: typing.Callable = None
 
     def picture_names(self):
         return self.pictures or ((self.name,) if self.draw else ())

@@ -101,7 +101,7 @@ def large(kept, _):
 def traces(kept, _):
     heads = {f"{TRACES}/muri-trace1.csv.gz --hosts 8x8": "Muri",
              f"{TRACES}/tiresias-60.csv --hosts 15x4": "Tiresias"}
-    columns = ("mean", "p95", "makespan", "fair max")
+    columns = ("mean", "p95", "makespan", "fair max", "used %", "idle+queue %", "MWh")
     found = {line: policies_of(output) for line, output in kept.those_of(list(heads))}
     names = list(dict.fromkeys(name for policies in found.values() for name in policies))
     return [["policy", *(f"{heads[line]}: {column}" for line in found for column in columns)],

@@ -2,12 +2,18 @@
 rows are measured anew."""
 import re
 import shlex
+import sys
 import unittest
 
 from cluster import SOURCE
 from test_bench import Measured
 
+sys.path.insert(0, str(SOURCE / "scripts" / "bench"))
+from scale_commands import COMMANDS  # noqa: E402
+
 PAGE = SOURCE / "docs" / "SCALE.md"
+# The innermost loop of a line: its variable, its values and what it runs.
+LOOP = re.compile(r"for (\w+) in ([^;]+); do ((?:(?!\bfor \w+ in ).)*?); done")
 EXAMPLES = ("jobs.csv", "table.csv")  # files of the reader
 
 # A tautline that counts its runs, whose last line has no end, and that fails where `broken` is.
@@ -33,12 +39,31 @@ def rows_below(text, head):
         yield [cell.strip() for cell in line.strip("|").split("|")]
 
 
-def commands_of(page):
-    """The commands in the page's blocks, each as its words."""
-    for block in re.findall(r"```sh\n(.*?)```", page, re.S):
-        for line in block.replace("\\\n", " ").splitlines():
-            words = shlex.split(line)
-            yield words[2:] if words[0] == "/usr/bin/time" else words
+def commands_of(text):
+    """The commands in the text's blocks, each as its words, with those that its loops run."""
+    for block in re.findall(r"```sh\n(.*?)```", text, re.S):
+        block = re.sub(r"\bdo\s+", "do ", block.replace("\\\n", " "))
+        for line in re.sub(r"\s+done\b", "; done", block).splitlines():
+            for command in unrolled(line):
+                words = shlex.split(command)
+                yield words[2:] if words[0] == "/usr/bin/time" else words
+
+
+def unrolled(line):
+    """The commands of a loop of the shell, and of those in it."""
+    found = LOOP.search(line)
+    if found is None:
+        return [line]
+    whole, name, values, body = found[0], *found.groups()
+    return [command for value in shlex.split(values)
+            for command in unrolled(line.replace(whole, body.replace(f"${name}", value)))]
+
+
+def quoted_commands_of(text):
+    """Those in its sentences."""
+    for quoted in re.findall(r"`([^`]+)`", re.sub(r"(?s)```.*?```", "", text)):
+        if quoted.startswith(("scripts/bench/", "tautline ")):
+            yield quoted.split()
 
 
 class Scale(Measured):
@@ -60,6 +85,18 @@ class Scale(Measured):
                  if not set(words) & set(EXAMPLES)]
         self.assertGreater(len(named), 50)
         self.assertEqual([words for words in named if words not in listed], [])
+
+    def test_each_command_of_the_script_is_in_its_section_of_the_page(self):
+        page = PAGE.read_text(encoding="utf-8")
+        sections = dict(re.findall(r"(?ms)^#+ (.+?)$(.*?)(?=^#+ |\Z)", page))
+        shown = {heading: [*commands_of(text), *quoted_commands_of(text)]
+                 for heading, text in sections.items()}
+        self.assertGreater(len(COMMANDS), 100)
+        for one in COMMANDS:
+            words = [word.removeprefix("FOLDER/") for word in one.words]
+            self.assertIn(one.section, shown)
+            self.assertTrue(words in shown[one.section],
+                            f'"{one.section}" of {PAGE.name} has no {shlex.join(words)}')
 
     def test_what_has_ended_well_is_kept_for_the_same_program_and_run_again_for_another(self):
         only = ("--only", "slow_cards.textproto")

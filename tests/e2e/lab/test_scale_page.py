@@ -1,47 +1,23 @@
 """scripts/bench/scale --write and --figures: the tables and figures of docs/SCALE.md from kept
 outputs."""
-import contextlib
-import importlib.machinery
-import importlib.util
-import io
-import json
-import pathlib
 import re
-import shlex
-import sys
 import unittest
-import unittest.mock
 import xml.etree.ElementTree
 
 from cluster import SOURCE
+from lab.scale_outputs import (
+    ACCURACY_PRINTS, BOTH_WAYS, BOTH_WAYS_PRINTS, CURVES, EXCHANGES, EXCHANGES_PRINT,
+    LAB_PRINTS, PLAN_PRINTS, REAL, REAL_PRINTS, SCALING, SPREADS, SWEEPS, keep, keep_bounds,
+    keep_scaling, keep_schedules)
+from scale_commands import COMMANDS
+from scale_page import kept as scale_kept
+from scale_page import page as scale_page
 from test_bench import Measured
 
-BENCH = SOURCE / "scripts" / "bench"
-sys.path.insert(0, str(BENCH))
-import bench  # noqa: E402
-from scale_commands import COMMANDS  # noqa: E402
-from scale_page import kept as scale_kept  # noqa: E402
-from scale_page import page as scale_page  # noqa: E402
-
 PAGE = SOURCE / "docs" / "SCALE.md"
-ENDED = "ended with {} after 1.5 s, 2.5 s of the processor, 345 MiB\n"
-SCALING = [one.line for one in COMMANDS if one.line.startswith("scripts/bench/scaling ")]
 # The tables that scripts/bench/scaling alone fills.
 NETS = ("weak", "weak-64", "formula-1024", "epoch", "strong", "links", "servers", "h100",
         "laws-lenet", "laws-alexnet", "control", "bottleneck")
-BOTH_WAYS = "scripts/bench/lab/both_ways"
-BOTH_WAYS_PRINTS = """
-| cards   | one way, Mbit/s | both ways: there | back |
-|---------|-----------------|------------------|------|
-| 100mbit | 93              | 87               | 89   |
-"""
-# Of scripts/bench/lab/best_bound: a part of each command, and its stragglers.
-STRAGGLERS = {"--kind bursts --seeds 2": ("bursts 4",),
-              "--kind slow --kind tail": ("slow 2", "tail 1.5"),
-              "--kind spread --deviation 0.1,0.3,1": ("spread 0.1", "spread 0.3", "spread 1"),
-              "--kind bursts --burst-factor 2,8": ("bursts 2", "bursts 8")}
-SPREADS = ["spread 0.1", "spread 0.3", "spread 1", "bursts 2", "bursts 4", "bursts 8", "tail 1.5",
-           "slow 2"]
 MADE_PAGE = """# Made
 
 It brings 92 Mbit/s one way, and 742 there.
@@ -65,44 +41,6 @@ Seen on 2026-11-26.
 |---|---|
 | LeNet, 1 | 3,699 |
 """
-
-EXCHANGES = "scripts/bench/lab/exchanges --workers "
-# A way's row for each of these commands; their progress is in the same file.
-EXCHANGES_PRINT = {
-    "4,16,64 --gbit 1,10,100": ("1 | 4 | 9.14 (1.00) | 32.02 (3.50)* | -",
-                                "100 | 64 | 8.32 (1.00) | 29.81 (3.58)* | -"),
-    "256 --gbit 1,10": ("10 | 256 | 1.44 (1.00) | 14.55 (10.13)* | -",),
-    "1024 --gbit 10 --clocks 3": ("10 | 1024 | - | 3.21* | 2.10",),
-    "16,64 --per-host 4 --gbit 10 --ways 'servers 4' ring hierarchical":
-        ("10 | 16 | 20.01 | 30.01 | 40.01*",)}
-REAL = "scripts/bench/lab_against_real "
-REAL_PRINTS = """
-1 rows, about 17 minutes on a quiet machine
-
-| links | workers | mode | straggler | iterations/s real | lab | error | waiting real | lab \
-| staleness real | lab | verdict |
-|---|---|---|---|---|---|---|---|---|---|---|---|
-| 100mbit | 2 | SSP 1 | - | {} | 3.6 | +44.9 % | 95.7 % | 96.1 % | 0.50 | 0.50 | rate +44.9 % |
-| none | 2 | BSP | - | 42.8 | 42.3 | -1.2 % | 5.0 % | 5.9 % | 0.00 | 0.00 | met |
-| 1gbit | 2 | ASYNC | - | other processes took the machine |
-"""
-ACCURACY_PRINTS = """
-| bound           | real: accuracy in % | lab           | difference | seeds with the same |
-|-----------------|---------------------|---------------|------------|---------------------|
-| async-workers2  | 74.17 +- 0.60       | 74.17 +- 0.60 | +0.00      | 1 of 5              |
-| slack0-workers2 | 74.17 +- 0.60       | 74.17 +- 0.60 | +0.00      | 5 of 5              |
-| slack3-workers2 | 74.72 +- 1.23       | 74.51 +- 1.54 | -0.21      | 0 of 5              |
-"""
-LAB_PRINTS = """fashion_lenet: 8 servers, 250 workers, in the lab, run folder /tmp/run
-iteration 0 of 20  loss -  0 images/s  apart 0
-
-Summary
-  wall time        6.7 s, the job itself 6.2 s
-
-waiting: 16.2 % of the workers' time, mean staleness 0.000
-virtual time: 6.720 s, computed in 3.1 s, 803,842 events
-busiest link: server0 out, 98.9 % of the time, 6348.8 MiB in 15,158 messages
-"""
 LATE_PAGE = """<!-- table: late -->
 
 | workers | | 20 clocks, virtual | on the busiest link | computed in |
@@ -110,78 +48,6 @@ LATE_PAGE = """<!-- table: late -->
 | 1,000 | before | 172.62 s | 190 GiB | 310 s |
 | | now | 39.06 s | 36.5 GiB | 35 s |
 """
-PLAN_PRINTS = """workers  slack  clock ms       limit    hours   price
-     32      0     32.64      server  0.0266   0.128
-     32      3     32.64      server  0.0266   0.128
-     32  async     32.64  stragglers  0.0266   0.128
-soonest: 32 workers, slack 0: 0.0266 hours, price 0.128
-"""
-
-
-def scaling():
-    """The command, as a module."""
-    path = str(BENCH / "scaling")
-    loader = importlib.machinery.SourceFileLoader("scaling_under_test", path)
-    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
-    with unittest.mock.patch.object(sys, "dont_write_bytecode", True):
-        loader.exec_module(module)
-    return module
-
-
-def lab_run(command):
-    """What `tautline lab` prints with --json, whose figures are simple."""
-    job = pathlib.Path(command[2]).read_text(encoding="utf-8")
-    workers, clocks = (int(re.search(rf"{name}: (\d+)", job)[1])
-                       for name in ("workers", "max_iter"))
-    links = [{"name": f"server0 {way}", "busy_share": 0.5, "messages": 9 * workers * clocks,
-              "bytes": 10 * workers * clocks} for way in ("in", "out")]
-    coordinator = dict.fromkeys(("messages_in", "messages_out", "bytes_in", "bytes_out"), clocks)
-    return json.dumps({"rate": 100.0 * workers, "lab": {
-        "events": 1, "virtual_s": float(clocks), "links": links,
-        "coordinator": coordinator}}) + "\n", 1024
-
-
-def tautline(command):
-    """What the other commands of tautline print."""
-    if "summary" in command:
-        return json.dumps({"flops": 6.4e9, "layers": [{"tops": [{"shape": [64]}]}]})
-    counts = command[command.index("--workers") + 1].split(",")
-    return "\n".join(["workers  clock ms   limit",
-                      *(f"{count:>7}     20.00  server" for count in counts)])
-
-
-def keep(folder, line, printed, status=0):
-    path = folder / scale_kept.file_name(line)
-    path.write_text(f"$ {line}\n{printed}{ENDED.format(status)}", encoding="utf-8")
-
-
-def keep_bounds(folder):
-    """With 64 workers no bound is soonest, with fewer a slack of 1; BSP is 1 of 2 runs' only."""
-    bounds = [one.line for one in COMMANDS if "/best_bound " in one.line]
-    for line in bounds:
-        cases = next(cases for part, cases in STRAGGLERS.items() if part in line)
-        rows = [f"| {case}, {workers} | 1 of 2 | {40 + workers}.5 | 99.0 | "
-                f"{'async' if workers == 64 else 'slack 1'} |"
-                for case in cases for workers in (4, 16, 64)]
-        keep(folder, line, "\nvirtual seconds to 80 %; batch 4 at each worker\n\n"
-             "| kind, workers | BSP | slack 1 | async | soonest |\n|---|---|---|---|---|\n"
-             + "\n".join(rows) + "\n\n")
-
-
-def keep_scaling(folder):
-    """Runs every command of scripts/bench/scaling, without a build, and keeps its output."""
-    module = scaling()
-    with unittest.mock.patch.object(bench, "program", lambda options, name: name), \
-            unittest.mock.patch.object(bench, "run", tautline), \
-            unittest.mock.patch.object(module, "run", lab_run):
-        for line in SCALING:
-            printed = io.StringIO()
-            with unittest.mock.patch.object(sys, "argv", [str(BENCH / "scaling"),
-                                                          *shlex.split(line)[1:]]), \
-                    contextlib.redirect_stdout(printed), \
-                    contextlib.redirect_stderr(io.StringIO()):
-                module.main()
-            keep(folder, line, printed.getvalue())
 
 
 class ScalePage(Measured):
@@ -209,7 +75,7 @@ class ScalePage(Measured):
         self.assertIn("\n| LeNet, 1,024 | 102,400 | 1.000 | 102,400 | 1.000 | 102,400 | 1.000 | ",
                       text)
         self.assertIn("\n| AlexNet, ASYNC | 1.000 | 1.000 | 1.000 | 1.000 |", text)
-        for name in ("weak", "strong", "links", "servers"):
+        for name in ("weak", "weak-64", "strong", "links", "servers", "bottleneck"):
             self.assertIn(f"](pictures/{name}.svg)\n", text)
             xml.etree.ElementTree.parse(self.pictures / f"{name}.svg")
             self.assertTrue((self.pictures / f"{name}.csv").exists(), name)
@@ -255,6 +121,55 @@ class ScalePage(Measured):
         self.assertIn("\nspread 0.1,slack 1,4,44.5\n", times)
         self.assertNotIn("BSP", times)
 
+    def test_accuracy_over_virtual_time_is_drawn_for_each_kind_of_stragglers(self):
+        keep_bounds(self.folder)
+        self.page.write_text("<!-- table: bound-ends -->\n", encoding="utf-8")
+        self.written("--figures", self.pictures)
+        text = self.page.read_text(encoding="utf-8")
+        for spread in SPREADS:
+            name = f"accuracy-{spread.replace(' ', '-')}"
+            self.assertIn(f"](pictures/{name}.svg)\n", text)
+            rows = (self.pictures / f"{name}.csv").read_text(encoding="utf-8").splitlines()
+            self.assertEqual(rows[0], "panel,line,virtual seconds,accuracy in %")
+            self.assertIn("16 workers,slack 1,100,85.25", rows)
+            self.assertEqual(len(rows), 13)
+            words = ["".join(node.itertext()) for node in
+                     xml.etree.ElementTree.parse(self.pictures / f"{name}.svg").iter()]
+            panels = [word for word in words if re.fullmatch(r"\d+ workers", word)]
+            self.assertEqual(panels, ["4 workers", "16 workers"])
+
+    def test_the_curves_of_a_sweep_are_the_means_of_its_seeds_and_no_figures_to_compare(self):
+        self.write_program("bin/tautline", SWEEPS)
+        done = self.measure("lab/best_bound", "--kind", "bursts", "--burst-factor", "8",
+                            "--workers", "4", "--slack", "0,async", "--figures", self.pictures,
+                            build=self.place / "build")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn(f"\n\naccuracy in % over virtual seconds at each test, mean of 2 seeds\n\n"
+                      f"{CURVES}", done.stdout)
+        self.assertIn(f"\naccuracy over virtual time: {self.pictures}/accuracy-bursts-8.svg\n",
+                      done.stdout)
+        rows = (self.pictures / "accuracy-bursts-8.csv").read_text(encoding="utf-8")
+        self.assertEqual(rows, "panel,line,virtual seconds,accuracy in %\n4 workers,BSP,2,40\n"
+                         "4 workers,BSP,4,60\n4 workers,async,1.5,55\n")
+
+    def test_a_coordinators_memory_is_drawn_for_each_number_of_shards(self):
+        for line in (one.line for one in COMMANDS if " --megabytes 0.1" in one.line):
+            shards = (1, 8, 32) if "--shards" in line else (1,)
+            rows = [f"| 2 x {count}, {workers}, 0, 0.1 | 2.{workers} | 0.1 |\n"
+                    for count in shards for workers in (2, 8)]
+            keep(self.folder, line, "| servers x shards, workers, slack, MB of parameters | "
+                 f"coordinator: own | server: own |\n|---|---|---|\n{''.join(rows)}")
+        self.page.write_text("<!-- table: coordinator-memory -->\n", encoding="utf-8")
+        self.written("--figures", self.pictures)
+        drawn = (self.pictures / "coordinator-memory.csv").read_text(encoding="utf-8")
+        self.assertEqual(drawn.splitlines()[:5], [
+            "panel,line,workers,MB", "2 shards,a real coordinator,2,2.2",
+            "2 shards,a real coordinator,8,2.8", "2 shards,formula,2,2.4",
+            "2 shards,formula,8,2.7"])
+        self.assertIn("\n64 shards,formula,8,2.8\n", drawn)
+        self.assertIn("](pictures/coordinator-memory.svg)\n",
+                      self.page.read_text(encoding="utf-8"))
+
     def test_an_output_that_is_not_whole_is_none_and_what_failed_is_told(self):
         (self.folder / scale_kept.file_name(BOTH_WAYS)).write_text(
             f"$ {BOTH_WAYS}\n{BOTH_WAYS_PRINTS}", encoding="utf-8")
@@ -284,7 +199,8 @@ class ScalePage(Measured):
                 "3.2" if "reno" in line else "2.5"))
         text, notes = self.tables_of("".join(f"<!-- table: {name} -->\n\n" for name in (
             "exchanges", "exchanges-hosts", "reno", "real")))
-        self.assertEqual([note for note in notes if "no marker" not in note], [])
+        self.assertEqual([note for note in notes if "no marker" not in note and
+                          not note.startswith("real: ")], [])
         self.assertIn("""<!-- table: exchanges -->
 
 | Gbit/s | workers | one | ring | hierarchical |
@@ -301,7 +217,57 @@ class ScalePage(Measured):
 | 10 | 16 | 20.01 | 30.01 | 40.01* |
 """, text)
         self.assertIn("\n| 2 | SSP 1 | 2.5 | 3.6 | +44.9 % | 3.2 | 3.6 | +44.9 % |\n\n", text)
-        self.assertRegex(text, r"\n\| none \| 2 \| BSP .*\n\| 100 Mbit/s \| 2 \| SSP 1 .*\n+\Z")
+        self.assertRegex(text, r"\n\| none \| 2 \| BSP .*\n\| 1 Gbit/s .*\n"
+                         r"\| 100 Mbit/s \| 2 \| SSP 1 .*\n+\Z")
+
+    def test_traces_have_the_measures_of_use_and_energy_and_a_verdict_that_holds_stays(self):
+        keep_schedules(self.folder)
+        page = PAGE.read_text(encoding="utf-8")
+        text, notes = self.tables_of(page)
+        of = "{0}: mean | {0}: p95 | {0}: makespan | {0}: fair max | {0}: used % | " \
+            "{0}: idle+queue % | {0}: MWh"
+        fifo = "4.61 d | 5.1 min | 66.74 d | 312.09 | 71.2 | 22.5 | 19.325"
+        self.assertIn(f"\n| policy | {of.format('Muri')} | {of.format('Tiresias')} |\n", text)
+        self.assertIn(f"\n| `fifo` | {fifo} | {fifo} |\n", text)
+        self.assertEqual([note for note in notes if note.startswith("traces")], [])
+        verdict = re.compile(r"\n\| Themis on fairness.*?\| (no against [^|]*)\|\n")
+        self.assertEqual(verdict.search(text)[1], verdict.search(page)[1])
+        self.assertIn("\n| Tiresias over FIFO | 2.56, 2.56, 2.56 d; FIFO 4.61, 4.61, 4.61 d | "
+                      "yes |\n", text)
+        # Where the figures contradict it, theirs comes first.
+        line = next(one.line for one in COMMANDS if one.line.endswith("--hosts 16x4 --seed 1"))
+        path = self.folder / scale_kept.file_name(line)
+        path.write_text(path.read_text(encoding="utf-8").replace("2.56 d", "9.56 d"),
+                        encoding="utf-8")
+        text, _ = self.tables_of(page)
+        self.assertIn("\n| Tiresias over FIFO | 9.56, 2.56, 2.56 d; FIFO 4.61, 4.61, 4.61 d | "
+                      "no; before: yes |\n", text)
+
+    def test_the_matrix_is_written_as_far_as_it_got_and_what_is_missing_is_told(self):
+        head, _, *rows = REAL_PRINTS.replace("\\\n", "").format("2.5").splitlines()[3:]
+        line = next(one.line for one in COMMANDS if "--matrix" in one.line)
+        table = "<!-- table: real -->\n\n| links | workers |\n|---|---|\n| none | 1 |\n"
+        text, notes = self.tables_of(table)
+        self.assertEqual(text, table)
+        self.assertIn("real: left as it is, as 1 of 1 commands have no output: " + line, notes)
+        # Its file has what was measured; it prints what other processes disturbed, too.
+        rule = "|---" * 12 + "|"
+        (self.folder / "matrix.md").write_text("\n".join([head, rule, *rows[:2], ""]),
+                                               encoding="utf-8")
+        draft = (self.folder / scale_kept.file_name(line)).with_suffix(".draft")
+        draft.write_text("\n".join([f"$ {line}", "", head, rule, *rows[1:], ""]),
+                         encoding="utf-8")
+        text, notes = self.tables_of(table)
+        self.assertEqual(re.findall(r"(?m)^\| .*", text)[1:], [
+            "| none | 2 | BSP | - | 42.8 | 42.3 | -1.2 % | 5.0 % | 5.9 % | 0.00 | 0.00 | met |",
+            "| 1 Gbit/s | 2 | ASYNC | - | | | | | | | | "
+            "not measured: other processes took the machine |",
+            "| 100 Mbit/s | 2 | SSP 1 | - | 2.5 | 3.6 | +44.9 % | 95.7 % | 96.1 % | 0.50 | 0.50 | "
+            "rate +44.9 % |"])
+        self.assertIn("real: 7 cells are empty", notes)
+        told = next(note for note in notes if note.startswith("real: not measured yet"))
+        self.assertIn("; none, 2 workers, straggler -: SSP 1, SSP 3, ASYNC; none, 2 workers, "
+                      "straggler x 3: BSP, SSP 1, SSP 3, ASYNC; ", told)
 
     def test_tables_of_runs_have_the_figures_that_the_programs_print(self):
         of_labs = [one.line for one in COMMANDS if one.line.startswith("tautline lab configs/")]
@@ -320,7 +286,8 @@ class ScalePage(Measured):
                     "| 2 | 6.2 s | 6.720 s | 803,842 | 3.1 s | 2 s | 345 MiB |",
                     "| 300, 3 | | 345 MiB | | 2.5 s |",
                     "| 32 | 0.0266 | 0.128 | 0.0266 | 0.128 | 0.0266 | 0.128 | server |",
-                    "| SSP 3 | 74.72 ± 1.23 | 74.51 ± 1.54 | -0.21 | 0 of 5 |"):
+                    "| SSP 3 | 74.72 ± 1.23 | 74.51 ± 1.54 | -0.21 | 0 of 5 |\n"
+                    "| ASYNC | 74.17 ± 0.60 | 74.17 ± 0.60 | +0.00 | 1 of 5 |"):
             self.assertIn(f"\n{row}\n", text)
         self.assertEqual(len([note for note in notes if note.startswith("late: has no fig")]), 1)
 
