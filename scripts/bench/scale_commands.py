@@ -147,7 +147,7 @@ GROUPS = (
     (EXCHANGES, "servers, sums and averages", [
         "scripts/bench/lab/exchanges --workers 4,16,64 --gbit 1,10,100",
         "scripts/bench/lab/exchanges --workers 256 --gbit 1,10",
-        "scripts/bench/lab/exchanges --workers 1024 --gbit 10 --clocks 3",
+        "scripts/bench/lab/exchanges --workers 1024 --gbit 10 --clocks 3 --limit 3000",
     ]),
     (EXCHANGES, "four workers a host", [
         "scripts/bench/lab/exchanges --workers 16,64 --per-host 4 --gbit 10 --ways 'servers 4' "
