@@ -149,6 +149,9 @@ GROUPS = (
         "scripts/bench/lab/exchanges --workers 256 --gbit 1,10",
         "scripts/bench/lab/exchanges --workers 1024 --gbit 10 --clocks 3 --limit 3000",
     ]),
+    (EXCHANGES, "a wide net", [
+        "scripts/bench/lab/exchanges --net wide --workers 4,16,64 --gbit 1,10",
+    ]),
     (EXCHANGES, "four workers a host", [
         "scripts/bench/lab/exchanges --workers 16,64 --per-host 4 --gbit 10 --ways 'servers 4' "
         "ring hierarchical",

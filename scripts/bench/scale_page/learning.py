@@ -22,11 +22,12 @@ MODES = ("BSP", "SSP 1", "SSP 3", "ASYNC")
 # The links, workers and stragglers of the matrix.
 LINKS, WORKERS, STRAGGLERS = ("none", "1gbit", "100mbit"), ("1", "2", "4"), ("-", "x 3")
 OF_EXCHANGES = lines_of(EXCHANGES, "servers, sums and averages")
+OF_WIDE = lines_of(EXCHANGES, "a wide net")
 OF_HOSTS = lines_of(EXCHANGES, "four workers a host")
 
 
 def exchanges(lines):
-    """All commands' rows by Gbit/s and workers, without the size, which is LeNet's."""
+    """All commands' rows by Gbit/s and workers, without the size, which is that of their net."""
     def build(kept, _):
         head, rows = [], {}
         for _, output in kept.those_of(lines):
@@ -160,6 +161,8 @@ def accuracy(kept, _):
 TABLES = (
     PageTable("exchanges", OF_EXCHANGES, exchanges(OF_EXCHANGES), drawings.exchanges,
               "Clocks a second of servers, sums and averages"),
+    PageTable("exchanges-wide", OF_WIDE, exchanges(OF_WIDE), drawings.exchanges,
+              "Clocks a second of a wide net"),
     PageTable("exchanges-hosts", OF_HOSTS, exchanges(OF_HOSTS), drawings.exchanges,
               "Clocks a second with four workers a host"),
     PageTable("bounds", lines_of(BOUNDS), bounds, drawings.bounds,

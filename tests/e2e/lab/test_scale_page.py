@@ -198,7 +198,7 @@ class ScalePage(Measured):
             keep(self.folder, line, REAL_PRINTS.replace("\\\n", "").format(
                 "3.2" if "reno" in line else "2.5"))
         text, notes = self.tables_of("".join(f"<!-- table: {name} -->\n\n" for name in (
-            "exchanges", "exchanges-hosts", "reno", "real")))
+            "exchanges", "exchanges-wide", "exchanges-hosts", "reno", "real")))
         self.assertEqual([note for note in notes if "no marker" not in note and
                           not note.startswith("real: ")], [])
         self.assertIn("""<!-- table: exchanges -->
@@ -209,6 +209,12 @@ class ScalePage(Measured):
 | 10 | 256 | 1.44 (1.00) | 14.55 (10.13)* | - |
 | 10 | 1,024 | - | 3.21* | 2.10 |
 | 100 | 64 | 8.32 (1.00) | 29.81 (3.58)* | - |
+
+<!-- table: exchanges-wide -->
+
+| Gbit/s | workers | one | ring | hierarchical |
+|---|---|---|---|---|
+| 1 | 4 | 1.10 (1.00) | 2.20 (2.00)* | - |
 
 <!-- table: exchanges-hosts -->
 
