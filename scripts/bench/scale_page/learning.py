@@ -27,15 +27,19 @@ OF_HOSTS = lines_of(EXCHANGES, "four workers a host")
 
 
 def exchanges(lines):
-    """All commands' rows by Gbit/s and workers, without the size, which is that of their net."""
+    """All commands' rows by Gbit/s and workers, without the size, which is that of their net. A way
+    that a command leaves out has a dash."""
     def build(kept, _):
-        head, rows = [], {}
+        ways, rows = {}, {}
         for _, output in kept.those_of(lines):
             for table in output.tables:
-                head = table.head[1:]
-                rows |= {(float(gbit), int(workers)): [gbit, count(workers), *cells]
+                of_table = table.head[3:]
+                ways |= dict.fromkeys(of_table)
+                rows |= {(float(gbit), int(workers)): (gbit, dict(zip(of_table, cells)))
                          for _, gbit, workers, *cells in table.rows}
-        return [head, *(rows[key] for key in sorted(rows))]
+        return [["Gbit/s", "workers", *ways],
+                *([gbit, count(workers), *(cells.get(way, "-") for way in ways)]
+                  for (_, workers), (gbit, cells) in sorted(rows.items()))]
     return build
 
 

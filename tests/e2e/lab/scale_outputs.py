@@ -64,7 +64,9 @@ EXCHANGES_PRINT = {
     "--workers 4,16,64 --gbit 1,10,100": ("1 | 4 | 9.14 (1.00) | 32.02 (3.50)* | -",
                                           "100 | 64 | 8.32 (1.00) | 29.81 (3.58)* | -"),
     "--workers 256 --gbit 1,10": ("10 | 256 | 1.44 (1.00) | 14.55 (10.13)* | -",),
-    "--workers 1024 --gbit 10 --clocks 3 --limit 3000": ("10 | 1024 | - | 3.21* | 2.10",),
+    "--workers 1024 --gbit 10 --clocks 3 --limit 3000 --ways 'servers 1' 'servers 4' 'servers 16' "
+    "ring halving 'two trees' 'gossip ring' 'gossip exponential' 'gossip ring, async'":
+        ("10 | 1024 | - | 3.21*",),
     "--net wide --workers 4,16,64 --gbit 1,10": ("1 | 4 | 1.10 (1.00) | 2.20 (2.00)* | -",),
     "--workers 16,64 --per-host 4 --gbit 10 --ways 'servers 4' ring hierarchical":
         ("10 | 16 | 20.01 | 30.01 | 40.01*",)}
