@@ -152,7 +152,9 @@ GROUPS = (
         "'gossip exponential' 'gossip ring, async'",
     ]),
     (EXCHANGES, "a wide net", [
-        "scripts/bench/lab/exchanges --net wide --workers 4,16,64 --gbit 1,10",
+        "scripts/bench/lab/exchanges --net wide --workers 4,16 --gbit 1,10",
+        "scripts/bench/lab/exchanges --net wide --workers 64 --gbit 1,10 --ways 'servers 1' "
+        "'servers 4' 'servers 16' ring halving 'two trees'",
     ]),
     (EXCHANGES, "four workers a host", [
         "scripts/bench/lab/exchanges --workers 16,64 --per-host 4 --gbit 10 --ways 'servers 4' "
