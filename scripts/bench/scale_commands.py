@@ -149,7 +149,7 @@ GROUPS = (
         "scripts/bench/lab/exchanges --workers 256 --gbit 1,10",
         "scripts/bench/lab/exchanges --workers 1024 --gbit 10 --clocks 3 --limit 3000 "
         "--ways 'servers 1' 'servers 4' 'servers 16' ring halving 'two trees' 'gossip ring' "
-        "'gossip exponential' 'gossip ring, async'",
+        "'gossip ring, async'",
     ]),
     (EXCHANGES, "a wide net", [
         "scripts/bench/lab/exchanges --net wide --workers 4,16 --gbit 1,10",

@@ -65,7 +65,7 @@ EXCHANGES_PRINT = {
                                           "100 | 64 | 8.32 (1.00) | 29.81 (3.58)* | -"),
     "--workers 256 --gbit 1,10": ("10 | 256 | 1.44 (1.00) | 14.55 (10.13)* | -",),
     "--workers 1024 --gbit 10 --clocks 3 --limit 3000 --ways 'servers 1' 'servers 4' 'servers 16' "
-    "ring halving 'two trees' 'gossip ring' 'gossip exponential' 'gossip ring, async'":
+    "ring halving 'two trees' 'gossip ring' 'gossip ring, async'":
         ("10 | 1024 | - | 3.21*",),
     "--net wide --workers 4,16 --gbit 1,10": ("1 | 4 | 1.10 (1.00) | 2.20 (2.00)* | -",),
     "--net wide --workers 64 --gbit 1,10 --ways 'servers 1' 'servers 4' 'servers 16' ring halving "
