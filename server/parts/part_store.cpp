@@ -184,7 +184,7 @@ Result<void> PartStore::seal(const pb::PartRequest& head) {
   if (fsync(file.get()) != 0) return io_error(path, "be flushed to the disk");
   fs::rename(begun, path, failed);
   if (failed) return io_error(path, "be put in place", failed);
-  // Renamed while another thread removed what it had listed, it stayed.
+  // Another thread that listed the folder before the rename did not remove the part.
   TAUT_TRY(refuse_withdrawn(place));
   return flush_folder(place);
 }
