@@ -109,9 +109,11 @@ Result<void> DaemonGroup::replace(std::size_t index) {
   const bool was_ready = fs::exists(started.ready_file, none);
   if (!started.replaceable || !was_ready || replaced_.size() >= kReplacements) {
     const std::string lines = last_lines(child.log(), kLogLines);
-    return make_error(ErrorCode::kUnavailable,
-                      fmt::format("{} {}; the end of its log, {}:{}", child.name(), child.ending(),
-                                  child.log().string(), lines.empty() ? " (empty)" : lines));
+    std::string what = fmt::format("{} {}; the end of its log, {}:{}", child.name(), child.ending(),
+                                   child.log().string(), lines.empty() ? " (empty)" : lines);
+    const bool was_lost = was_ready && child.ending().starts_with("was killed");
+    if (was_lost && !options_.if_lost.empty()) what += "\n  " + options_.if_lost;
+    return make_error(ErrorCode::kUnavailable, std::move(what));
   }
   replaced_.push_back(fmt::format("{} {}", child.name(), child.ending()));
   ChildProcess::Command command = started.command;

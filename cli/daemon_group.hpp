@@ -23,6 +23,7 @@ class DaemonGroup {
     std::filesystem::path folder;  // receives every daemon's config, ready file and log
     std::filesystem::path keys;    // where each gets a key; empty: the cluster has none
     bool shielded = false;         // as ChildProcess::Command's
+    std::string if_lost{};         // how what a signal has ended would have been started again
   };
   struct Daemon {
     std::string name;

@@ -105,7 +105,11 @@ Result<LocalCluster> LocalCluster::start(const LocalClusterOptions& options) {
   if (!options.insecure) {
     TAUT_TRY(cluster.keys_, RunKeys::make(options.folder / "keys"));
   }
-  cluster.daemons_ = DaemonGroup({.folder = options.folder, .keys = cluster.keys()});
+  DaemonGroup::Options daemons{.folder = options.folder, .keys = cluster.keys()};
+  if (options.servers == 1) {
+    daemons.if_lost = "with two servers or more (--servers 2) it is started again";
+  }
+  cluster.daemons_ = DaemonGroup(std::move(daemons));
   TAUT_TRY(cluster.start_servers(options));
   TAUT_TRY(cluster.start_workers(options));
   return cluster;

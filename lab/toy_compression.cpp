@@ -136,15 +136,17 @@ void multiply_factors(const math::Draw& draw, std::vector<float>& factor,
     }
   }
   std::array<double, kToyRows> left{};
-  double squares = 0;
   for (std::size_t i = 0; i < kToyRows; ++i) {
     std::array<double, 16> sums{};
     for (std::size_t j = 0; j < columns; ++j) {
       sums[j % 16] += double{matrix[i * columns + j]} * double{factor[j]};
     }
     for (const double sum : sums) left[i] += sum;
-    squares += left[i] * left[i];
   }
+  // In the order of codec_elements.hpp's lanes.
+  static_assert(kToyRows == 4);
+  const auto square = [&left](std::size_t i) { return left[i] * left[i]; };
+  const double squares = (square(0) + square(2)) + (square(1) + square(3));
   std::vector<float> right(columns, 0.0F);
   const double scale = squares > 0 ? 1 / std::sqrt(squares) : 0;
   for (std::size_t i = 0; i < kToyRows; ++i) {

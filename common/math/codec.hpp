@@ -33,12 +33,6 @@ struct Encoding {
   /// Whether its writer keeps what it leaves out.
   [[nodiscard]] bool has_residual() const { return codec >= Codec::kOneBit; }
   [[nodiscard]] bool is_sparse() const { return codec == Codec::kTopK || codec == Codec::kRandomK; }
-  /// Whether each block or stretch is encoded by itself, once it is known that all values are
-  /// finite: what devices encode too, with the same bytes.
-  [[nodiscard]] bool is_by_block() const {
-    return codec == Codec::kFloat16 || codec == Codec::kBfloat16 || codec == Codec::kInt8 ||
-           codec == Codec::kOneBit || codec == Codec::kRandomK;
-  }
   friend bool operator==(const Encoding&, const Encoding&) = default;
 };
 

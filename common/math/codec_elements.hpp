@@ -141,6 +141,33 @@ TAUT_HD inline float read_as(const OneBitMeans& means, float value) {
   return value < 0 ? means.below : means.rest;
 }
 
+/// Element i of a product of two rows of POWER_SGD's is summed in lane i modulo this, and then the
+/// lanes in order.
+inline constexpr std::size_t kRowLanes = 16;
+/// Element i of a product of two columns, which may be longer, is summed in lane i modulo this, and
+/// then lane i with lane i + 128, those with the lanes 64 further on, and so on.
+inline constexpr std::size_t kColumnLanes = 256;
+/// Of a column's length, what orthogonalization must leave of it: less is rounding.
+inline constexpr double kVanished = 1e-6;
+
+/// What a value of POWER_SGD's factor is at first: uniform in [-1, 1].
+TAUT_HD inline float drawn_factor(std::uint32_t word) {
+  return static_cast<float>(word) / 2147483648.0F - 1.0F;
+}
+
+/// The magnitude of TOP_K's smallest value is found digit by digit, of 11, 10 and 10 bits.
+struct MagnitudeDigit {
+  std::uint32_t shift;
+  std::uint32_t above;  // shift of what is known before
+  std::uint32_t mask;
+};
+inline constexpr MagnitudeDigit kMagnitudeDigits[]{{20, 31, 2047}, {10, 20, 1023}, {0, 10, 1023}};
+inline constexpr std::size_t kMagnitudeCounts = 2048;  // of the values of a digit, at most
+
+TAUT_HD inline std::uint32_t magnitude_bits(float value) {
+  return float_bits(value) & 0x7fffffffU;
+}
+
 /// The place that RANDOM_K has drawn from a stretch.
 /// word  the stretch's own of Philox
 TAUT_HD constexpr std::uint64_t place_in_stretch(std::uint64_t begin, std::uint64_t length,

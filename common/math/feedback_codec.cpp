@@ -71,41 +71,25 @@ TAUT_VECTORISED void read_signs(const std::byte* bits, const OneBitMeans& means,
   }
 }
 
-/// The magnitude of which `kept` values have more, or as much: found digit by digit, of 11, 10 and
-/// 10 bits.
+/// The magnitude of which `kept` values have more, or as much.
 /// more  how many have more
 std::uint32_t magnitude_at(std::span<const float> values, std::uint64_t kept, std::uint64_t& more) {
-  constexpr std::array<std::uint32_t, 3> kShifts{20, 10, 0};
   std::uint32_t prefix = 0;
   more = 0;
-  for (const std::uint32_t shift : kShifts) {
-    const std::uint32_t mask = shift == 20 ? 2047 : 1023;
-    const std::uint32_t above = shift == 20 ? 31 : shift + 10;
-    std::array<std::uint32_t, 2048> counts{};
+  for (const MagnitudeDigit& one : kMagnitudeDigits) {
+    std::array<std::uint32_t, kMagnitudeCounts> counts{};
     for (const float value : values) {
-      const std::uint32_t magnitude = float_bits(value) & 0x7fffffffU;
-      if (magnitude >> above == prefix >> above) ++counts[magnitude >> shift & mask];
+      const std::uint32_t magnitude = magnitude_bits(value);
+      if (magnitude >> one.above == prefix >> one.above) {
+        ++counts[magnitude >> one.shift & one.mask];
+      }
     }
-    std::uint32_t digit = mask;
+    std::uint32_t digit = one.mask;
     while (more + counts[digit] < kept) more += counts[digit--];
-    prefix |= digit << shift;
+    prefix |= digit << one.shift;
   }
   return prefix;
 }
-
-/// Where the parts of a TOP_K payload begin: for each block the number of values up to its end, all
-/// their places in their blocks, and they themselves.
-struct TopK {
-  TopK(std::uint64_t count, std::uint32_t every)
-      : blocks((count + kPlaces - 1) / kPlaces),
-        kept(kept_of(count, every)),
-        places(blocks * sizeof(std::uint32_t)),
-        values(places + kept * sizeof(std::uint16_t)) {}
-  std::uint64_t blocks;
-  std::uint64_t kept;
-  std::uint64_t places;
-  std::uint64_t values;
-};
 
 /// The place that RANDOM_K has drawn from each stretch.
 class Choices {
@@ -133,7 +117,7 @@ class Choices {
 template <class Take>
 void each_top_k(const std::byte* bytes, std::size_t count, std::uint32_t every, std::size_t begin,
                 std::size_t length, Take&& take) {
-  const TopK parts(count, every);
+  const TopKLayout parts(count, every);
   const std::size_t end = begin + length;
   const auto end_of = [&](std::size_t block) {
     return std::min<std::uint64_t>(load<std::uint32_t>(bytes, block), parts.kept);
@@ -200,12 +184,18 @@ std::uint64_t kept_of(std::uint64_t count, std::uint32_t every) {
   return (count + every - 1) / every;
 }
 
+TopKLayout::TopKLayout(std::uint64_t count, std::uint32_t every)
+    : blocks((count + kPlaces - 1) / kPlaces),
+      kept(kept_of(count, every)),
+      places(blocks * sizeof(std::uint32_t)),
+      values(places + kept * sizeof(std::uint16_t)) {}
+
 std::uint64_t one_bit_bytes(std::uint64_t count) {
   return (count + 7) / 8 + kMeansBytes * ((count + kCodecBlock - 1) / kCodecBlock);
 }
 
 std::uint64_t top_k_bytes(std::uint64_t count, std::uint32_t every) {
-  const TopK parts(count, every);
+  const TopKLayout parts(count, every);
   return parts.values + parts.kept * sizeof(float);
 }
 
@@ -244,7 +234,7 @@ void decode_one_bit(const std::byte* bytes, std::size_t begin, std::span<float> 
 
 void encode_top_k(std::span<const float> values, std::uint32_t every, std::span<float> residual,
                   std::byte* out) {
-  const TopK parts(values.size(), every);
+  const TopKLayout parts(values.size(), every);
   if (values.empty()) return;
   const bool is_finite = add_up(values, residual.data());
   std::uint64_t more = 0;
@@ -263,7 +253,7 @@ void encode_top_k(std::span<const float> values, std::uint32_t every, std::span<
         if (i % every == 0) keep(i, no_number());
         continue;
       }
-      const std::uint32_t magnitude = float_bits(residual[i]) & 0x7fffffffU;
+      const std::uint32_t magnitude = magnitude_bits(residual[i]);
       if (magnitude < least || (magnitude == least && equal == 0)) continue;
       if (magnitude == least) --equal;
       keep(i, residual[i]);
@@ -288,7 +278,7 @@ bool add_top_k(const std::byte* bytes, std::size_t count, std::uint32_t every, s
 }
 
 bool is_top_k(const std::byte* bytes, std::uint64_t count, std::uint32_t every) {
-  const TopK parts(count, every);
+  const TopKLayout parts(count, every);
   std::uint64_t next = 0;
   for (std::uint64_t block = 0; block < parts.blocks; ++block) {
     const std::uint64_t stop = load<std::uint32_t>(bytes, block);

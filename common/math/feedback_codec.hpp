@@ -19,6 +19,18 @@ inline constexpr std::size_t kPlaces = 65536;
 
 /// How many values are written down of `count`, one of `every`.
 [[nodiscard]] std::uint64_t kept_of(std::uint64_t count, std::uint32_t every);
+
+/// Where the parts of a TOP_K payload begin, in bytes: for each block the number of values up to
+/// its end, all their places in their blocks, and they themselves.
+struct TopKLayout {
+  TopKLayout(std::uint64_t count, std::uint32_t every);
+
+  std::uint64_t blocks;
+  std::uint64_t kept;
+  std::uint64_t places;  // a multiple of 4
+  std::uint64_t values;  // a multiple of 2
+};
+
 [[nodiscard]] std::uint64_t one_bit_bytes(std::uint64_t count);
 [[nodiscard]] std::uint64_t top_k_bytes(std::uint64_t count, std::uint32_t every);
 [[nodiscard]] std::uint64_t random_k_bytes(std::uint64_t count, std::uint32_t every);

@@ -15,11 +15,9 @@
 namespace taut::math::low_rank {
 namespace {
 
-constexpr std::size_t kLanes = 16;
-// Of a column's length, what orthogonalization must leave of it: less is rounding.
-constexpr double kVanished = 1e-6;
+constexpr std::size_t kLanes = kRowLanes;
 
-/// Element i is summed in lane i modulo 16, so that every vector unit has the same bits.
+/// Of rows of a matrix and of the right factor.
 TAUT_VECTORISED double dot(const float* a, const float* b, std::size_t count) {
   std::array<double, kLanes> lanes{};
   const std::size_t whole = count / kLanes * kLanes;
@@ -34,6 +32,22 @@ TAUT_VECTORISED double dot(const float* a, const float* b, std::size_t count) {
   double sum = 0;
   for (const double lane : lanes) sum += lane;
   return sum;
+}
+
+/// Of rows of the left factor.
+TAUT_VECTORISED double dot(const double* a, const double* b, std::size_t count) {
+  alignas(64) std::array<double, kColumnLanes> lanes{};
+  const std::size_t whole = count / kColumnLanes * kColumnLanes;
+  for (std::size_t i = 0; i < whole; i += kColumnLanes) {
+    for (std::size_t lane = 0; lane < kColumnLanes; ++lane) {
+      lanes[lane] += a[i + lane] * b[i + lane];
+    }
+  }
+  for (std::size_t i = whole; i < count; ++i) lanes[i - whole] += a[i] * b[i];
+  for (std::size_t half = kColumnLanes / 2; half > 0; half /= 2) {
+    for (std::size_t lane = 0; lane < half; ++lane) lanes[lane] += lanes[lane + half];
+  }
+  return lanes[0];
 }
 
 TAUT_VECTORISED void add_scaled(float factor, const float* values, std::size_t count, float* out) {
@@ -104,7 +118,7 @@ void draw_missing(const Shape& shape, std::span<float> factor, const Draw& draw)
     if (std::ranges::any_of(row, [](float value) { return value != 0; })) continue;
     for (std::uint64_t j = 0; j < shape.columns; ++j) {
       const Philox drawn = Philox::at(draw.key, draw.stream, draw.first + k * calls + j / 4);
-      row[j] = static_cast<float>(drawn.words[j % 4]) / 2147483648.0F - 1.0F;
+      row[j] = drawn_factor(drawn.words[j % 4]);
     }
   }
 }
@@ -112,9 +126,7 @@ void draw_missing(const Shape& shape, std::span<float> factor, const Draw& draw)
 /// Gram-Schmidt over the rows of [rank, length]. One that depends on those before it becomes zeros.
 void orthonormalize(std::vector<double>& rows, std::uint64_t rank, std::uint64_t length) {
   const auto product = [&](std::uint64_t a, std::uint64_t b) {
-    double sum = 0;
-    for (std::uint64_t i = 0; i < length; ++i) sum += rows[a * length + i] * rows[b * length + i];
-    return sum;
+    return dot(rows.data() + a * length, rows.data() + b * length, length);
   };
   for (std::uint64_t k = 0; k < rank; ++k) {
     const double before = std::sqrt(product(k, k));

@@ -56,6 +56,11 @@ bool needs_table_norms(RuleKind kind) {
   return rule.is_scaled_by_slice() || info_of(kind).norm != UpdateNorm::kNone;
 }
 
+float gradient_norm(double squares) {
+  const auto norm = static_cast<float>(std::sqrt(squares));
+  return std::isnan(norm) ? 0 : norm;
+}
+
 float relative_norm(std::span<const float> gradient, std::span<const float> values) {
   return relative_norm(sum_of_squares(gradient), sum_of_squares(values));
 }

@@ -55,6 +55,11 @@ struct UpdateRule {
   [[nodiscard]] double velocities_ahead(double share) const;
 };
 
+/// The norm of a worker's whole gradient, by which it is clipped. One that is NaN cannot be
+/// clipped: it is sent unchanged, and the loss shows it; 0.
+/// squares  the sum over all trained tables, in their order
+[[nodiscard]] float gradient_norm(double squares);
+
 /// The norm that a worker sends with a table's gradient under LARS: |gradient| / |values|, or 0
 /// where either is 0, and the update is then taken as it is.
 [[nodiscard]] float relative_norm(std::span<const float> gradient, std::span<const float> values);

@@ -1,10 +1,17 @@
 #include "common/ssp/compression.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "common/ssp/slice_layout.hpp"
 
 namespace taut {
+
+float Compression::Correction::scale(float norm) const {
+  if (!std::isfinite(norm)) return std::numeric_limits<float>::quiet_NaN();
+  return clips() && norm > clip_norm ? clip_norm / norm : 1.0F;
+}
 
 /// A table is a matrix of its outermost extent's rows; where the factors of one of its slices take
 /// more than half of the slice, it is sent as it is.

@@ -32,6 +32,11 @@ class Compression {
   struct Correction {
     float momentum = 0;
     float clip_norm = -1;  // of a member's whole gradient; negative: never
+
+    [[nodiscard]] bool clips() const { return clip_norm > 0; }
+    /// What a gradient of this norm is multiplied by. Where the norm is not finite, that is NaN, as
+    /// shards refuse such updates.
+    [[nodiscard]] float scale(float norm) const;
   };
   void correct(const Correction& correction) { correction_ = correction; }
   /// nullopt: members send gradients.

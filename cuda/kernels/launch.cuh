@@ -10,6 +10,7 @@
 namespace taut::cuda {
 
 inline constexpr int kThreads = 256;
+inline constexpr unsigned kWholeWarp = 0xffffffffU;
 // Enough to fill every existing device many times over; more blocks would only cost more to start.
 inline constexpr std::int64_t kMaxBlocks = 16384;
 
@@ -123,7 +124,7 @@ __device__ T block_sum(T value) {
   TAUT_SHARED(Parts, parts);
   __syncthreads();  // of an earlier call's readers
   for (int offset = 16; offset > 0; offset /= 2) {
-    value += __shfl_down_sync(0xffffffffU, value, static_cast<unsigned>(offset));
+    value += __shfl_down_sync(kWholeWarp, value, static_cast<unsigned>(offset));
   }
   const unsigned lane = threadIdx.x % 32;
   const unsigned warp = threadIdx.x / 32;
@@ -132,7 +133,7 @@ __device__ T block_sum(T value) {
   if (warp == 0) {
     value = lane < (blockDim.x + 31) / 32 ? parts[lane] : T(0);
     for (int offset = 16; offset > 0; offset /= 2) {
-      value += __shfl_down_sync(0xffffffffU, value, static_cast<unsigned>(offset));
+      value += __shfl_down_sync(kWholeWarp, value, static_cast<unsigned>(offset));
     }
   }
   return value;

@@ -90,7 +90,7 @@ __global__ void __launch_bounds__(kThreads)
       sum += plane[(rows.begin + y) * sides.w + columns.begin + (at - y * width)];
     }
     for (int offset = 16; offset > 0; offset /= 2) {
-      sum += __shfl_xor_sync(0xffffffffU, sum, offset);
+      sum += __shfl_xor_sync(kWholeWarp, sum, offset);
     }
     if (lane == 0) top[i] = sum * (1 / static_cast<float>(rows.padded * columns.padded));
   }

@@ -24,7 +24,7 @@ __global__ void __launch_bounds__(kThreads)
     double sum = 0;
     for (std::int64_t i = lane; i < length; i += 32) sum += part_of(of, bottom[row * length + i]);
     for (int offset = 16; offset > 0; offset /= 2) {
-      sum += __shfl_xor_sync(0xffffffffU, sum, offset);
+      sum += __shfl_xor_sync(kWholeWarp, sum, offset);
     }
     if (lane == 0) top[row] = static_cast<float>(factor * sum);
   }

@@ -56,7 +56,7 @@ __global__ void __launch_bounds__(kThreads)
     const std::int64_t j = begin + threadIdx.x;
     const std::int64_t row = j < shape.count ? row_of(shape, bottom, j) : -1;
     const bool is_own = row >= 0 && (row & (blocks - 1)) == blockIdx.x;
-    const unsigned votes = __ballot_sync(0xffffffffU, is_own);
+    const unsigned votes = __ballot_sync(kWholeWarp, is_own);
     if (lane == 0) list.found[warp] = __popc(votes);
     __syncthreads();
     int place = count + __popc(votes & ((1U << lane) - 1U));
@@ -135,10 +135,10 @@ __global__ void __launch_bounds__(kThreads)
       largest = x[i] > largest ? x[i] : largest;
     }
     for (int offset = 16; offset > 0; offset /= 2) {
-      const float other = __shfl_xor_sync(0xffffffffU, largest, offset);
+      const float other = __shfl_xor_sync(kWholeWarp, largest, offset);
       largest = other > largest ? other : largest;
     }
-    any = __any_sync(0xffffffffU, any);
+    any = __any_sync(kWholeWarp, any);
     float sum = 0;
     for (std::int64_t i = lane; i < shape.steps; i += 32) {
       const float e = counts(i) ? expf(x[i] - largest) : 0.0F;
@@ -146,7 +146,7 @@ __global__ void __launch_bounds__(kThreads)
       sum += e;
     }
     for (int offset = 16; offset > 0; offset /= 2) {
-      sum += __shfl_xor_sync(0xffffffffU, sum, offset);
+      sum += __shfl_xor_sync(kWholeWarp, sum, offset);
     }
     for (std::int64_t i = lane; any != 0 && i < shape.steps; i += 32) x[i] /= sum;
   }
@@ -165,7 +165,7 @@ __global__ void __launch_bounds__(kThreads)
     float along = 0;
     for (std::int64_t i = lane; i < shape.steps; i += 32) along += w[i] * g[i];
     for (int offset = 16; offset > 0; offset /= 2) {
-      along += __shfl_xor_sync(0xffffffffU, along, offset);
+      along += __shfl_xor_sync(kWholeWarp, along, offset);
     }
     for (std::int64_t i = lane; i < shape.steps; i += 32) g[i] = w[i] * (g[i] - along);
   }

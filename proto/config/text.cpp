@@ -101,6 +101,9 @@ std::string in_our_words(const std::string& what) {
   if (what.starts_with("Invalid control characters")) {
     return "not a text file: it contains control characters";
   }
+  if (what == "Expected integer, got: -") {
+    return "a number below 0, where the field takes whole numbers from 0 on";
+  }
   const auto field = quoted_after(what, "has no field named \"");
   const auto type = quoted_after(what, "Message type \"");
   if (!field || !type) return what;

@@ -56,6 +56,30 @@ class Twin(TwinTest):
         second = self.train("second", job, *options, seed=2)
         self.assertEqual(first.digest(), second.digest())
 
+    def assert_follows_the_cpu(self, name, extra):
+        """Two workers on devices under two schedules, next to two on the CPU."""
+        job = self.lenet(name, iterations=20, batch=4, extra=extra)
+        options = ["--workers", 2, "--mode", "bsp"]
+        here = self.train(f"{name}-cpu", job, *options, device="cpu")
+        first = self.train(f"{name}-1", job, *options, seed=1)
+        for worker in ("worker0", "worker1"):
+            for one, other in zip(here.losses(worker), first.losses(worker), strict=True):
+                self.assertAlmostEqual(one, other, delta=0.02)
+        second = self.train(f"{name}-2", job, *options, seed=2)
+        self.assertEqual(first.digest(), second.digest())
+
+    @unittest.skipUnless(DATA.is_dir(), "the package dataset-fashion-mnist is not installed")
+    def test_workers_on_devices_sum_among_themselves_as_on_the_cpu(self):
+        self.assert_follows_the_cpu("sums", "exchange { type: ALLREDUCE algorithm: RING }\n")
+
+    @unittest.skipUnless(DATA.is_dir(), "the package dataset-fashion-mnist is not installed")
+    def test_devices_encode_updates_as_the_cpu_does(self):
+        for scheme in ("DGC warm_up: 10", "POWER_SGD rank: 2"):
+            with self.subTest(scheme):
+                name = scheme.split()[0].lower()
+                self.assert_follows_the_cpu(
+                    name, f"compression {{ push {{ scheme: {scheme} }} }}\n")
+
     @unittest.skipUnless(DATA.is_dir(), "the package dataset-fashion-mnist is not installed")
     def test_one_worker_on_two_devices_learns_as_on_one(self):
         self.set_variable("TAUTLINE_TWIN_DEVICES", "2")

@@ -47,13 +47,15 @@ class TwinTest(ClusterTest):
         self.addCleanup(lambda: os.environ.pop(name, None) if before is None
                         else os.environ.__setitem__(name, before))
 
-    def lenet(self, name, iterations, batch, tests=1):
+    def lenet(self, name, iterations, batch, tests=1, extra=""):
         """LeNet on Fashion-MNIST by deterministic algorithms, as scripts/gpu_training writes it.
-        tests  batches of 100 images at the end"""
+        tests  batches of 100 images at the end
+        extra  of the job's text"""
         import jobs
         path = jobs.Jobs(SOURCE / "configs", self.folder).fashion(name, iterations, tests, "")
         net = self.folder / f"{name}.prototxt"
         net.write_text(net.read_text().replace("batch_size: 64", f"batch_size: {batch}", 1))
+        path.write_text(path.read_text() + extra)
         return path
 
     def train(self, name, job, *options, device="cuda", seed=1, timeout=110):

@@ -24,7 +24,8 @@ class DeviceEncoder {
   DeviceEncoder(const DeviceEncoder&) = delete;
   DeviceEncoder& operator=(const DeviceEncoder&) = delete;
 
-  /// Makes room for a table. Without enough memory, its updates are encoded on the host.
+  /// Makes room for a table: for its largest update, which is the first one's. Without enough
+  /// memory for that and for what is kept, its updates are encoded on the host.
   /// clock     the first one
   /// REQUIRES  the client has opened the tables
   void add(TableId table, Clock clock);
@@ -35,26 +36,36 @@ class DeviceEncoder {
   };
   /// Queues the encoding of a table's gradient, which may be changed by it. nullopt: the client
   /// encodes it.
+  /// norm      of the member's whole gradient, if it is clipped
   /// REQUIRES  the table's last update has been copied when `compute` reaches this
   [[nodiscard]] std::optional<Update> encode(TableId table, Clock clock, DeviceSpan<float> gradient,
-                                             Stream& compute);
+                                             float norm, Stream& compute);
+  /// Whether some table's encoding needs the norm.
+  [[nodiscard]] bool clips() const { return clips_; }
 
  private:
   struct Table {
     DeviceBuffer encoded;
-    DeviceBuffer residual;        // empty: the encoding keeps nothing
-    std::unique_ptr<Event> kept;  // the residual is that of the last update
-    bool has_residual = false;    // the client's, which is restored between add() and encode()
+    DeviceBuffer kept;                // as in Residuals; empty: nothing is
+    std::unique_ptr<Event> is_kept;   // of the last update
+    bool has_taken = false;           // the client's, which is restored between add() and encode()
+    DeviceSpan<float> states = {};    // of the slices, in `kept`
+    DeviceSpan<float> velocity = {};  // behind them
   };
 
-  void take_residual(TableId id, Table& table, Stream& compute);
-  [[nodiscard]] Update rest(Table& table, TableEncoding how, DeviceSpan<float> gradient,
+  void take_kept(TableId id, Table& table, Stream& compute);
+  void advance(const Table& table, const TableEncoding& how, DeviceSpan<float> gradient, float norm,
+               Stream& compute);
+  void encode_slices(const Table& table, const TableEncoding& how, DeviceSpan<const float> gradient,
+                     Stream& compute);
+  [[nodiscard]] Update rest(const Table& table, TableEncoding how, DeviceSpan<float> gradient,
                             Stream& compute);
 
   Client& client_;
   Backend& backend_;
   std::unique_ptr<Stream> to_host_;  // of residuals; nullptr: no table is encoded here
   std::map<TableId, Table> tables_;
+  bool clips_ = false;
 };
 
 }  // namespace taut

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <exception>
+#include <numeric>
 #include <optional>
 #include <utility>
 
+#include "common/check.hpp"
 #include "common/log.hpp"
 
 namespace taut {
@@ -17,7 +19,8 @@ DeviceStore::DeviceStore(Client& client, Backend& backend, const std::vector<Tab
       own_stream_(backend.make_stream()),
       compute_(own_stream_.get()),
       values_(backend, client.pinning()),
-      to_host_(backend.make_copy_stream()) {
+      to_host_(backend.make_copy_stream()),
+      measured_(backend.make_event()) {
   for (const TableSpec& spec : tables) add_table(spec);
 }
 
@@ -107,15 +110,17 @@ DeviceSpan<float> DeviceStore::gradient(TableId id) {
 }
 
 void DeviceStore::publish(TableId id, Clock clock) {
-  if (options_.overlap) {
-    send(id, clock);
+  measure(tables_[id.value()]);
+  if (sends_at_once()) {
+    send(id, clock, 0);
   } else {
     published_.push_back(id);
   }
 }
 
 void DeviceStore::finish_clock(Clock clock) {
-  for (const TableId id : std::exchange(published_, {})) send(id, clock);
+  const float norm = published_.empty() || !encoder_->clips() ? 0 : published_norm();
+  for (const TableId id : std::exchange(published_, {})) send(id, clock, norm);
   if (!backend_.in_dry_run()) sender_->finish_clock();
 }
 
@@ -129,13 +134,29 @@ void DeviceStore::measure(const Table& table) {
   }
 }
 
+/// Of the whole gradient, as the sender computes it. Waits for the compute, and leaves faults that
+/// it has found to whoever reads the loss.
+float DeviceStore::published_norm() {
+  if (backend_.in_dry_run()) return 0;
+  TAUT_CHECK(options_.norm == math::UpdateNorm::kGradient,
+             "sums of squares, where updates are clipped");
+  measured_->record(*compute_);
+  measured_->finish();
+  std::vector<double> squares(tables_.size());
+  for (const TableId id : published_) {
+    Table& table = tables_[id.value()];
+    if (table.is_trained) squares[id.value()] = table.squares.as<double>()[0];
+  }
+  return math::gradient_norm(std::accumulate(squares.begin(), squares.end(), 0.0));
+}
+
 /// Starts the copy of a gradient to the host; the sender pushes it when the copy is complete. What
 /// is encoded on the device may be overwritten here: gradient() has waited for its last copy.
-void DeviceStore::send(TableId id, Clock clock) {
+/// norm  of the whole gradient, if what is encoded on the device is clipped
+void DeviceStore::send(TableId id, Clock clock, float norm) {
   Table& table = tables_[id.value()];
-  measure(table);
   values_.mark_used(id, *compute_);
-  auto encoded = encoder_->encode(id, clock, table.gradient.as<float>(), *compute_);
+  auto encoded = encoder_->encode(id, clock, table.gradient.as<float>(), norm, *compute_);
   table.computed->record(*compute_);
   table.computed->wait(*to_host_);
   const DeviceSpan<const float> computed = encoded ? encoded->values : table.gradient.as<float>();

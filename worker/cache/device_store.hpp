@@ -17,8 +17,9 @@ namespace taut {
 /// the device on a separate stream: with a second buffer as soon as the client has them, else in
 /// bring(). From memory that servers lend and the device can read, they are copied without that, a
 /// slice at a time. The copy of a gradient to the host starts when the compute has it, while
-/// backward continues; if the device can encode it, only that is copied. The compute waits for
-/// events of single tables only.
+/// backward continues; if the device can encode it, only that is copied. Where it encodes what is
+/// clipped, all copies start when backward has ended. The compute waits for events of single tables
+/// only.
 class DeviceStore final : public ValueStore {
  public:
   /// client, backend  outlive this
@@ -53,7 +54,9 @@ class DeviceStore final : public ValueStore {
   void add_table(const TableSpec& spec);
   void copy_ahead(TableId table) noexcept;
   void measure(const Table& table);
-  void send(TableId id, Clock clock);
+  [[nodiscard]] bool sends_at_once() const { return options_.overlap && !encoder_->clips(); }
+  [[nodiscard]] float published_norm();
+  void send(TableId id, Clock clock, float norm);
 
   Client& client_;
   Backend& backend_;
@@ -62,8 +65,9 @@ class DeviceStore final : public ValueStore {
   Stream* compute_;
   DeviceValues values_;
   std::unique_ptr<Stream> to_host_;
+  std::unique_ptr<Event> measured_;  // all published gradients
   std::vector<Table> tables_;
-  std::vector<TableId> published_;          // without overlap: of this clock, to be sent at its end
+  std::vector<TableId> published_;          // of this clock, to be sent at its end
   std::unique_ptr<DeviceEncoder> encoder_;  // from start() to stop()
   std::unique_ptr<GradientSender> sender_;  // likewise
 };

@@ -1,6 +1,5 @@
 #include "worker/cache/gradient_sender.hpp"
 
-#include <cmath>
 #include <exception>
 #include <utility>
 
@@ -101,9 +100,7 @@ float GradientSender::gradient_norm() const {
   }
   double sum = 0;
   for (const double one : squares) sum += one;
-  const auto norm = static_cast<float>(std::sqrt(sum));
-  // A gradient whose norm is NaN cannot be clipped: it is sent unchanged, and the loss shows it.
-  return std::isnan(norm) ? 0 : norm;
+  return math::gradient_norm(sum);
 }
 
 void GradientSender::send(const Update& update, float norm) {

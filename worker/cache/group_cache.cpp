@@ -38,14 +38,18 @@ GroupCache::GroupCache(Client& client, Backend& backend, const std::vector<Table
       backend_(backend),
       options_(std::move(options)),
       local_(backend, tables, {.rule = options_.rule}),
+      own_stream_(backend.make_stream()),
+      compute_(own_stream_.get()),
       board_(board),
       rank_(std::move(rank)),
       standing_{.next = options_.start, .state_from = options_.start} {
+  if (!backend.shares_host_memory() && !options_.group.graph) staged_.emplace(backend);
   for (const TableSpec& spec : tables) {
     const std::size_t index = tables_.size();
     tables_.push_back({spec, backend.allocate_host(Bytes(spec.count() * sizeof(float))), {}});
     if (spec.kind == TableKind::kFrozen) continue;
     summed_.push_back(index);
+    if (staged_) staged_->add(spec.count());
     arrays_.push_back({spec.id, std::nullopt});
     const int states = spec.kind == TableKind::kTrained ? options_.rule.state_count() : 0;
     for (int i = 0; i < states; ++i) arrays_.push_back({spec.id, static_cast<std::size_t>(i)});
@@ -61,7 +65,17 @@ std::vector<std::size_t> GroupCache::gradient_sizes() const {
   return sizes;
 }
 
+void GroupCache::compute_on(std::size_t replica, Stream& stream) {
+  local_.compute_on(replica, stream);
+  compute_ = &stream;
+}
+
 void GroupCache::read_gradient(std::size_t table, std::span<float> into) {
+  const auto staged = staged_ ? staged_->gradient(table) : std::span<const float>();
+  if (!staged.empty()) {
+    std::ranges::copy(staged, into.begin());
+    return;
+  }
   local_.read_gradient(0, tables_[summed_[table]].spec.id, into);
 }
 
@@ -180,12 +194,15 @@ DeviceSpan<float> GroupCache::gradient(std::size_t replica, TableId table) {
   return local_.gradient(replica, table);
 }
 
-void GroupCache::publish(std::size_t /*replica*/, TableId table, Clock /*clock*/) {
-  // Copies from a device would have backward wait: its sums begin after it.
-  if (!backend_.shares_host_memory() || backend_.in_dry_run()) return;
+void GroupCache::publish(std::size_t replica, TableId table, Clock /*clock*/) {
   if (tables_[table.value()].spec.kind == TableKind::kFrozen) return;
   const auto place = std::ranges::lower_bound(summed_, static_cast<std::size_t>(table.value()));
-  group_->publish(static_cast<std::size_t>(place - summed_.begin()));
+  const auto index = static_cast<std::size_t>(place - summed_.begin());
+  if (staged_) {
+    staged_->copy(index, local_.gradient(replica, table), *compute_);
+  } else if (backend_.shares_host_memory() && !backend_.in_dry_run()) {
+    group_->publish(index);
+  }
 }
 
 /// What is left of it waits for others, and may fail: complete().
@@ -207,7 +224,12 @@ Result<void> GroupCache::complete() {
 /// Exchanges and applies the clock that comes next, to which this worker may add nothing.
 Result<void> GroupCache::train_clock() {
   const Clock clock = standing_.next;
+  // Sums begin while a device computes what is left of backward.
+  while (const auto copied = staged_ ? staged_->await_next() : std::nullopt) {
+    group_->publish(*copied);
+  }
   TAUT_TRY(const bool is_exchanged, group_->exchange(standing_));
+  if (staged_) staged_->forget();
   if (is_exchanged) {
     // For gradients the others' sum exists even where this worker computes none.
     const bool has_gradient = !options_.group.graph || group_->computes(clock);

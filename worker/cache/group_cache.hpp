@@ -8,6 +8,7 @@
 #include "common/ssp/push_schedule.hpp"
 #include "worker/cache/local_cache.hpp"
 #include "worker/cache/parameter_cache.hpp"
+#include "worker/cache/staged_gradients.hpp"
 #include "worker/collective/rank_endpoint.hpp"
 #include "worker/collective/replica_group.hpp"
 #include "worker/engine/backend.hpp"
@@ -16,7 +17,7 @@ namespace taut {
 
 /// Parameters of a worker that sums gradients with the other workers, without servers: all hold the
 /// same values, and each applies the rule to the mean of the gradients. A sum begins when backward
-/// has completed its gradients (on a device when all are), and a clock ends with all sums.
+/// has completed its gradients, on a device when they are copied, and a clock ends with all sums.
 ///
 /// At the end of an interval the workers meet at the servers, as those that average do: each pushes
 /// its change since the last meeting, and continues from their mean, which is what it has but for
@@ -47,9 +48,7 @@ class GroupCache final : public ParameterCache, private collective::ReplicaValue
   /// Closes the client, whose thread writes into the shared values.
   ~GroupCache() override { client_.close(); }
 
-  void compute_on(std::size_t replica, Stream& stream) override {
-    local_.compute_on(replica, stream);
-  }
+  void compute_on(std::size_t replica, Stream& stream) override;
   Result<Clock> begin_clock(Clock clock) override;
   Result<DeviceSpan<const float>> acquire(std::size_t replica, TableId table, Clock clock) override;
   DeviceSpan<float> gradient(std::size_t replica, TableId table) override;
@@ -105,12 +104,15 @@ class GroupCache final : public ParameterCache, private collective::ReplicaValue
   Backend& backend_;
   const Options options_;
   LocalCache local_;
+  std::unique_ptr<Stream> own_stream_;  // until compute_on() names another one
+  Stream* compute_;
   std::vector<Table> tables_;
   std::vector<std::size_t> summed_;  // tables that are not frozen
   std::vector<Array> arrays_;
   std::vector<float> own_;  // a table's values, on the host
   std::vector<float> gradient_;
-  std::optional<double> from_mean_;  // at the last meeting
+  std::optional<StagedGradients> staged_;  // where gradients of a device are summed
+  std::optional<double> from_mean_;        // at the last meeting
   collective::RankBoard& board_;
   collective::RankEndpoint rank_;
   collective::Standing standing_;

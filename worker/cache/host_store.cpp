@@ -1,6 +1,5 @@
 #include "worker/cache/host_store.hpp"
 
-#include <cmath>
 #include <utility>
 
 #include "common/check.hpp"
@@ -61,9 +60,7 @@ float HostStore::gradient_norm() const {
     if (!table.gradient || !table.is_trained) continue;
     squares += math::sum_of_squares(table.gradient.floats());
   }
-  const auto norm = static_cast<float>(std::sqrt(squares));
-  // A gradient whose norm is NaN cannot be clipped: it is sent unchanged, and the loss shows it.
-  return std::isnan(norm) ? 0 : norm;
+  return math::gradient_norm(squares);
 }
 
 /// norm  of the whole gradient, if the options have it

@@ -3,10 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <exception>
 #include <functional>
-#include <limits>
 #include <span>
 #include <utility>
 
@@ -104,9 +102,7 @@ std::vector<Update> UpdateEncoder::encode_slices(const math::Encoding& encoding,
 /// REQUIRES: the lock.
 Frame UpdateEncoder::advance(TableId table, const Frame& gradient, float norm, BufferPool& pool) {
   const Compression::Correction& correction = *encoding_.compression.correction();
-  const bool clips = correction.clip_norm > 0 && !(norm <= correction.clip_norm);
-  float scale = clips ? correction.clip_norm / norm : 1.0F;
-  if (!std::isfinite(norm)) scale = std::numeric_limits<float>::quiet_NaN();
+  const float scale = correction.scale(norm);
   const auto given = floats(gradient);
   const auto velocity = std::span(residuals_[table.value()]).last(given.size());
   const Buffer moved = pool.acquire(gradient.size());
@@ -149,7 +145,10 @@ TableEncoding UpdateEncoder::encoding_of(TableId table, Clock clock) const {
   constexpr std::size_t kAlignment = 16;
   TableEncoding all;
   const TableSpec& spec = tables_[table.value()];
-  if (!has_velocity(spec)) all.encoding = encoding_.compression.of_push(spec, clock);
+  all.encoding = encoding_.compression.of_push(spec, clock);
+  if (has_velocity(spec) && !encoding_.compression.is_seed(clock)) {
+    all.correction = encoding_.compression.correction();
+  }
   for (const Slice& slice : layout_.slices_of(table)) {
     const math::Draw draw = math::draw_of(encoding_.seed, static_cast<std::uint64_t>(clock.value()),
                                           encoding_.slot, table.value(), slice.slice.value());
@@ -167,6 +166,7 @@ std::vector<Update> UpdateEncoder::adopt(TableId table, Clock clock, const Frame
     next_[table.value()] = clock.next();
     encoded_.notify_all();
   }
+  if (encoding.correction) norm = 0;  // it is clipped
   std::vector<Update> updates;
   updates.reserve(encoding.parts.size());
   for (const TableEncoding::Part& part : encoding.parts) {

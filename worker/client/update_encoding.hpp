@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -28,6 +29,7 @@ struct TableEncoding {
     std::size_t begin = 0;  // of its bytes: a multiple of 16
   };
   math::Encoding encoding;  // float32: the client encodes the update, or it is sent as it is
+  std::optional<Compression::Correction> correction;  // of the gradient, before it is encoded
   std::vector<Part> parts;
   std::size_t bytes = 0;  // of all parts: a multiple of 16
 };

@@ -129,14 +129,23 @@ class Backend {
       apply_average(stream, one.contributions, one.share, one.values);
     }
   }
-  /// Whether encode() has an encoding.
-  [[nodiscard]] virtual bool encodes(const math::Encoding& /*encoding*/) const { return false; }
+  /// Whether it has the three functions below.
+  [[nodiscard]] virtual bool encodes() const { return false; }
   /// Encodes a slice of an update on the device: math::encode(), with the same bytes.
   /// out    [encoded_bytes, rounded up to whole floats]; what follows the bytes is undefined
   /// state  [state_values]
-  /// REQUIRES: encodes(), and at least one value.
+  /// REQUIRES: encodes(), at least one value, and not float32.
   virtual void encode(Stream&, const SliceEncoding& /*how*/, DeviceSpan<const float> /*values*/,
                       DeviceSpan<float> /*out*/, DeviceSpan<float> /*state*/) {
+    TAUT_CHECK(false, "a device that encodes");
+  }
+  /// math::advance_velocity(), in place.
+  virtual void advance_velocity(Stream&, float /*momentum*/, float /*scale*/,
+                                DeviceSpan<float> /*gradient*/, DeviceSpan<float> /*velocity*/) {
+    TAUT_CHECK(false, "a device that encodes");
+  }
+  virtual void clear_sent_velocities(Stream&, DeviceSpan<const float> /*residual*/,
+                                     DeviceSpan<float> /*velocity*/) {
     TAUT_CHECK(false, "a device that encodes");
   }
 

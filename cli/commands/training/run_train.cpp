@@ -229,6 +229,7 @@ struct Attempt {
   std::string advice;      // how it continues from there
   bool may_restart = false;
   std::filesystem::path folder;
+  std::vector<std::string> replaced;  // as TrainRun's
 };
 
 /// Prints the summary of a run and stores it in its folder.
@@ -279,6 +280,7 @@ Attempt attempt(const TrainOptions& options, const pb::Job& given) {
   const double wall_s = seconds(steady_now() - began);
   result.checkpoint = run.newest_checkpoint();
   run.end();
+  result.replaced = run.replaced();
   result.may_restart = stop_signal() == 0 && !run.diverged();
   if (!result.checkpoint.empty()) {
     result.advice =
@@ -338,6 +340,7 @@ int run_train(const TrainOptions& requested) {
     const Attempt done = attempt(options, job.value());
     if (done.error.empty()) return done.status;
     std::string message = done.error;
+    for (const std::string& ending : done.replaced) message += "\n  started again: " + ending;
     const bool restarts = left > 0 && done.may_restart && stop_signal() == 0;
     if (!restarts) {
       // Below the lines of a log that may be part of the message.

@@ -302,6 +302,15 @@ class TrainSurvives(ClusterTest):
                                             "worker1"])
         self.assert_ends_well(train, "server1", "worker1")
 
+    def test_a_training_that_a_user_ends_says_what_was_started_again(self):
+        train = self.train(servers=2)
+        self.wait_for_backups()
+        self.kill(train, "server1")
+        train.send_signal(signal.SIGINT)
+        _, error = train.communicate(timeout=60)
+        self.assertEqual(train.returncode, 130)
+        self.assertIn("started again: server1 was killed by signal 9", error)
+
     def test_train_with_three_servers_replaces_one_and_then_another(self):
         train = self.train(servers=3)
         for victim in ("server2", "server0"):

@@ -359,6 +359,7 @@ class Trained(ClusterTest):
         _, error = train.communicate(timeout=30)
         self.assertEqual(train.returncode, 1)
         self.assertIn("server0 was killed by signal 9", error)
+        self.assertIn("with two servers or more (--servers 2) it is started again", error)
         self.assert_continues(error)
 
     def test_a_run_whose_process_dies_starts_again_by_itself(self):

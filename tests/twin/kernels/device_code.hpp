@@ -87,6 +87,7 @@ inline unsigned long long atomicMax(unsigned long long* at, unsigned long long v
   if (value > old) *at = value;
   return old;
 }
+unsigned atomicAdd(unsigned* at, unsigned value);
 inline unsigned __float_as_uint(float value) {
   return std::bit_cast<unsigned>(value);
 }

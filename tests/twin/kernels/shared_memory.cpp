@@ -40,31 +40,54 @@ BlockMemory memory;
 
 constexpr unsigned kNobody = ~0U;
 
+/// The first thread that touched a byte in some way, and whether another one did.
+struct Group {
+  unsigned first = kNobody;
+  bool has_more = false;
+
+  void add(unsigned thread) {
+    if (first == kNobody) first = thread;
+    has_more = has_more || first != thread;
+  }
+  [[nodiscard]] bool has_other_than(unsigned thread) const {
+    return first != kNobody && (has_more || first != thread);
+  }
+};
+
 /// Who touched a byte since the last barrier.
 struct Touched {
   std::uint64_t epoch = 0;  // what follows holds for it alone
-  unsigned writer = kNobody;
-  unsigned reader = kNobody;
-  bool has_more_readers = false;
+  Group writers = {};
+  Group readers = {};
+  Group adders = {};  // by atomic calls
 };
 std::vector<Touched> touched;  // by byte; empty until an access is noted
 std::uint64_t epoch = 1;       // of a block, between two barriers
 
-/// Another thread that a thread's access of a byte races with; kNobody: none.
-unsigned rival_of(const Touched& before, unsigned thread, bool is_write) {
-  if (before.writer != kNobody && before.writer != thread) return before.writer;
-  if (!is_write || before.reader == kNobody) return kNobody;
-  return before.has_more_readers || before.reader != thread ? before.reader : kNobody;
+/// What a thread's access of a byte races with.
+struct Rival {
+  unsigned thread = kNobody;
+  const char* deed = "";
+};
+Rival rival_of(const Touched& before, unsigned thread, AccessKind access) {
+  if (before.writers.has_other_than(thread)) return {before.writers.first, "wrote"};
+  if (access != AccessKind::kRead && before.readers.has_other_than(thread)) {
+    return {before.readers.first, "read"};
+  }
+  if (access != AccessKind::kAtomic && before.adders.has_other_than(thread)) {
+    return {before.adders.first, "added to"};
+  }
+  return {};
 }
 
-void note(Touched& at, unsigned thread, bool is_write) {
-  if (is_write) {
-    at.writer = thread;
-  } else if (at.reader == kNobody) {
-    at.reader = thread;
-  } else if (at.reader != thread) {
-    at.has_more_readers = true;
-  }
+Group& group_of(Touched& at, AccessKind access) {
+  if (access == AccessKind::kAtomic) return at.adders;
+  return access == AccessKind::kWrite ? at.writers : at.readers;
+}
+
+constexpr const char* name_of(AccessKind access) {
+  if (access == AccessKind::kAtomic) return "adds to";
+  return access == AccessKind::kWrite ? "writes" : "reads";
 }
 
 bool is_red(std::size_t begin, std::size_t end) {
@@ -126,7 +149,7 @@ void barrier_of_block_memory() {
   ++epoch;
 }
 
-void note_access(const void* begin, std::size_t bytes, bool is_write, const void* code) {
+void note_access(const void* begin, std::size_t bytes, AccessKind access, const void* code) {
   const auto* const at = static_cast<const std::byte*>(begin);
   if (at < memory.bytes || at + bytes > memory.bytes + memory.used) return;
   touched.resize(sizeof memory.bytes);
@@ -135,15 +158,15 @@ void note_access(const void* begin, std::size_t bytes, bool is_write, const void
   for (std::size_t i = first; i < first + bytes; ++i) {
     Touched& one = touched[i];
     if (one.epoch != epoch) one = {.epoch = epoch};
-    const unsigned rival = rival_of(one, thread, is_write);
-    if (rival != kNobody) {
-      report_violation("shared.race",
-                       fmt::format("{} {} __shared__ memory that thread {} {} since the last "
-                                   "barrier, at {}",
-                                   running_thread(), is_write ? "writes" : "reads", rival,
-                                   one.writer == rival ? "wrote" : "read", line_of(code)));
+    const Rival rival = rival_of(one, thread, access);
+    if (rival.thread != kNobody) {
+      report_violation(
+          "shared.race",
+          fmt::format("{} {} __shared__ memory that thread {} {} since the last "
+                      "barrier, at {}",
+                      running_thread(), name_of(access), rival.thread, rival.deed, line_of(code)));
     }
-    note(one, thread, is_write);
+    group_of(one, access).add(thread);
   }
 }
 
@@ -168,3 +191,15 @@ void* shared_memory(const void* place, std::size_t bytes, std::size_t alignment)
 }
 
 }  // namespace taut::twin
+
+/// Threads run one at a time, so it needs nothing more. Not compiled as kernels are, whose accesses
+/// are noted where they are made.
+unsigned atomicAdd(unsigned* at, unsigned value) {
+  using taut::twin::AccessKind;
+  if (!taut::twin::touched.empty()) {
+    taut::twin::note_access(at, sizeof *at, AccessKind::kAtomic, __builtin_return_address(0));
+  }
+  const unsigned old = *at;
+  *at = old + value;
+  return old;
+}

@@ -17,10 +17,10 @@ struct Watched {
 };
 Watched watched;  // kernels run one at a time, whichever thread runs them
 
-void note(void* at, std::size_t bytes, bool is_write, void* from) {
+void note(void* at, std::size_t bytes, AccessKind access, void* from) {
   const auto* const place = static_cast<const std::byte*>(at);
   if (place >= watched.begin && place < watched.end) watched.bytes += bytes;
-  note_access(at, bytes, is_write, from);
+  note_access(at, bytes, access, from);
 }
 
 }  // namespace
@@ -35,16 +35,16 @@ std::uint64_t watched_bytes() {
 
 }  // namespace taut::twin
 
-#define TAUT_ACCESS(name, bytes, is_write)                              \
-  void name(void* at);                                                  \
-  void name(void* at) {                                                 \
-    taut::twin::note(at, bytes, is_write, __builtin_return_address(0)); \
+#define TAUT_ACCESS(name, bytes, access)                                                      \
+  void name(void* at);                                                                        \
+  void name(void* at) {                                                                       \
+    taut::twin::note(at, bytes, taut::twin::AccessKind::access, __builtin_return_address(0)); \
   }
 #define TAUT_ACCESSES(bytes)                              \
-  TAUT_ACCESS(__tsan_read##bytes, bytes, false)           \
-  TAUT_ACCESS(__tsan_write##bytes, bytes, true)           \
-  TAUT_ACCESS(__tsan_unaligned_read##bytes, bytes, false) \
-  TAUT_ACCESS(__tsan_unaligned_write##bytes, bytes, true)
+  TAUT_ACCESS(__tsan_read##bytes, bytes, kRead)           \
+  TAUT_ACCESS(__tsan_write##bytes, bytes, kWrite)         \
+  TAUT_ACCESS(__tsan_unaligned_read##bytes, bytes, kRead) \
+  TAUT_ACCESS(__tsan_unaligned_write##bytes, bytes, kWrite)
 
 extern "C" {
 
@@ -56,11 +56,11 @@ TAUT_ACCESSES(16)
 
 void __tsan_read_range(void* at, std::size_t bytes);
 void __tsan_read_range(void* at, std::size_t bytes) {
-  taut::twin::note(at, bytes, false, __builtin_return_address(0));
+  taut::twin::note(at, bytes, taut::twin::AccessKind::kRead, __builtin_return_address(0));
 }
 void __tsan_write_range(void* at, std::size_t bytes);
 void __tsan_write_range(void* at, std::size_t bytes) {
-  taut::twin::note(at, bytes, true, __builtin_return_address(0));
+  taut::twin::note(at, bytes, taut::twin::AccessKind::kWrite, __builtin_return_address(0));
 }
 
 void __tsan_init();

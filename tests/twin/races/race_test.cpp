@@ -37,6 +37,19 @@ void overwrite() {
   row[threadIdx.x] = next + 1;
 }
 
+using Counts = unsigned[2];
+
+/// All threads count, and one reads the result.
+template <bool kHasBarrier>
+void count() {
+  TAUT_SHARED(Counts, counts);
+  if (threadIdx.x < 2) counts[threadIdx.x] = 0;
+  __syncthreads();
+  (void)atomicAdd(&counts[threadIdx.x % 2], 1U);
+  if (kHasBarrier) __syncthreads();
+  if (threadIdx.x == 0 && counts[0] + counts[1] != 64) __syncthreads();
+}
+
 }  // namespace
 
 TEST_CASE("a read of what another thread wrote since the last barrier is a race", "[twin]") {
@@ -46,6 +59,11 @@ TEST_CASE("a read of what another thread wrote since the last barrier is a race"
 
 TEST_CASE("a write to what another thread read since the last barrier is a race", "[twin]") {
   REQUIRE_BROKEN("race_test.cpp:3", { run(64, overwrite); });
+}
+
+TEST_CASE("atomic additions race with other accesses and not with each other", "[twin]") {
+  run(64, count<true>);
+  REQUIRE_BROKEN("shared.race", { run(64, count<false>); });
 }
 
 }  // namespace taut::twin

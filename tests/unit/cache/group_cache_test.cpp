@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/unit/cache/late_backend.hpp"
 #include "tests/unit/client/served_job.hpp"
 #include "worker/engine/cpu/cpu_backend.hpp"
 
@@ -25,13 +26,20 @@ constexpr float kRate = 0.125F;
 /// if the applications are counted from where the moments were zero.
 class Exchanging {
  public:
-  /// joins_after  clocks of a synchronous gossip before the worker's own first; nullopt: it sums
-  explicit Exchanging(Clock start, std::optional<std::int64_t> joins_after = std::nullopt)
-      : clock_(start), served_(job_from(start)) {
+  struct Options {
+    /// Clocks of a synchronous gossip before the worker's own first; nullopt: it sums.
+    std::optional<std::int64_t> joins_after = std::nullopt;
+    /// Of the times of a device with its own memory; nullopt: the CPU.
+    std::optional<std::uint64_t> device = std::nullopt;
+  };
+  explicit Exchanging(Clock start) : Exchanging(start, Options()) {}
+  Exchanging(Clock start, const Options& how) : clock_(start), served_(job_from(start)) {
     BackendOptions of_backend;
     of_backend.device = DeviceKind::kCpu;
     of_backend.threads = 1;
-    backend_ = make_cpu_backend(of_backend);
+    cpu_ = make_cpu_backend(of_backend);
+    if (how.device) late_.emplace(*cpu_, test::LateBackend::Options{.seed = *how.device});
+    backend_ = late_ ? static_cast<Backend*>(&*late_) : cpu_.get();
     stream_ = backend_->make_stream();
     client_ = served_.client(0);
     collective::RankEndpoint rank =
@@ -45,8 +53,8 @@ class Exchanging {
     options.rule = to_update_rule(served_.job.solver()).value();
     options.schedule.interval = 1000;
     options.wait = kDeadline;
-    options.group.first = start + joins_after.value_or(0);
-    if (joins_after) options.group.graph = collective::Graph::kRing;
+    options.group.first = start + how.joins_after.value_or(0);
+    if (how.joins_after) options.group.graph = collective::Graph::kRing;
     auto opened = GroupCache::open(*client_, *backend_, {table()}, std::move(options),
                                    std::move(rank), board_);
     REQUIRE(opened.has_value());
@@ -57,9 +65,7 @@ class Exchanging {
   /// How far a clock moves the first value.
   float step() {
     const float before = first_value();
-    const std::vector<float> gradient(kCount, 1.0F);
-    backend_->copy_to_device(*stream_, gradient, cache->gradient(0, TableId(0)));
-    stream_->finish();
+    backend_->copy_to_device(*stream_, gradient_, cache->gradient(0, TableId(0)));
     cache->publish(0, TableId(0), clock_);
     cache->finish_clock(0, clock_);
     clock_ = clock_.next();
@@ -89,7 +95,10 @@ class Exchanging {
 
   Clock clock_;
   ServedJob served_;
-  std::unique_ptr<Backend> backend_;
+  const std::vector<float> gradient_ = std::vector<float>(kCount, 1.0F);
+  std::unique_ptr<Backend> cpu_;
+  std::optional<test::LateBackend> late_;
+  Backend* backend_ = nullptr;
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<Client> client_;
   collective::RankBoard board_;
@@ -130,7 +139,7 @@ TEST_CASE(
 TEST_CASE("clocks that a worker only averages before its own first count as no applications",
           "[cache][replicas]") {
   constexpr int kJoinsAfter = 3;
-  Exchanging worker(Clock(1000), kJoinsAfter);
+  Exchanging worker(Clock(1000), {.joins_after = kJoinsAfter});
   for (int i = 0; i < kJoinsAfter; ++i) CHECK(worker.step() == 0);
   CHECK(worker.step() == Approx(kRate).epsilon(1e-3));
   CHECK(worker.step() == Approx(kRate).epsilon(1e-3));
@@ -152,4 +161,16 @@ TEST_CASE("the state of a worker that exchanges is refused where it does not fit
   CHECK(worker.cache->restore(own));
   own.pop_back();
   CHECK_FALSE(worker.cache->restore(own));
+}
+
+TEST_CASE("a device's gradients are summed when they are copied", "[cache][replicas]") {
+  for (const std::uint64_t seed : {0U, 1U, 2U, 3U}) {
+    Exchanging on_device(Clock(0), {.device = seed});
+    Exchanging on_cpu(Clock(0));
+    for (int clock = 0; clock < 4; ++clock) {
+      const float moved = on_device.step();
+      CHECK(moved == Approx(kRate).epsilon(1e-3));
+      CHECK(moved == on_cpu.step());
+    }
+  }
 }

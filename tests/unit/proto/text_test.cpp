@@ -73,7 +73,8 @@ TEST_CASE("other mistakes are reported with line and column", "[text]") {
   CHECK(error_of("consistency { mode: SPS }") ==
         "job.textproto:1:21: mode: no value \"SPS\"; did you mean \"SSP\"?; known are SSP, BSP, "
         "ASYNC");
-  CHECK(error_of("seed: -1").find("job.textproto:1:7: Expected integer") == 0);
+  CHECK(error_of("seed: -1") ==
+        "job.textproto:1:7: a number below 0, where the field takes whole numbers from 0 on");
   CHECK(error_of("name: \"x").find("job.textproto:1:") == 0);
   CHECK(error_of("consistency {\n  slack: 1\n").find("job.textproto:3:1: Expected") == 0);
 }

@@ -11,6 +11,7 @@
 #include <variant>
 
 #include "common/log.hpp"
+#include "common/math/momentum_correction.hpp"
 #include "common/system/memory.hpp"
 #include "worker/engine/cpu/dnnl/dnnl.hpp"
 #include "worker/engine/cpu/ops.hpp"
@@ -134,11 +135,22 @@ class CpuBackend final : public Backend, public MemoryMeter {
     cpu::enter(stream);
     cpu::apply_average(contributions, share, values);
   }
-  bool encodes(const math::Encoding& encoding) const override { return encoding.is_by_block(); }
+  bool encodes() const override { return true; }
   void encode(Stream& stream, const SliceEncoding& how, DeviceSpan<const float> values,
               DeviceSpan<float> out, DeviceSpan<float> state) override {
     cpu::enter(stream);
     cpu::encode(how, host_view(values), host_view(out), host_view(state));
+  }
+  void advance_velocity(Stream& stream, float momentum, float scale, DeviceSpan<float> gradient,
+                        DeviceSpan<float> velocity) override {
+    cpu::enter(stream);
+    const std::span<float> at = host_view(gradient);
+    math::advance_velocity(momentum, scale, at, host_view(velocity), at.data());
+  }
+  void clear_sent_velocities(Stream& stream, DeviceSpan<const float> residual,
+                             DeviceSpan<float> velocity) override {
+    cpu::enter(stream);
+    math::clear_sent_velocities(host_view(residual), velocity.address());
   }
   double sum_of_squares(Stream& stream, std::span<const DeviceSpan<const float>> of) override {
     cpu::enter(stream);

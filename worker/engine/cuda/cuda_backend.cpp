@@ -11,7 +11,8 @@
 #include "common/check.hpp"
 #include "common/math/codec.hpp"
 #include "cuda/capture_gate.hpp"
-#include "cuda/kernels/encode.hpp"
+#include "cuda/kernels/encoding/encode.hpp"
+#include "cuda/kernels/encoding/velocity.hpp"
 #include "cuda/kernels/reduce.hpp"
 #include "cuda/kernels/update.hpp"
 #include "cuda/system_driver.hpp"
@@ -185,18 +186,31 @@ class CudaBackend final : public Backend, public MemoryMeter, public FusingBacke
       cuda::apply_updates(on(stream).enter(), kind, std::exchange(listed, {}));
     }
   }
-  bool encodes(const math::Encoding& encoding) const override { return encoding.is_by_block(); }
+  bool encodes() const override { return true; }
   void encode(Stream& stream, const SliceEncoding& how, DeviceSpan<const float> values,
               DeviceSpan<float> out, DeviceSpan<float> state) override {
     TAUT_CHECK(out.size_bytes().value() >= math::encoded_bytes(how.encoding, values.size()) &&
                    state.size() == math::state_values(how.encoding, values.size()),
                "memory for what is encoded and for what is kept");
     CudaStream& own = on(stream);
-    const auto [scratch] = own.scratch<1>({cuda::encode_scratch()});
-    cuda::encode(own.enter(), how.encoding, how.draw,
-                 {values.address(), cuda_ops::count_of(values),
-                  reinterpret_cast<std::byte*>(out.address()), state.address()},
-                 scratch);
+    const std::int64_t count = cuda_ops::count_of(values);
+    const auto [scratch] = own.scratch<1>({cuda::encode_scratch(how.encoding, count)});
+    cuda::encode(
+        own.enter(), how.encoding, how.draw,
+        {values.address(), count, reinterpret_cast<std::byte*>(out.address()), state.address()},
+        scratch);
+  }
+  void advance_velocity(Stream& stream, float momentum, float scale, DeviceSpan<float> gradient,
+                        DeviceSpan<float> velocity) override {
+    CudaStream& own = on(stream);
+    const auto [scratch] = own.scratch<1>({cuda::velocity_scratch()});
+    cuda::advance_velocity(own.enter(), {momentum, scale}, cuda_ops::count_of(velocity),
+                           gradient.address(), velocity.address(), scratch);
+  }
+  void clear_sent_velocities(Stream& stream, DeviceSpan<const float> residual,
+                             DeviceSpan<float> velocity) override {
+    cuda::clear_sent_velocities(on(stream).enter(), cuda_ops::count_of(velocity),
+                                residual.address(), velocity.address());
   }
   double sum_of_squares(Stream& stream, std::span<const DeviceSpan<const float>> of) override {
     CudaStream& own = on(stream);

@@ -40,7 +40,7 @@ class PlannedBackend final : public WrappedBackend {
   DeviceBuffer allocate(Bytes size, BufferKind kind, std::string_view name) override;
   using WrappedBackend::allocate;
   /// Nothing: residuals would take a part of the budget at each step.
-  bool encodes(const math::Encoding& /*encoding*/) const override { return false; }
+  bool encodes() const override { return false; }
   void begin_cycle(Stream& compute, std::string_view name) override;
   void end_cycle() override;
   void on_call(Stream& stream, DeviceCall call) override;

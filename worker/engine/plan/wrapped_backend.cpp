@@ -85,6 +85,21 @@ void WrappedBackend::encode(Stream& stream, const SliceEncoding& how, Read value
   on_call(stream, make_call("encoding", run, values, WrittenInPart{out}, Updated{state}));
 }
 
+void WrappedBackend::advance_velocity(Stream& stream, float momentum, float scale, Written gradient,
+                                      Written velocity) {
+  const auto run = [this, momentum, scale](Stream& on, Written at, Written kept) {
+    inner_.advance_velocity(on, momentum, scale, at, kept);
+  };
+  on_call(stream, make_call("velocity", run, Updated{gradient}, Updated{velocity}));
+}
+
+void WrappedBackend::clear_sent_velocities(Stream& stream, Read residual, Written velocity) {
+  const auto run = [this](Stream& on, Read from, Written at) {
+    inner_.clear_sent_velocities(on, from, at);
+  };
+  on_call(stream, make_call("sent velocities", run, residual, Updated{velocity}));
+}
+
 /// One call for each part, so that not all of them need to be on the device at once.
 double WrappedBackend::sum_of_squares(Stream& stream, std::span<const Read> of) {
   double sum = 0;

@@ -43,9 +43,13 @@ class WrappedBackend : public Backend, public FusingBackend {
                     DeviceSpan<float> values, std::span<const DeviceSpan<float>> state) override;
   void apply_average(Stream&, std::span<const DeviceGradient> contributions, float share,
                      DeviceSpan<float> values) override;
-  bool encodes(const math::Encoding& encoding) const override { return inner_.encodes(encoding); }
+  bool encodes() const override { return inner_.encodes(); }
   void encode(Stream&, const SliceEncoding& how, DeviceSpan<const float> values,
               DeviceSpan<float> out, DeviceSpan<float> state) override;
+  void advance_velocity(Stream&, float momentum, float scale, DeviceSpan<float> gradient,
+                        DeviceSpan<float> velocity) override;
+  void clear_sent_velocities(Stream&, DeviceSpan<const float> residual,
+                             DeviceSpan<float> velocity) override;
   double sum_of_squares(Stream&, std::span<const DeviceSpan<const float>> of) override;
   void copy_squares_to_host(Stream&, DeviceSpan<const float> of, double& into) override;
   void copy_part(Stream&, const PartCopy& part, DeviceSpan<const float> from,

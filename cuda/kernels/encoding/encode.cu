@@ -1,10 +1,13 @@
-#include "cuda/kernels/encode.hpp"
+#include "cuda/kernels/encoding/encode.hpp"
 
 #include <algorithm>
 
 #include "common/check.hpp"
 #include "common/math/codec_elements.hpp"
 #include "common/math/philox.hpp"
+#include "cuda/kernels/encoding/findings.cuh"
+#include "cuda/kernels/encoding/low_rank.hpp"
+#include "cuda/kernels/encoding/top_k.hpp"
 #include "cuda/kernels/launch.cuh"
 
 namespace taut::cuda {
@@ -16,30 +19,6 @@ constexpr std::int64_t kInt8Bytes = sizeof(float) + math::kCodecBlock;
 constexpr std::int64_t kMeansBytes = 2 * sizeof(float);
 constexpr std::int64_t kOneBitBytes = kMeansBytes + math::kCodecBlock / 8;
 constexpr unsigned kLanes = math::kMeanLanes;
-constexpr unsigned kWholeWarp = 0xffffffffU;
-
-/// Whether a slice's sums with the residual are finite, by the blocks that looked at parts of it.
-struct Findings {
-  std::uint32_t* at;  // 1: some sum is not
-  unsigned parts;     // at most kThreads
-};
-
-__global__ void __launch_bounds__(kThreads)
-    look_for_faults_kernel(std::int64_t count, const float* values, const float* residual,
-                           Findings findings) {
-  bool found = false;
-  for (std::int64_t i = first_index(); i < count; i += index_step()) {
-    found = found || math::is_not_finite(residual[i] + values[i]);
-  }
-  const int any = __syncthreads_or(found ? 1 : 0);
-  if (threadIdx.x == 0) findings.at[blockIdx.x] = any != 0 ? 1U : 0U;
-}
-
-/// Called by all threads of a block.
-__device__ bool all_finite(const Findings& findings) {
-  const bool found = threadIdx.x < findings.parts && findings.at[threadIdx.x] != 0;
-  return __syncthreads_or(found ? 1 : 0) == 0;
-}
 
 /// Of a block's threads; returned to every thread.
 __device__ std::uint32_t block_largest(std::uint32_t value) {
@@ -154,12 +133,6 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 __global__ void __launch_bounds__(kThreads)
-    add_finite_kernel(std::int64_t count, const float* values, Findings findings, float* residual) {
-  if (!all_finite(findings)) return;
-  for (std::int64_t i = first_index(); i < count; i += index_step()) residual[i] += values[i];
-}
-
-__global__ void __launch_bounds__(kThreads)
     random_k_kernel(std::int64_t count, std::int64_t every, std::uint64_t key, Findings findings,
                     float* residual, std::byte* out) {
   const bool is_finite = all_finite(findings);
@@ -177,19 +150,9 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-Findings look_for_faults(cudaStream_t stream, const EncodedSlice& slice, void* scratch) {
-  const unsigned parts = std::min(blocks_for(slice.count), static_cast<unsigned>(kThreads));
-  const Findings findings{static_cast<std::uint32_t*>(scratch), parts};
-  launch({stream, "look_for_faults", slice.count, parts}, look_for_faults_kernel, slice.count,
-         slice.values, slice.state, findings);
-  return findings;
-}
-
 void encode_random_k(cudaStream_t stream, std::uint32_t every, const math::Draw& draw,
                      const EncodedSlice& slice, void* scratch) {
-  const Findings findings = look_for_faults(stream, slice, scratch);
-  launch({stream, "add_finite", slice.count, blocks_for(slice.count)}, add_finite_kernel,
-         slice.count, slice.values, findings, slice.state);
+  const Findings findings = add_up(stream, slice, scratch);
   const math::Philox words = math::Philox::at(draw.key, draw.stream, draw.first);
   const std::uint64_t key = std::uint64_t{words.words[1]} << 32U | words.words[0];
   const std::int64_t stretches = (slice.count + every - 1) / every;
@@ -201,7 +164,8 @@ void encode_random_k(cudaStream_t stream, std::uint32_t every, const math::Draw&
 
 void encode(cudaStream_t stream, const math::Encoding& encoding, const math::Draw& draw,
             const EncodedSlice& slice, void* scratch) {
-  TAUT_CHECK(encoding.is_by_block() && slice.count > 0, "values, and an encoding of the device's");
+  TAUT_CHECK(encoding.codec != math::Codec::kFloat32 && slice.count > 0,
+             "values, and an encoding that is not theirs");
   const float* const values = slice.values;
   auto* const halves = reinterpret_cast<std::uint16_t*>(slice.out);
   if (encoding.codec == math::Codec::kFloat16) {
@@ -217,13 +181,20 @@ void encode(cudaStream_t stream, const math::Encoding& encoding, const math::Dra
     const Findings findings = look_for_faults(stream, slice, scratch);
     launch({stream, "encode_one_bit", slice.count, blocks_for(slice.count)}, one_bit_kernel,
            slice.count, values, findings, slice.state, slice.out);
-  } else {
+  } else if (encoding.codec == math::Codec::kRandomK) {
     encode_random_k(stream, encoding.every, draw, slice, scratch);
+  } else if (encoding.codec == math::Codec::kTopK) {
+    encode_top_k(stream, encoding.every, slice, scratch);
+  } else {
+    TAUT_CHECK(encoding.codec == math::Codec::kLowRank, "an encoding that has a kernel");
+    encode_low_rank(stream, encoding, draw, slice, scratch);
   }
 }
 
-std::size_t encode_scratch() {
-  return kThreads * sizeof(std::uint32_t);
+std::size_t encode_scratch(const math::Encoding& encoding, std::int64_t count) {
+  if (encoding.codec == math::Codec::kTopK) return top_k_scratch();
+  if (encoding.codec == math::Codec::kLowRank) return low_rank_scratch(encoding, count);
+  return kFindingsBytes;
 }
 
 }  // namespace taut::cuda

@@ -11,6 +11,7 @@
 // common/math/codec_elements.hpp, compiled without contraction, so that the bytes are the CPU's.
 namespace taut::cuda {
 
+/// A slice of an update.
 struct EncodedSlice {
   const float* values = nullptr;
   std::int64_t count = 0;  // at least 1
@@ -20,9 +21,9 @@ struct EncodedSlice {
 /// As math::encode(), bit for bit.
 /// out      at a multiple of 8
 /// scratch  encode_scratch() bytes
-/// REQUIRES  encoding.is_by_block()
+/// REQUIRES  not float32
 void encode(cudaStream_t stream, const math::Encoding& encoding, const math::Draw& draw,
             const EncodedSlice& slice, void* scratch);
-[[nodiscard]] std::size_t encode_scratch();
+[[nodiscard]] std::size_t encode_scratch(const math::Encoding& encoding, std::int64_t count);
 
 }  // namespace taut::cuda
