@@ -32,7 +32,7 @@ __device__ std::uint32_t block_largest(std::uint32_t value) {
   }
   if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = value;
   __syncthreads();
-  for (int warp = 0; warp < kWarps; ++warp) value = parts[warp] > value ? parts[warp] : value;
+  for (const std::uint32_t part : parts) value = part > value ? part : value;
   return value;
 }
 
