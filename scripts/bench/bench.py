@@ -88,15 +88,15 @@ def exit_status(targets):
     return 1 if missed else 0
 
 
-def run(command):
-    """The standard output of a command that must succeed, and must end."""
+def run(command, statuses=(0,)):
+    """The standard output of a command that must end, with one of these statuses."""
     command = [str(word) for word in command]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST_S,
                               check=False)
     except subprocess.TimeoutExpired:
         give_up(f"{shlex.join(command)} did not end within {LONGEST_S} s")
-    if done.returncode != 0:
+    if done.returncode not in statuses:
         give_up(f"{shlex.join(command)} ended with {done.returncode}:\n"
                 f"{done.stdout[-2000:]}{done.stderr[-2000:]}")
     return done.stdout

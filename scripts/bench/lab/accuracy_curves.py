@@ -9,12 +9,15 @@ import figures
 LINE = re.compile(r"^curve of (.+), (\d+), ([^,:]+): (.+)$", re.MULTILINE)
 
 
-def of_sweep(path):
+def of_sweep(path, without=()):
     """The mean over the seeds at each test, in seconds and %, by the bound.
-    path  the sweep's curves.csv"""
+    path     the sweep's curves.csv
+    without  bounds, each with a seed, whose runs have not ended"""
     seeds = {}
     with path.open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
+            if (row["slack"], row["seed"]) in without:
+                continue
             if (row["quantity"], row["over"]) == ("test_accuracy", "seconds"):
                 seeds.setdefault(row["slack"], {}).setdefault(row["seed"], []).append(
                     (float(row["at"]), 100 * float(row["value"])))

@@ -154,6 +154,22 @@ class ScalePage(Measured):
         self.assertEqual(rows, "panel,line,virtual seconds,accuracy in %\n4 workers,BSP,2,40\n"
                          "4 workers,BSP,4,60\n4 workers,async,1.5,55\n")
 
+    def test_a_run_that_diverges_has_not_reached_the_target_and_is_named(self):
+        lost = SWEEPS.replace('"runs": 2', '"runs": 1').replace(
+            "]}' |", '], "failures": [{"run": "async-workers4-seed2", "reason": "the training has '
+            "diverged; try a base_lr below 0.01\"}]}' |")
+        self.write_program("bin/tautline", f"{lost}\nexit 1\n")
+        words = ("lab/best_bound", "--kind", "bursts", "--workers", "4", "--slack", "0,async")
+        done = self.measure(*words, build=self.place / "build")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("| bursts 4, 4   | 0 of 2 | 1 of 2 | none    |", done.stdout)
+        self.assertIn("\ndiverged: bursts 4, 4: async, seed 2\n", done.stdout)
+        self.assertIn("\ncurve of bursts 4, 4, async: 1 50.00, 2 70.00\n", done.stdout)
+        self.write_program("bin/tautline", f"{lost.replace('diverged', 'starved')}\nexit 1\n")
+        done = self.measure(*words, build=self.place / "build")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("async-workers4-seed2: the training has starved", done.stderr)
+
     def test_a_coordinators_memory_is_drawn_for_each_number_of_shards(self):
         for line in (one.line for one in COMMANDS if " --megabytes 0.1" in one.line):
             shards = (1, 8, 32) if "--shards" in line else (1,)
