@@ -1,5 +1,5 @@
-// What the CUDA device moves and updates in a second, compared with plain copies of the same sizes
-// in the same run, and what the host's memory moves. Writes its rows with --json FILE; exits with
+// What the CUDA device moves, updates and encodes in a second, compared with plain copies of the
+// same sizes in the same run, and what the host's memory moves. Writes its rows with --json FILE; exits with
 // 77 where there is no device. --limits measures only what a model of a training is computed from.
 #include <fmt/format.h>
 
@@ -11,10 +11,12 @@
 #include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <random>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "common/math/codec.hpp"
 #include "common/time.hpp"
 #include "worker/engine/backend.hpp"
 
@@ -113,6 +115,7 @@ class Bench {
     update("update: SGD", math::RuleKind::kSgd, 0, copy);
     update("update: momentum", math::RuleKind::kMomentum, 1, copy);
     update("update: Adam", math::RuleKind::kAdam, 2, copy);
+    encodings();
     return rows_;
   }
 
@@ -194,6 +197,47 @@ class Bench {
     rows_.push_back({what + ", tables of " + size(), rate, rate / copy, 0.85});
   }
 
+  /// Gradients by the slice, next to the copy to the host of as many that encoding spares.
+  void encodings() {
+    using math::Codec;
+    constexpr std::uint32_t kColumns = 1024;
+    const std::vector<math::Encoding> all{
+        {Codec::kFloat16},
+        {Codec::kBfloat16},
+        {Codec::kInt8},
+        {Codec::kOneBit},
+        {Codec::kTopK, 100},
+        {Codec::kRandomK, 100},
+        {.codec = Codec::kLowRank, .rank = 2, .columns = kColumns},
+        {.codec = Codec::kLowRank, .rank = 4, .columns = kColumns}};
+    const auto host = host_.as<float>().first(kSlice);
+    std::mt19937 random(1);
+    std::normal_distribution<float> normal(0, 0.01F);
+    for (float& value : host) value = normal(random);
+    const auto gradient = at(0).subspan(0, kSlice);
+    backend_.copy_to_device(*stream_, host, gradient);
+    const auto by_slices = [&](const std::function<void()>& work) {
+      return time_of(*stream_, [&] {
+        for (std::size_t i = 0; i < options_.mib; ++i) work();
+      });
+    };
+    const double copy = by_slices([&] { backend_.copy_to_host(*stream_, gradient, host); });
+    for (const math::Encoding& encoding : all) {
+      const std::size_t bytes = math::encoded_bytes(encoding, kSlice);
+      const std::size_t kept = math::state_values(encoding, kSlice);
+      const DeviceBuffer out = backend_.allocate_floats((bytes + 3) / sizeof(float));
+      const DeviceBuffer state = backend_.allocate_floats(std::max<std::size_t>(kept, 1));
+      backend_.fill(*stream_, state.as<float>(), 0);
+      const SliceEncoding how{encoding, math::draw_of(1, 2, 3, 4, 5)};
+      const double took = by_slices([&] {
+        backend_.encode(*stream_, how, gradient, out.as<float>(),
+                        state.as<float>().subspan(0, kept));
+      });
+      rows_.push_back({"encoding as " + math::to_string(encoding) + ", next to the copy",
+                       gigabytes(1) / took, copy / took, 0});
+    }
+  }
+
   Backend& backend_;
   const Options options_;
   const std::size_t floats_;
@@ -247,7 +291,7 @@ int main(int count, char** arguments) {
       if (options.dry_run) row.reach = 0;
     }
     for (const Row& row : rows) {
-      fmt::print("{:48} {:8.1f} GB/s{}\n", row.what, row.rate,
+      fmt::print("{:66} {:8.1f} GB/s{}\n", row.what, row.rate,
                  row.share > 0 ? fmt::format("  {:.0f} %", 100 * row.share) : "");
     }
     if (!options.json.empty()) write_json(options.json, rows);
