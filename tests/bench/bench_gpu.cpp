@@ -1,6 +1,7 @@
 // What the CUDA device moves, updates and encodes in a second, compared with plain copies of the
-// same sizes in the same run, and what the host's memory moves. Writes its rows with --json FILE; exits with
-// 77 where there is no device. --limits measures only what a model of a training is computed from.
+// same sizes in the same run, and what the host's memory moves. Writes its rows with --json FILE;
+// exits with 77 where there is no device. --limits measures only what a model of a training is
+// computed from.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
