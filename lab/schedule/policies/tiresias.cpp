@@ -10,7 +10,8 @@ namespace {
 /// threshold is in the first queue, and goes before all of the second one; in a queue, by
 /// submission. Jobs are stopped for others ahead of them. A job in the second queue that has
 /// waited for eight times as long as it has run goes back to the first one, and its service and the
-/// time that it has run count from there.
+/// time that it has run count from there; such jobs are looked for at every event, and ten minutes
+/// after the last one was found.
 /// Source    Gu et al., "Tiresias: A GPU Cluster Manager for Distributed Deep Learning", NSDI 2019,
 ///           section 3.2; the threshold of one device-hour is that of its simulator's example with
 ///           two queues, the factor of 8 an assumption
@@ -21,6 +22,8 @@ class Tiresias : public Policy {
 
   [[nodiscard]] Plan decide(const View& view) override {
     constexpr double kStarving = 8;
+    // Where thousands wait, some job begins to starve at nearly every moment.
+    constexpr double kBetweenLooks_s = 600;
     // A job within the rounding of its times has crossed a threshold: it is not seen again.
     constexpr double kRounding = 1e-6;
     double starving_s = std::numeric_limits<double>::infinity();  // the next one does from then on
@@ -35,13 +38,16 @@ class Tiresias : public Policy {
       if (second && ran > 0 && patience_s <= kRounding) {
         forgiven_[job] = {.attained_s = view.attained_s(job), .held_s = view.held_s(job)};
         second = false;
+        next_look_s_ = view.now_s() + kBetweenLooks_s;
       }
       if (second) starving_s = std::min(starving_s, view.now_s() + patience_s);
       (second ? second_queue : order).push_back(job);
     }
     order.insert(order.end(), second_queue.begin(), second_queue.end());
     Plan plan = fill_in_order(view, order);
-    if (plan.grants.size() < order.size()) plan.wake_s = starving_s;
+    if (plan.grants.size() < order.size()) {
+      plan.wake_s = std::max(starving_s, next_look_s_);
+    }
     // When the next one crosses the threshold.
     for (const Grant& grant : plan.grants) {
       const double left_s = until_second_s(view, grant.job);
@@ -64,6 +70,7 @@ class Tiresias : public Policy {
     double held_s = 0;
   };
   std::vector<Forgiven> forgiven_;  // by job
+  double next_look_s_ = 0;          // for jobs that starve, where nothing else happens before
 };
 
 }  // namespace
