@@ -31,16 +31,19 @@ struct Factors {
   }
 };
 
+/// Whether any value of a factor's row is not 0; called by all threads of a block.
+__device__ bool has_values(const float* row, std::int64_t columns) {
+  bool found = false;
+  for (std::int64_t j = threadIdx.x; j < columns; j += kThreads) found = found || row[j] != 0;
+  return __syncthreads_or(found ? 1 : 0) != 0;
+}
+
 /// Rows of the kept factor that are 0, as all are at first, are drawn: one for each block.
 __global__ void __launch_bounds__(kThreads)
     draw_missing_kernel(Factors factors, math::Draw draw, Findings sums) {
   if (!all_finite(sums)) return;
   float* const row = factors.kept + blockIdx.x * factors.columns;
-  bool has_values = false;
-  for (std::int64_t j = threadIdx.x; j < factors.columns; j += kThreads) {
-    has_values = has_values || row[j] != 0;
-  }
-  if (__syncthreads_or(has_values ? 1 : 0) != 0) return;
+  if (has_values(row, factors.columns)) return;
   const std::int64_t calls = (factors.columns + 3) / 4;
   for (std::int64_t j = threadIdx.x; j < factors.columns; j += kThreads) {
     const std::uint64_t call = draw.first + static_cast<std::uint64_t>(blockIdx.x * calls + j / 4);
@@ -157,11 +160,7 @@ __global__ void __launch_bounds__(kThreads)
     keep_factor_kernel(Factors factors, Findings sums, Findings products) {
   if (!all_finite(sums) || !all_finite(products)) return;
   const float* const row = factors.right + blockIdx.x * factors.columns;
-  bool has_values = false;
-  for (std::int64_t j = threadIdx.x; j < factors.columns; j += kThreads) {
-    has_values = has_values || row[j] != 0;
-  }
-  if (__syncthreads_or(has_values ? 1 : 0) == 0) return;
+  if (!has_values(row, factors.columns)) return;
   float* const kept = factors.kept + blockIdx.x * factors.columns;
   for (std::int64_t j = threadIdx.x; j < factors.columns; j += kThreads) kept[j] = row[j];
 }
