@@ -27,7 +27,7 @@ void settle_checkpoint_paths(const fs::path& otherwise, pb::Job& job) {
     const std::string prefix = absolute_path(solver.snapshot_prefix());
     solver.set_snapshot_prefix(is_folder && prefix.back() != '/' ? prefix + '/' : prefix);
   } else {
-    // A prefix alone orders no checkpoint; checkpoints that are ordered by hand use it too.
+    // A prefix alone orders no checkpoint; checkpoints that the user orders use it too.
     std::string name = job.name().empty() ? "job" : job.name();
     std::ranges::replace(name, '/', '_');
     solver.set_snapshot_prefix(absolute_path((otherwise / name).string()));

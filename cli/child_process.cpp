@@ -6,8 +6,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-// Boost.Process has changed its face and its headers: this file alone knows it. Before 1.81 asio
-// misses <utility>. The version that is spoken here is the first.
+// Boost.Process has changed its interface and its headers: only this file depends on it. Before
+// 1.81 asio misses <utility>. The version used here is the first.
 #include <utility>
 #define BOOST_PROCESS_USE_STD_FS 1
 #if __has_include(<boost/process/v1/child.hpp>)
@@ -40,7 +40,7 @@ namespace {
 void prepare_child(pid_t parent, int log, bool shielded) {
   setpgid(0, 0);
   for (const int output : {STDOUT_FILENO, STDERR_FILENO}) dup2(log, output);
-  // What is blocked or ignored would stay so in the new program, and SIGTERM would not end it.
+  // Blocked or ignored signals would stay so in the new program, and SIGTERM would not end it.
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -67,7 +67,7 @@ ChildProcess::ChildProcess(ChildProcess&&) noexcept = default;
 ChildProcess& ChildProcess::operator=(ChildProcess&&) noexcept = default;
 
 Result<ChildProcess> ChildProcess::start(const Command& command) {
-  // An earlier attempt of the same run may have written to it: Boost would write over that.
+  // An earlier attempt of the same run may have written to it: Boost would overwrite that.
   const Descriptor log(::open(command.log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0660));
   if (log.get() < 0) {
     return make_error(ErrorCode::kIo,
@@ -80,7 +80,8 @@ Result<ChildProcess> ChildProcess::start(const Command& command) {
   state->stop_signal = command.shielded ? SIGINT : SIGTERM;
   const pid_t parent = getpid();
   std::error_code failed;
-  // The log first: where the parent has no standard input, its number is that of the child's.
+  // The log first: if the parent has no standard input, the log's number is that of the child's
+  // input.
   state->child = bp::child(
       command.program.string(), bp::args(command.arguments),
       bp::extend::on_exec_setup =

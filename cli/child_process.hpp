@@ -39,7 +39,7 @@ class ChildProcess {
   [[nodiscard]] const std::string& name() const;
   [[nodiscard]] const std::filesystem::path& log() const;
   [[nodiscard]] pid_t pid() const;
-  /// Whether it runs still; a child that has ended is reaped by this.
+  /// Whether it still runs; reaps a child that has ended.
   [[nodiscard]] bool running();
   /// How it ended: "exited with status 1", "was killed by signal 9 (Killed)".
   /// REQUIRES  !running()
@@ -47,7 +47,7 @@ class ChildProcess {
   /// REQUIRES  !running()
   [[nodiscard]] bool ended_well() const;
 
-  /// Asks it to end, also when it is stopped: SIGTERM, or SIGINT if it is shielded.
+  /// Requests its end, also if it is stopped: SIGTERM, or SIGINT if it is shielded.
   void terminate();
   void kill();
 
@@ -58,7 +58,7 @@ class ChildProcess {
 };
 
 /// Ends all of them: terminate() at once, SIGKILL for those that still run after `grace`. Returns
-/// the names of those that had to be killed. Waits until every one has ended.
+/// the names of those that had to be killed, once every one has ended.
 std::vector<std::string> end_all(std::vector<ChildProcess>& children, Duration grace);
 
 }  // namespace taut::cli

@@ -15,7 +15,7 @@
 namespace taut::cli {
 namespace {
 
-/// A file for these tables next to another: two nets that start from it have two.
+/// A file for these tables next to another one: two nets that start from it get two files.
 std::filesystem::path place_for(const model::Graph& graph, std::filesystem::path file) {
   constexpr std::size_t kDigits = 8;
   std::string text;
@@ -39,7 +39,7 @@ Result<std::vector<std::string>> convert_state_dicts(pb::Job& job,
   // A table by rows starts from its filler: match_weights() says so.
   if (!model::row_parameters(graph).empty()) return lines;
   const auto counterparts = model::pytorch::counterparts_of(graph, {});
-  if (!counterparts) return lines;  // so no file can be one
+  if (!counterparts) return lines;  // so no file can be a state_dict
   TAUT_TRY(const std::vector<WeightsFile> files, model::open_weights_of(job));
   for (std::size_t i = 0; i < files.size(); ++i) {
     if (!model::pytorch::is_state_dict(files[i], counterparts.value()) ||

@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 
 constexpr Duration kReadyWithin = std::chrono::seconds(20);
 constexpr std::size_t kLogLines = 12;
-// A group that loses more daemons than these has another problem.
+// A group that loses more daemons than this has another problem.
 constexpr std::size_t kReplacements = 100;
 
 /// The key of a daemon, which an earlier attempt of the same run may have made.
@@ -70,7 +70,7 @@ Result<void> DaemonGroup::start(Daemon daemon) {
   const std::string config_file = stem.string() + ".textproto";
   TAUT_TRY(write_file_atomically(config_file, to_text(daemon.config)));
   const std::string ready_file = stem.string() + ".ready";
-  // One that an earlier run left in this folder names ports of long ago.
+  // One that an earlier run left in this folder names ports that are no longer used.
   std::error_code none;
   fs::remove(ready_file, none);
   ChildProcess::Command command{.name = daemon.name,
@@ -105,7 +105,7 @@ Result<void> DaemonGroup::replace(std::size_t index) {
   ChildProcess& child = children_[index];
   const Started& started = started_[index];
   std::error_code none;
-  // One that never was ready would end in the same way again.
+  // One that was never ready would end in the same way again.
   const bool was_ready = fs::exists(started.ready_file, none);
   if (!started.replaceable || !was_ready || replaced_.size() >= kReplacements) {
     const std::string lines = last_lines(child.log(), kLogLines);
@@ -117,7 +117,7 @@ Result<void> DaemonGroup::replace(std::size_t index) {
   }
   replaced_.push_back(fmt::format("{} {}", child.name(), child.ending()));
   ChildProcess::Command command = started.command;
-  // The log of each life is kept.
+  // The log of each start is kept.
   command.log.replace_filename(fmt::format("{}-{}.log", command.name, replaced_.size() + 1));
   fs::remove(started.ready_file, none);
   TAUT_TRY(child, ChildProcess::start(command));

@@ -21,9 +21,9 @@ class DaemonGroup {
  public:
   struct Options {
     std::filesystem::path folder;  // receives every daemon's config, ready file and log
-    std::filesystem::path keys;    // where each gets a key; empty: the cluster has none
+    std::filesystem::path keys;    // where each daemon gets a key; empty: a cluster without keys
     bool shielded = false;         // as ChildProcess::Command's
-    std::string if_lost{};         // how what a signal has ended would have been started again
+    std::string if_lost{};         // hint for restarting a daemon that a signal killed
   };
   struct Daemon {
     std::string name;
@@ -41,8 +41,8 @@ class DaemonGroup {
   /// Waits until a daemon's ready file exists, and returns its text.
   /// Errors    a daemon ended; timeout, with the end of its log; closed: interrupted
   [[nodiscard]] Result<std::string> await_ready(const std::string& name);
-  /// Starts again what has ended and is replaceable.
-  /// Errors    unavailable: another one ended; says which, how, and the last lines of its log
+  /// Restarts daemons that have ended and are replaceable.
+  /// Errors    unavailable: another daemon ended; names it, with how and the last lines of its log
   [[nodiscard]] Result<void> check();
   /// How daemons ended that were started again: "server1 was killed by signal 9 (Killed)".
   [[nodiscard]] const std::vector<std::string>& replaced() const { return replaced_; }
@@ -64,10 +64,10 @@ class DaemonGroup {
   std::vector<std::string> replaced_;
 };
 
-/// The last `count` lines of a log, each after "  | "; nothing of a log that cannot be read.
+/// The last `count` lines of a log, each after "  | "; empty if the log cannot be read.
 [[nodiscard]] std::string last_lines(const std::filesystem::path& log, std::size_t count);
 
-/// The address after a word in a ready file's text; empty: the text does not have the word.
+/// The address after a word in a ready file's text; empty if the text does not have the word.
 [[nodiscard]] std::string address_in(const std::string& ready_text, std::string_view word);
 
 }  // namespace taut::cli

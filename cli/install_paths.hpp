@@ -13,7 +13,7 @@ namespace taut::cli {
 /// Errors    not_found
 [[nodiscard]] Result<std::filesystem::path> configs_folder();
 
-/// Another program of Tautline's: next to this one, otherwise on the PATH.
+/// Another program of Tautline: next to this one, otherwise on the PATH.
 /// Errors    not_found
 [[nodiscard]] Result<std::filesystem::path> sibling_program(const std::string& name);
 

@@ -24,7 +24,7 @@ struct JobOptions {
   std::string resume;                // folder of a checkpoint, or of several
 };
 
-/// Puts the options over a job, paths as they are.
+/// Overrides a job with the options, leaving paths as they are.
 void put_over(const JobOptions& options, pb::Job& job);
 
 /// "async", or a number of clocks. nullopt if it is neither.

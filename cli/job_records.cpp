@@ -13,7 +13,7 @@
 namespace taut::cli {
 namespace {
 
-/// How many channels the net's Slice layers part a layer's images into; 0 where none does. Pairs of
+/// How many channels the net's Slice layers split a layer's images into; 0 if none does. Pairs of
 /// images are in one record as its channels.
 std::int64_t sliced_channels(const pb::NetParameter& net, const std::string& images) {
   for (const pb::LayerParameter& layer : net.layer()) {
@@ -29,9 +29,9 @@ std::int64_t sliced_channels(const pb::NetParameter& net, const std::string& ima
   return 0;
 }
 
-/// Records that fit what the layer itself says, for data that cannot be looked into: as large as
-/// MNIST's, or in colour as CIFAR-10's, where no crop_size tells. Mean files are of images in
-/// colour.
+/// Records that fit what the layer itself defines, for data that cannot be inspected: as large as
+/// MNIST's, or in color as CIFAR-10's, unless a crop_size gives the size. Mean files are for images
+/// in color.
 RecordShape likely_fields(const pb::NetParameter& net, const pb::LayerParameter& layer) {
   if (layer.type() == "HDF5Data") {
     RecordShape fields(static_cast<std::size_t>(layer.top_size()));

@@ -12,7 +12,7 @@ namespace taut::cli {
 /// The records of a job's data layers, from the heads of their files.
 struct JobRecords {
   model::KnownRecords records;
-  /// Data layers whose files are missing or are no data set; likely records are assumed there.
+  /// Data layers whose files are missing or are not a data set; likely records are assumed there.
   std::vector<std::string> unknown;
 };
 

@@ -12,7 +12,7 @@
 namespace taut::cli {
 namespace {
 
-// A process that hangs is noticed after so long.
+// A process that hangs is noticed after this time.
 constexpr double kHeartbeatLimit_s = 5;
 
 /// What every process of a local cluster has in common. Heartbeats are as frequent as the progress
@@ -49,10 +49,10 @@ Result<void> LocalCluster::start_servers(const LocalClusterOptions& options) {
       if (survives) {
         coordinator.set_heartbeat_limit_s(kHeartbeatLimit_s);
       } else {
-        // Every worker is started here: if all are lost, none will join.
+        // All workers are started here: if all are lost, none will join.
         coordinator.set_worker_wait_s(0);
       }
-      // The run's folder has it all, and the coordinator ends with the run.
+      // The run's folder has everything, and the coordinator ends with the run.
       coordinator.set_state_folder("");
       coordinator.set_run_folder("");
       if (!options.dashboard.empty()) config.mutable_http()->set_dashboard(options.dashboard);

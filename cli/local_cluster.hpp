@@ -28,9 +28,9 @@ struct LocalClusterOptions {
   // CUDA devices of each worker; with more workers than entries, in turn; empty: the first one
   std::vector<std::vector<std::uint32_t>> device_indices;
   std::string dashboard;         // "host:port" of the page; empty: none
-  pb::RecordsConfig records;     // what the processes write down, in `folder`
+  pb::RecordsConfig records;     // what the processes record, in `folder`
   std::filesystem::path folder;  // receives every process's config and log
-  bool insecure = false;         // without keys; to measure what they cost
+  bool insecure = false;         // no keys; to measure what they cost
   pb::ClusterConfig::DataSecurity data_security = pb::ClusterConfig::CURVE;
   std::uint32_t io_threads = 0;  // as ClusterConfig's
   pb::ServerConfig::Transport transport = pb::ServerConfig::ZEROMQ;
@@ -39,8 +39,8 @@ struct LocalClusterOptions {
 /// Servers and workers on this machine's loopback, each a process on ports that the system
 /// chooses. None of them outlives this process. Thread: the one that started it.
 ///
-/// With one server its loss is the job's. With several the coordinator has its own process, a
-/// server that dies is survived, and every server or worker that does is started again.
+/// With one server, losing it loses the job. With several, the coordinator has its own process, the
+/// job survives a server's death, and each server or worker that dies is restarted.
 class LocalCluster {
  public:
   /// Starts every process; returns once the coordinator listens. The workers may still be joining.
@@ -49,19 +49,19 @@ class LocalCluster {
 
   /// Where the coordinator listens.
   [[nodiscard]] const std::string& coordinator() const { return coordinator_; }
-  /// What a command proves itself with to this cluster.
+  /// A command's credentials for this cluster.
   [[nodiscard]] Result<Security> user_security() const;
-  /// The folder of the processes' keys; empty: it has none.
+  /// The folder of the processes' keys; empty if it has none.
   [[nodiscard]] std::filesystem::path keys() const {
     return keys_ ? keys_->folder() : std::filesystem::path();
   }
-  /// Where the dashboard is served; empty: it is not.
+  /// Where the dashboard is served; empty if it is not.
   [[nodiscard]] const std::string& dashboard() const { return dashboard_; }
-  /// What a browser opens to see it: a link that logs it in, once and for some minutes.
+  /// A link for a browser that logs in to the dashboard, once and within some minutes.
   [[nodiscard]] Result<std::string> dashboard_link() const;
   [[nodiscard]] std::vector<ChildProcess>& children() { return daemons_.children(); }
 
-  /// Starts what has ended again, if the job survives that.
+  /// Restarts processes that have ended, if the job survives that.
   /// Errors    unavailable: a process ended; says which, how, and the last lines of its log
   [[nodiscard]] Result<void> check() { return daemons_.check(); }
   /// How the processes ended that were started again: "server1 was killed by signal 9 (Killed)".

@@ -32,7 +32,7 @@ std::string as_file_name(std::string name) {
   return name.empty() ? "job" : name;
 }
 
-/// "server0.log", "worker0-2.log" of one that was started again, "node1-worker0.ready".
+/// "server0.log", "worker0-2.log" for one that was restarted, "node1-worker0.ready".
 bool is_process_file(const std::string& name) {
   static const std::regex kProcessFile(
       R"((node[0-9]+-)?(coordinator|(server|worker)[0-9]+)(-[0-9]+)?\..*)");
@@ -89,7 +89,7 @@ void remove_run(const fs::path& folder, const fs::path& keep) {
 
 bool has_run(const fs::path& folder) {
   std::error_code ignored;
-  // The first file that a run's processes cause, and its last.
+  // The first file that a run's processes create, and the last.
   return fs::exists(folder / "server0.textproto", ignored) ||
          fs::exists(folder / "summary.json", ignored);
 }

@@ -42,7 +42,7 @@ bool is_commit(const std::string& text) {
          std::ranges::all_of(text, [](unsigned char c) { return std::isxdigit(c) != 0; });
 }
 
-/// What a symbolic reference such as refs/heads/main stands for.
+/// The commit that a symbolic reference such as refs/heads/main points to.
 std::string commit_of(const fs::path& git, const std::string& reference) {
   if (std::string commit = first_line(git / reference); is_commit(commit)) return commit;
   const auto packed = read_file(git / "packed-refs");
@@ -70,7 +70,7 @@ std::string project_commit(fs::path folder) {
   if (!head.starts_with(kSymbolic)) return is_commit(head) ? head : std::string();
   const std::string reference = head.substr(kSymbolic.size());
   if (std::string commit = commit_of(git, reference); !commit.empty()) return commit;
-  // Of a further working tree, the references are in the first one's folder.
+  // In an additional working tree, the references are in the first one's folder.
   const std::string common = first_line(git / "commondir");
   return common.empty() ? std::string() : commit_of(git / common, reference);
 }

@@ -7,18 +7,18 @@
 
 namespace taut::cli {
 
-/// This process's command line, working folder, host, and the commit of the git repository that the
-/// folder is in.
+/// This process's command line, working folder and host, and the commit of the git repository that
+/// contains the folder.
 [[nodiscard]] pb::RunOrigin run_origin();
 
-/// The words as a line for a shell.
+/// The words as a command line for a shell.
 [[nodiscard]] std::string shell_line(const std::vector<std::string>& words);
 
-/// The line that continues this command's run from a checkpoint: the same options, without those
-/// that name a new folder or another checkpoint.
+/// The command line that continues this command's run from a checkpoint: the same options, without
+/// those that name a new folder or another checkpoint.
 [[nodiscard]] std::string resume_line(const std::string& checkpoint);
 
-/// Overload for a given command line, whose first word is the program's.
+/// Overload for a given command line, which starts with the program's name.
 [[nodiscard]] std::string resume_line(const std::vector<std::string>& words,
                                       const std::string& checkpoint);
 

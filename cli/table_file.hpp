@@ -20,10 +20,10 @@ namespace taut::cli {
                                         const std::vector<TableSpec>& tables,
                                         const model::ReadTable& read, const pb::Job& job);
 
-/// What such a file says of its tensors: the job, and that PyTorch's readers may take them.
+/// The metadata of such a file: the job, and that PyTorch's readers may use it.
 [[nodiscard]] safetensors::Metadata notes_of(const pb::Job& job);
 
-/// Reads the numbers of one tensor from `first` on.
+/// Reads the numbers of one tensor, starting at `first`.
 using ReadNumbers = std::function<Result<void>(std::uint64_t first, std::span<float> out)>;
 
 /// Writes a tensor of `count` numbers, block by block.

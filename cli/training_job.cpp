@@ -29,7 +29,7 @@ JobOptions on_this_machine(JobOptions options) {
   return options;
 }
 
-/// Errors    not_found: names what is missing and the way to get it
+/// Errors    not_found: names what is missing and how to get it
 Result<void> require_data(const pb::Job& job) {
   for (const model::NetChoice& choice : model::nets_of(job)) {
     TAUT_TRY(const auto layers, model::data_of(job, choice));

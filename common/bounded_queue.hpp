@@ -11,7 +11,7 @@
 
 namespace taut {
 
-/// A queue of limited length between threads. After it is closed, the rest can still be popped.
+/// A queue of limited length between threads. Once it is closed, remaining items can be popped.
 /// Thread: any number of producers and consumers.
 template <class T>
 class BoundedQueue {

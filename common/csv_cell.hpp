@@ -5,7 +5,7 @@
 
 namespace taut {
 
-/// A text as a cell of CSV: in quotes where it must be.
+/// A text as a CSV cell, in quotes where required.
 /// Source    RFC 4180, section 2
 [[nodiscard]] inline std::string csv_cell(std::string_view text) {
   if (text.find_first_of(",\"\r\n") == std::string_view::npos) return std::string(text);

@@ -9,7 +9,7 @@
 
 namespace taut {
 
-/// The number of insertions, deletions, replacements and swaps of neighbours between two names.
+/// The number of insertions, deletions, replacements and swaps of adjacent letters between names.
 /// Source    Damerau, "A technique for computer detection and correction of spelling errors",
 ///           CACM 7(3), 1964
 [[nodiscard]] inline std::size_t edit_distance(std::string_view a, std::string_view b) {
@@ -55,10 +55,10 @@ namespace taut {
   }
 }
 
-/// "; did you mean \"conv1\"?" for the nearest candidate, or nothing if none is near. One is near
-/// if at most a third of the name's letters differ, or, where both start with the same letter, a
-/// third of the longer one's, as of "copys" and "copies". Case does not count, and an abbreviation
-/// is near.
+/// "; did you mean \"conv1\"?" for the nearest candidate, or "" if none is near. A candidate is
+/// near if at most a third of the name's letters differ (but at least one may); where both start
+/// with the same letter, a third of the longer one's, as for "copys" and "copies". Case is ignored,
+/// and an abbreviation is near.
 template <class Names>
 [[nodiscard]] std::string did_you_mean(std::string_view name, const Names& candidates) {
   constexpr std::size_t kMaxName = 64;  // the distance costs the product of the two lengths

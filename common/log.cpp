@@ -29,16 +29,16 @@ struct Context {
   std::int64_t clock = -1;
 };
 
-// A thread's own context, without a lock: each line contains its thread's clock.
+// Per thread, so without a lock: each line contains its thread's clock.
 thread_local Context context;
 std::atomic<std::int64_t> current_epoch = -1;
 
-// spdlog makes its registry at the first use, where ThreadSanitizer does not see what orders it:
-// before there are threads.
+// spdlog makes its registry at the first use, in an order that ThreadSanitizer does not see. So it
+// is used here, before there are threads.
 [[maybe_unused]] const bool kHasRegistry =
     thread_sanitizer::kIsOn && spdlog::default_logger_raw() != nullptr;
 
-/// One JSON object a line, with the fields that monitoring systems expect.
+/// One JSON object per line, with the fields that monitoring systems expect.
 class JsonFormatter final : public spdlog::formatter {
  public:
   JsonFormatter(std::string role, std::string name)
@@ -69,7 +69,7 @@ class JsonFormatter final : public spdlog::formatter {
   std::string name_;
 };
 
-/// The newest lines, for the thread that collects them.
+/// Keeps the newest lines, for the thread that collects them.
 class Memory final : public spdlog::sinks::base_sink<std::mutex> {
  public:
   [[nodiscard]] std::uint64_t end() {
@@ -88,7 +88,7 @@ class Memory final : public spdlog::sinks::base_sink<std::mutex> {
     formatter_->format(message, line);
     text_.append(line.data(), line.size());
     if (text_.size() <= kMaxBytes) return;
-    // Whole lines go, half of them at once, so that the text is not moved at every line.
+    // Drops whole lines, half of the text at once, so that the text is not moved at every line.
     const std::size_t middle = text_.find('\n', text_.size() / 2);
     const std::size_t count = middle == std::string::npos ? text_.size() : middle + 1;
     text_.erase(0, count);
@@ -98,7 +98,7 @@ class Memory final : public spdlog::sinks::base_sink<std::mutex> {
 
  private:
   static constexpr std::size_t kMaxBytes = std::size_t{512} << 10U;
-  std::uint64_t begin_ = 0;  // position of the first remembered byte
+  std::uint64_t begin_ = 0;  // position of the first byte kept
   std::string text_;
 };
 
@@ -107,7 +107,7 @@ std::shared_ptr<Memory>& memory() {
   return newest;
 }
 
-/// `%*` in the text pattern: the thread's rank, clock and epoch, where they are set.
+/// `%*` in the text pattern: the thread's rank, clock and epoch, if they are set.
 class ContextFlag final : public spdlog::custom_flag_formatter {
  public:
   void format(const spdlog::details::log_msg& /*message*/, const std::tm& /*time*/,
@@ -146,7 +146,7 @@ spdlog::level::level_enum level_of(const std::string& name) {
 }  // namespace
 
 Result<void> check_level(const std::string& name) {
-  // What spdlog does not know is off.
+  // spdlog reads an unknown name as off.
   if (level_of(name) != spdlog::level::off || name == "off") return ok();
   return invalid(
       fmt::format("log level \"{}\" is unknown; choose trace, debug, info, warn or error", name));

@@ -27,7 +27,7 @@ struct Options {
 /// Thread: main, before any other thread logs.
 [[nodiscard]] Result<void> start(const Options& options);
 
-/// Sets the fields of this thread's further lines; a negative number omits the field.
+/// Sets the fields of this thread's later lines; a negative number omits the field.
 void set_context(std::int64_t rank, std::int64_t clock);
 inline void clear_context() {
   set_context(-1, -1);
@@ -39,21 +39,21 @@ void set_epoch(std::int64_t epoch);
 /// Flushes the log.
 void stop();
 
-/// The bytes of all lines so far. Thread: any.
+/// The number of bytes of all lines so far. Thread: any.
 [[nodiscard]] std::uint64_t position();
 
 struct Excerpt {
-  std::uint64_t begin = 0;  // position of its first byte; later than requested if that is forgotten
+  std::uint64_t begin = 0;  // position of its first byte; later than requested if dropped
   std::string text;
 };
-/// The lines from this position on, at most `limit` bytes. The newest 512 KiB are remembered.
-/// Thread: any.
+/// The lines from this position on, at most `limit` bytes. The newest 512 KiB are kept, or half of
+/// that after older lines are dropped. Thread: any.
 [[nodiscard]] Excerpt read_from(std::uint64_t position, std::size_t limit);
 
 enum class Level : std::uint8_t { kDebug, kInfo, kWarn, kError };
 
-/// Formats and writes one line, where the level is logged. Callers use the functions below, which
-/// check the text against the arguments when they are compiled. Thread: any.
+/// Formats and writes one line, if the level is logged. Callers use the functions below, which
+/// check the text against the arguments at compile time. Thread: any.
 void write(Level level, fmt::string_view text, fmt::format_args args);
 
 template <class... Args>

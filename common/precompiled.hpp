@@ -1,8 +1,8 @@
 #pragma once
 
-// What most sources include, compiled once (scripts/cmake/TautPrecompiled.cmake). A convenience of
-// the compiler: each source still includes what it uses, and builds with TAUTLINE_PCH=OFF.
-// Only headers from outside, since a change here compiles everything again.
+// What most sources include, compiled once (scripts/cmake/TautPrecompiled.cmake). It only saves
+// compile time: each source still includes what it uses, and builds with TAUTLINE_PCH=OFF.
+// Only external headers, since a change to one of these recompiles everything.
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -6,12 +6,12 @@
 
 namespace taut {
 
-/// Whether an end of a line may stay.
+/// Whether line ends are kept.
 enum class Lines : bool { kOne, kSeveral };
 
-/// A text of a peer's as a log or a terminal may show it: control characters, which could move the
-/// cursor, change colours or begin another line, are written as "\x1b", and what is longer than the
-/// limit is cut. Tabs stay.
+/// A peer's text, made safe for a log or a terminal: control characters, which could move the
+/// cursor, change colors or start another line, are escaped as "\x1b", and text beyond the limit is
+/// cut. Tabs are kept.
 [[nodiscard]] std::string printable(std::string_view text, Lines lines,
                                     std::size_t max_bytes = std::string_view::npos);
 

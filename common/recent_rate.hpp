@@ -8,18 +8,18 @@
 
 namespace taut {
 
-/// How fast a total grows, over the last seconds: it falls to 0 when the total does not change.
+/// How fast a total grew over the last seconds: falls to 0 when the total stops changing.
 /// Thread    one
 class RecentRate {
  public:
   static constexpr Duration kSpan{3'000'000};
 
-  /// Takes the total at a time. Returns its growth in a second over kSpan, or since the first call
-  /// where that is shorter.
+  /// Records the total at `now`. Returns its growth per second over kSpan, or since the first call
+  /// if that is shorter.
   double take(TimePoint now, std::uint64_t total) {
     const bool is_due = samples_.empty() || now - samples_.back().first >= kSpacing;
     if (is_due) samples_.emplace_back(now, total);
-    // The newest sample that is at least kSpan old is where the span begins.
+    // The newest sample that is at least kSpan old starts the span.
     while (samples_.size() > 1 && now - samples_[1].first >= kSpan) samples_.pop_front();
     const auto& [since, then] = samples_.front();
     const double length = seconds(now - since);

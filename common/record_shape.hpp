@@ -8,8 +8,8 @@ namespace taut {
 
 /// One part of a record: an image, a label, a sequence.
 struct RecordField {
-  std::vector<std::int64_t> shape;  // of one record; a single number has none
-  std::size_t batch_axis = 0;       // where the blob of a batch has its records: (T, N, ...) has 1
+  std::vector<std::int64_t> shape;  // of one record; empty: a single number
+  std::size_t batch_axis = 0;       // the axis of the records in a batch's blob: 1 of (T, N, ...)
 
   friend bool operator==(const RecordField&, const RecordField&) = default;
 };

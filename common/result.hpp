@@ -1,7 +1,7 @@
 #pragma once
 
-// The parts of Boost.Outcome that are used: its result.hpp brings all of Boost.System and costs
-// every source more than a second.
+// Only the parts of Boost.Outcome that are used: its result.hpp includes all of Boost.System, which
+// costs more than a second to compile in every source.
 #include <boost/outcome/basic_result.hpp>
 #include <boost/outcome/policy/terminate.hpp>
 #include <boost/outcome/try.hpp>
@@ -24,7 +24,7 @@ enum class ErrorCode : std::uint8_t {
   kIo,           // the operating system reported an error
 };
 
-/// One line that says what, where and the offending value, and what to do if that is known.
+/// One line: what failed, where, the offending value, and what to do if that is known.
 struct Error {
   ErrorCode code = ErrorCode::kInvalid;
   std::string message;

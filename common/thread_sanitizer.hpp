@@ -1,8 +1,8 @@
 #pragma once
 
-/// What ThreadSanitizer must know where memory goes from one thread to another through a
-/// library that is not built with it: `kIsOn` is false in other builds, and the two
-/// functions do nothing there.
+/// Tells ThreadSanitizer about memory that passes from one thread to another through a
+/// library that is not built with it. In other builds `kIsOn` is false and the two
+/// functions do nothing.
 namespace taut::thread_sanitizer {
 
 #if defined(__SANITIZE_THREAD__)
@@ -15,7 +15,7 @@ void __tsan_acquire(void* place);  // NOLINT(bugprone-reserved-identifier)
 void __tsan_release(void* place);  // NOLINT(bugprone-reserved-identifier)
 }
 
-/// What this thread has done so far is seen by the one that acquires the same place later.
+/// What this thread has done so far happens before a later acquire() of the same place.
 inline void release(const void* place) {
   __tsan_release(const_cast<void*>(place));
 }

@@ -39,7 +39,7 @@ class TimePoint {
   return std::chrono::duration<double>(d).count();
 }
 
-/// Times from doubles are at most some thousand years away, so that sums of them are times too.
+/// Durations from doubles are limited to about 3,000 years, so that sums of them do not overflow.
 inline constexpr double kMaxDurationSeconds = 1e11;
 
 [[nodiscard]] constexpr Duration from_seconds(double value) {

@@ -7,7 +7,7 @@
 
 namespace taut {
 
-/// The time by which a part of the program goes: by default the machine's, which passes by itself.
+/// The clock that a component uses: the machine's by default.
 /// The lab's is virtual.
 /// Thread    any
 class TimeSource {
@@ -26,7 +26,7 @@ class TimeSource {
   virtual void sleep(Duration duration) { std::this_thread::sleep_for(duration); }
 };
 
-/// The machine's.
+/// The machine's clock.
 [[nodiscard]] inline TimeSource& machine_time() {
   static TimeSource time;
   return time;

@@ -26,7 +26,7 @@ constexpr Duration kFlushInterval{500'000};
 constexpr std::string_view kTail = "\n]\n";
 constexpr std::array<const char*, 6> kRowNames = {"compute", "wait", "push",
                                                   "pull",    "copy", "update"};
-constexpr std::int64_t kRows = 16;  // of a lane
+constexpr std::int64_t kRows = 16;  // per lane
 
 std::atomic<bool> on = false;
 thread_local std::int32_t lane = -1;
@@ -63,7 +63,7 @@ class File {
   void write_if_due(TimePoint now) {
     if (!waiting_.empty() && now >= next_write_) write();
   }
-  /// Microseconds since 1970, so that several processes' files fit together.
+  /// Microseconds since 1970, so that several processes' files can be merged.
   [[nodiscard]] std::int64_t stamp(TimePoint when) const {
     return when.since_origin().count() + to_unix_us_;
   }
@@ -107,7 +107,7 @@ Result<std::filesystem::path> File::open(const Options& options) {
   }
   limit_ = options.limit.value();
   const std::string process = plain(options.process);
-  // Process numbers of several machines may be the same; names on hosts are not.
+  // Process ids may repeat across machines; a name together with its host does not.
   pid_ = static_cast<std::int64_t>(std::hash<std::string>()(process + "@" + host_name()) >> 34U);
   const auto unix_now = std::chrono::system_clock::now().time_since_epoch();
   to_unix_us_ = std::chrono::duration_cast<std::chrono::microseconds>(unix_now).count() -
@@ -165,7 +165,7 @@ void File::write() {
   waiting_.clear();
 }
 
-/// Ends the file after the text written so far.
+/// Closes the file after the text written so far.
 void File::give_up(const std::string& reason) {
   log::warn("the timeline {} ends here: {}", path_.string(), reason);
   waiting_.clear();

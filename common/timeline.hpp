@@ -21,7 +21,7 @@ namespace taut::timeline {
 enum class Row : std::uint8_t { kCompute, kWait, kPush, kPull, kCopy, kUpdate };
 
 struct Options {
-  std::filesystem::path folder;  // of PROCESS.trace.json, or with the next free number
+  std::filesystem::path folder;  // of PROCESS.trace.json, or, if that exists, PROCESS.trace-2.json
   std::string process;           // "worker0"
   Bytes limit = Bytes(64ULL << 20);
 };
@@ -34,10 +34,10 @@ void stop();
 /// Writes pending events; called about twice a second. Thread: any.
 void flush(TimePoint now);
 
-/// Sets the lane of this thread's further rows: a shard's number; -1 if the process has one lane.
+/// Sets the lane of this thread's later spans: a shard's number; -1 if the process has one lane.
 void set_lane(std::int32_t lane);
 
-/// Lasts from construction to destruction, on a row of this thread's lane. `name` must outlive it.
+/// Spans construction to destruction, on a row of this thread's lane. `name` must outlive it.
 class Span {
  public:
   explicit Span(Row row, std::string_view name, std::int64_t clock = -1);

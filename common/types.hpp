@@ -12,7 +12,7 @@ namespace taut {
 using JobId = Id<struct JobTag, std::uint64_t>;
 /// A member of one job. Never reused within the job: a worker that rejoins is a new member.
 using WorkerId = Id<struct WorkerTag, std::uint32_t>;
-/// One life of a worker; grows with every join. It fences a worker that was declared lost.
+/// One life of a worker; increases with every join. It fences a worker that was declared lost.
 using Incarnation = Id<struct IncarnationTag, std::uint64_t>;
 /// A parameter table, numbered from 0 in the order in which the model's forward pass first uses it.
 using TableId = Id<struct TableTag, std::uint32_t>;
@@ -22,7 +22,7 @@ using SliceId = Id<struct SliceTag, std::uint32_t>;
 using ShardId = Id<struct ShardTag, std::uint32_t>;
 /// A follower of a job; drawn at random by the follower when it starts.
 using FollowerId = Id<struct FollowerTag, std::uint64_t>;
-/// A change of a job's membership or mode; grows by one with each.
+/// Numbers the changes of a job's membership or mode, one by one.
 using EpochId = Id<struct EpochTag, std::uint64_t>;
 
 /// A worker's logical time: how many updates it has pushed. Counts from 0.

@@ -238,7 +238,7 @@ ConvolutionShapes::ConvolutionShapes(const ConvolutionKey& key) {
 
 namespace {
 
-// Of the file: a larger one was not written by Tautline.
+// Limit on the file: a larger one is taken not to be Tautline's.
 constexpr std::uintmax_t kMaxFileBytes = 16U << 20U;
 
 /// A line's numbers, in one order for reading and writing.
@@ -282,7 +282,7 @@ template <class Visit>
   return are_known;
 }
 
-/// Whether cuDNN takes the choices; fills in their workspaces.
+/// Whether cuDNN accepts the choices; fills in their workspaces.
 bool is_usable(cudnnHandle_t library, const ConvolutionKey& key, const ConvolutionShapes& shapes,
                ConvolutionChoices& choices) {
   const auto fits = [&](auto& choice) {

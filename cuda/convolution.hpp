@@ -71,7 +71,7 @@ class Convolution {
  public:
   Convolution(cudnnHandle_t library, ConvolutionCache& cache, const ConvolutionKey& key);
 
-  /// The largest of all directions.
+  /// The largest over all directions.
   [[nodiscard]] std::size_t workspace() const;
   [[nodiscard]] const ConvolutionKey& key() const { return key_; }
 

@@ -32,7 +32,7 @@ std::uint64_t whole(std::uint64_t size) {
   return (size + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-/// false: the device has failed.
+/// Returns false if the device has failed.
 bool read(const std::byte* from, std::span<std::byte> into) noexcept {
   cudaStream_t stream = nullptr;
   if (cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) != cudaSuccess) return false;

@@ -15,7 +15,7 @@
 namespace taut::cuda {
 
 /// A device's memory in a few large blocks that are handed out in parts: once the shapes of a net
-/// are known, the driver is not called any more.
+/// are known, the driver is no longer called.
 /// Thread    any
 class DeviceArena {
  public:

@@ -3,7 +3,7 @@
 namespace taut::cuda {
 namespace {
 
-// To sleep and to be woken takes longer than a small copy: some 200 us of looking come first.
+// Sleeping and waking take longer than a small copy, so some 200 us of polling come first.
 constexpr int kPolls = 256;
 
 /// The handle that `create`, named `call`, writes.

@@ -52,7 +52,7 @@ using MatmulPreference = Handle<cublasLtMatmulPreference_t, cublasLtMatmulPrefer
 
 /// A stream that does not wait for the legacy default stream.
 [[nodiscard]] StreamHandle make_stream();
-/// An event without timing, which is cheaper; a thread sleeps where it waits for it for long.
+/// An event without timing, which is cheaper; a thread that waits long for it sleeps.
 [[nodiscard]] EventHandle make_event();
 /// Whether the stream has reached the event; the host does not wait. Errors: DeviceError.
 [[nodiscard]] bool has_passed(const EventHandle& event);

@@ -40,7 +40,7 @@ class Nccl {
     cudaStream_t stream = nullptr;
   };
 
-  /// Of one table.
+  /// The exchange of one table.
   struct Exchange {
     std::vector<Part> parts;  // one for each device
     std::size_t count = 0;    // floats
@@ -48,8 +48,8 @@ class Nccl {
 
   /// Copies the first part's `from` to every part's `into`.
   void spread(std::span<const Part> parts, std::size_t count);
-  /// The mean over all parts' `from`, to the first one's `into`; of all exchanges in one group,
-  /// which costs a device one launch.
+  /// Writes the mean over all parts' `from` to the first part's `into`. All exchanges are in one
+  /// group, which costs each device one launch.
   void mean(std::span<const Exchange> exchanges);
 
   /// Whether NCCL has reported an error in pending work; false while a call is under way, which

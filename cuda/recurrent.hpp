@@ -77,7 +77,7 @@ class Recurrent {
   };
   /// state_after must not be the call's state.
   void forward(const Call& call, const void* weights, float* top, float* state_after);
-  /// Follows a forward; top is its output. No gradient comes from later batches, or flows into the
+  /// Follows a forward; top is its output. No gradient arrives from later batches or flows into the
   /// state.
   void backward_bottom(const Call& call, const void* weights, const float* top,
                        const float* top_gradient, float* bottom_gradient);

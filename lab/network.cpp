@@ -9,7 +9,7 @@
 namespace taut::sim {
 namespace {
 
-/// The same message, as it is after a real journey.
+/// The message as it arrives after encoding and decoding.
 Body through_frames(const Body& body) {
   if (std::holds_alternative<Message>(body)) return body;
   if (const auto* data = std::get_if<DataMessage>(&body)) {

@@ -22,10 +22,10 @@ namespace taut::sim {
 using NodeId = std::uint32_t;
 /// One end of many connections, owned by a node.
 using SocketId = std::uint32_t;
-/// A data message, or its frames as an Endpoint carries them.
+/// A message, or its frames as an Endpoint carries them.
 using Body = std::variant<DataMessage, pb::ControlMessage, Message>;
 
-/// The faults of each message, drawn for each separately.
+/// The faults of messages, drawn for each one separately.
 struct LinkFaults {
   double drop = 0;       // probability
   double duplicate = 0;  // probability of a second copy with its own delay
@@ -40,12 +40,12 @@ struct Delivery {
   Body body;
 };
 
-/// How long messages are on their way, where a model says so.
+/// A model of how long messages are on their way.
 class Journey {
  public:
-  /// A message that sets out.
+  /// A message that departs.
   struct Trip {
-    std::uint32_t flight = 0;      // unique among those that are on their way
+    std::uint32_t flight = 0;      // unique among the messages on their way
     std::uint32_t connection = 0;  // one direction of it, whose messages keep their order
     NodeId from = 0;
     NodeId to = 0;
@@ -56,24 +56,25 @@ class Journey {
     TimePoint at;  // not before it is known
   };
   virtual ~Journey() = default;
-  /// When a message that is sent now arrives; nullopt: take_known() returns it when it is known.
+  /// When a message that is sent now arrives; nullopt if take_known() will return it later.
   /// Called in the order in which messages are sent.
   virtual std::optional<TimePoint> depart(const Trip& trip, TimePoint now) = 0;
-  /// When advance() has something to do next; never: before the next message nothing.
+  /// When advance() is due; never if nothing is due before the next message.
   [[nodiscard]] virtual TimePoint next() const { return TimePoint::never(); }
   virtual void advance(TimePoint /*now*/) {}
   /// The arrivals that have become known, in order.
   virtual std::vector<Arrival> take_known() { return {}; }
 };
 
-/// A network in virtual time whose faults are drawn from a seed. It has the daemons' transport's
-/// meaning (endpoint.hpp): a connection is made again by itself, and is a new peer to the listener
-/// each time. Messages stay typed for speed; a share of them goes through real frames and back.
+/// A network in virtual time whose faults are drawn from a seed. It has the semantics of the
+/// daemons' transport (endpoint.hpp): a connection is made again on its own, and is a new peer to
+/// the listener each time. Messages stay typed for speed; a share of them goes through real frames
+/// and back.
 class Network {
  public:
   /// framed  the share of messages that is encoded and decoded as in docs/WIRE.md
   Network(std::uint64_t seed, LinkFaults faults, double framed);
-  /// Overload for one without faults.
+  /// Overload for a network without faults.
   /// journey  outlives the network
   explicit Network(Journey& journey);
 
@@ -92,17 +93,17 @@ class Network {
 
   /// Closes every connection of a node; each is made again by the next message.
   void break_connections(NodeId node);
-  /// Drops everything from `a` towards `b`, until it is allowed again.
+  /// Drops everything from `a` to `b` while it is blocked.
   void block(NodeId a, NodeId b, bool blocked);
   [[nodiscard]] bool is_blocked(NodeId a, NodeId b) const { return blocked_.contains({a, b}); }
   void set_faults(LinkFaults faults) { faults_ = faults; }
 
   [[nodiscard]] TimePoint now() const { return now_; }
-  /// When the next message arrives, or what is on its way has to be looked at; never: none is.
+  /// When the next message arrives or its journey must advance; never if nothing is on its way.
   [[nodiscard]] TimePoint next_due() const { return std::min(next_arrival(), next_change()); }
   void advance(TimePoint to) { now_ = to; }
-  /// Takes what arrives next off the network and moves time to then; nullopt if it was lost, or its
-  /// journey takes longer.
+  /// Takes the next arrival off the network and moves time to it; nullopt if the message was lost,
+  /// or its journey takes longer.
   /// REQUIRES: something is on its way.
   std::optional<Delivery> take_next();
   [[nodiscard]] std::uint64_t delivered() const { return delivered_; }
@@ -157,7 +158,7 @@ class Network {
   [[nodiscard]] std::uint32_t add_flight(Flight flight);
   [[nodiscard]] std::optional<TimePoint> depart(std::uint32_t flight);
   void expect_known();
-  /// Enters when a flight arrives.
+  /// Schedules a flight's arrival.
   void expect(std::uint32_t flight, TimePoint at);
 
   Random random_;
@@ -174,7 +175,7 @@ class Network {
   std::vector<std::optional<SocketId>> bound_;  // by address number
   std::vector<std::vector<std::uint32_t>> to_;  // links, by address number
   std::set<std::pair<NodeId, NodeId>> blocked_;
-  Journey* journey_ = nullptr;  // nullptr: messages take what faults_ say
+  Journey* journey_ = nullptr;  // nullptr: delays are those of faults_
   std::vector<Flight> flights_;
   std::vector<std::uint32_t> free_;
   std::vector<Due> due_;  // a heap

@@ -28,14 +28,14 @@ class Node {
   /// Does what is due, and sends pending messages. Called after receive(), and at wake().
   virtual void step(TimePoint now) = 0;
   [[nodiscard]] virtual TimePoint wake() const = 0;
-  /// It ends by itself.
+  /// Whether it ends on its own.
   [[nodiscard]] virtual bool is_over() const { return false; }
-  /// Whether it is started again then, as processes that were drained are, or at once, or never.
+  /// When it is started again after it ends: as a drained process is, soon, or never.
   enum class Return : std::uint8_t { kAsDrained, kSoon, kNever };
   [[nodiscard]] virtual Return returns() const { return Return::kAsDrained; }
 };
 
-/// Its line to the coordinator, as servers and workers have it.
+/// A process with a line to the coordinator, as servers and workers have it.
 class ControlNode : public Node {
  public:
   ControlNode(Network& network, NodeId node, ControlIdentity identity, ControlTimings timings);
@@ -43,7 +43,7 @@ class ControlNode : public Node {
   void step(TimePoint now) override;
   [[nodiscard]] TimePoint wake() const override { return session_.next_tick(); }
   [[nodiscard]] bool is_over() const override { return is_drained_; }
-  /// Hands its work over, and is over then.
+  /// Hands its work over, then ends.
   virtual void hand_over() { session_.leave(); }
   /// Tells the coordinator that it ends, which otherwise waits for its heartbeats.
   void say_goodbye(const std::string& reason);
@@ -65,13 +65,14 @@ class ControlNode : public Node {
   bool is_drained_ = false;
 };
 
-/// Does what a coordinator requires of files, at once.
+/// Carries out what a coordinator requires of files, at once.
 using DoTask = std::function<DoneCheckpointTask(CheckpointTask task)>;
 
-/// The coordinator. It ends where its store says that the disk's content is unknown.
+/// The coordinator. It ends when its store reports that the disk's content is unknown.
 class CoordinatorNode final : public Node {
  public:
-  /// learns_of_closed  as daemons do, of connections that close when a process ends
+  /// learns_of_closed  whether it is notified when a process ends and its connections close, as
+  ///                   daemons are
   CoordinatorNode(Network& network, std::unique_ptr<CoordinatorStore> store, NodeId node,
                   CoordinatorOptions options, DoTask do_task = {}, bool learns_of_closed = false);
   ~CoordinatorNode() override { network_.close(socket_); }
@@ -90,7 +91,7 @@ class CoordinatorNode final : public Node {
   Coordinator coordinator_;
   SaveBeforeSend saves_;
   bool steps_down_ = false;
-  const DoTask do_task_;  // empty: what is required of files never fails
+  const DoTask do_task_;  // empty: tasks on files never fail
   const bool learns_of_closed_;
   TimePoint next_;
 };

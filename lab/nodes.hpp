@@ -24,8 +24,8 @@
 
 namespace taut::sim {
 
-/// What the processes of one run share: nothing that a real one would not have, but the network,
-/// the plan and the record.
+/// What the processes of one run share; apart from the network, the plan and the record, nothing
+/// that real processes would not have.
 struct World {
   const Plan& plan;
   Network& network;
@@ -33,7 +33,7 @@ struct World {
   BufferPool& pool;
 };
 
-/// The times by which a plan's processes go.
+/// The timings of a plan's processes.
 [[nodiscard]] ControlTimings control_timings(const Plan& plan);
 [[nodiscard]] CoordinatorOptions coordinator_options(const Plan& plan, std::uint64_t session);
 
@@ -43,7 +43,7 @@ class ServerNode final : public ControlNode {
   ~ServerNode() override;
   void step(TimePoint now) override;
   [[nodiscard]] TimePoint wake() const override;
-  /// Reads every slice once more, from outside, when all is over.
+  /// Reads every slice once more, from outside, after the end.
   void read_all(TimePoint now);
   /// Whether one of its hosts serves a shard of the job, or has images of all of it as a backup by
   /// this choice.
@@ -68,7 +68,7 @@ class ServerNode final : public ControlNode {
   void send_images(TimePoint now);
 
   World& world_;
-  /// A capture that is not released yet, and what it was.
+  /// A capture that is not released yet, with a copy of its content.
   struct Written {
     Event event;
     server::SliceImage image;
@@ -77,7 +77,7 @@ class ServerNode final : public ControlNode {
     int messages = 0;
   };
   std::vector<Written> written_;
-  std::optional<server::TableMemory::Share> others_;  // all that tables leave
+  std::optional<server::TableMemory::Share> others_;  // all that the tables leave
   std::vector<OneShard> shards_;
   TimePoint images_due_ = TimePoint::never();
   server::ServerJobs jobs_;
@@ -103,7 +103,7 @@ class WorkerNode final : public ControlNode {
   void connect(const pb::ShardInfo& shard);
   void move_shards(const pb::WorkerJob& job, TimePoint now);
   void stop();
-  void serve_rival(const pb::WorkerJob& job);
+  void serve_preempting_job(const pb::WorkerJob& job);
   void ask(TableId table, TimePoint now);
   void ask_rows(const TableSpec& table, Event event);
   void push_rows(const TableSpec& table, Event event);
@@ -117,7 +117,7 @@ class WorkerNode final : public ControlNode {
   void serve_checkpoint();
   [[nodiscard]] Event event_of(Event::Kind kind, TimePoint now) const;
   [[nodiscard]] bool leaves() const { return leaves_ || leaves_job_; }
-  /// Whether it is to leave and has yet to push what its updates have left out.
+  /// Whether it must leave but has not yet pushed what its updates left out.
   [[nodiscard]] bool owes_rest() const;
 
   World& world_;
@@ -155,17 +155,17 @@ class WorkerNode final : public ControlNode {
   TimePoint next_tick_;
   bool finished_ = false;
   bool failed_ = false;
-  bool leaves_ = false;      // as its process is to end
-  bool leaves_job_ = false;  // and stays for others
+  bool leaves_ = false;      // its process must end
+  bool leaves_job_ = false;  // and stays for other jobs
   bool is_refused_ = false;  // by the coordinator
   Duration silence_{0};      // of a shard, after which it gives up
   TimePoint waits_from_;     // since when it waits for shards
-  TimePoint next_look_;      // for shards that are silent
+  TimePoint next_look_;      // check for silent shards
   bool has_given_up_ = false;
-  // Of a job that is only there to take workers away: the life that this process has in one, and
-  // those that it has ended.
-  std::optional<std::pair<std::uint64_t, std::uint64_t>> rival_;
-  std::set<std::pair<std::uint64_t, std::uint64_t>> ended_rivals_;
+  // Of a job that only takes workers away: the incarnation that this process has in one, and those
+  // that it has ended.
+  std::optional<std::pair<std::uint64_t, std::uint64_t>> preempting_job_;
+  std::set<std::pair<std::uint64_t, std::uint64_t>> ended_preempting_jobs_;
 };
 
 /// A reader that follows the job, bounded or not: reads, rests, and reads again.
@@ -176,7 +176,7 @@ class FollowerNode final : public Node {
   void receive(SocketId socket, PeerId from, Body body, TimePoint now) override;
   void step(TimePoint now) override;
   [[nodiscard]] TimePoint wake() const override { return next_tick_; }
-  /// It was cut: another follower takes its place.
+  /// It was cut off: another follower takes its place.
   [[nodiscard]] bool is_over() const override {
     return protocol_.failure().has_value() && !protocol_.is_over();
   }
@@ -210,30 +210,30 @@ class UserNode final : public Node {
   void set_slack(Slack slack);
   void drain(const std::string& process) { drained_ = process; }
   void order_checkpoint() { checkpoint_ordered_ = true; }
-  /// The job is saved, then stopped.
+  /// Saves the job, then stops it.
   void stop_job() { stops_ = true; }
-  /// A job of higher priority, for so many workers, and its end.
-  void start_rival(std::uint32_t workers);
-  void end_rival() { rival_ends_ = true; }
+  /// Starts a job of higher priority that requires `workers` workers, and ends it.
+  void start_preempting_job(std::uint32_t workers);
+  void end_preempting_job() { preempting_job_ends_ = true; }
   [[nodiscard]] const pb::JobStatus& status() const { return status_; }
 
  private:
   void send(pb::ControlMessage message);
-  void tend_rival();
+  void drive_preempting_job();
 
   World& world_;
   SocketId socket_;
   PeerId coordinator_;
-  std::uint64_t rivals_ = 0;         // that have been submitted
-  std::uint32_t rival_workers_ = 0;  // of the newest; 0: it has ended
-  std::uint64_t rival_ = 0;          // its number; 0: it is not known
-  bool rival_ends_ = false;
+  std::uint64_t preempting_jobs_ = 0;     // how many were submitted
+  std::uint32_t preempting_workers_ = 0;  // of the newest; 0: it has ended
+  std::uint64_t preempting_job_ = 0;      // its number; 0: unknown
+  bool preempting_job_ends_ = false;
   bool submitted_ = false;
   std::optional<Slack> slack_;
   std::uint64_t slack_request_ = 100;
   bool checkpoint_ordered_ = false;
   bool stops_ = false;   // until the answer
-  std::string drained_;  // a process that is to be; empty: none
+  std::string drained_;  // a process to drain; empty: none
   TimePoint next_;
   pb::JobStatus status_;
 };

@@ -49,14 +49,14 @@ Slack draw_slack(Random& random) {
   }
 }
 
-/// Half of the seeds have none. The last one is drawn apart.
+/// Half of the seeds have none. The last policy is drawn separately.
 const ToyPolicy& draw_policy(Random& random) {
   const auto policies = toy_policies().first(toy_policies().size() - 1);
   if (random.chance(0.5)) return policies[0];
   return policies[1 + random.below(policies.size() - 1)];
 }
 
-/// Sets a job's policy, and a slack that it fits; where the slack is fixed to another, nothing.
+/// Sets a job's policy, and a slack that fits it; does nothing if another slack is fixed.
 void set_policy(const ToyPolicy& policy, Random& random, bool slack_is_fixed, ToyJob& job) {
   using Fit = ToyPolicy::Fit;
   const bool in_bsp = policy.fit == Fit::kBsp;
@@ -85,7 +85,7 @@ class EventDrawer {
     }
     if (faults.partition) repeat(3, [this] { draw_partition(); });
     if (faults.restart && random_.chance(0.3)) draw_restart();
-    // At least one worker is left to its work.
+    // At least one worker is left undisturbed.
     for (std::uint32_t worker = 1; worker < plan_.job.workers; ++worker) {
       const std::uint64_t fate = random_.below(4);
       if (fate == 0 && faults.pause) draw_pause(worker);
@@ -119,7 +119,7 @@ class EventDrawer {
     NodeId b = random_.chance(0.3) ? Plan::kCoordinatorNode : any_process();
     if (a == b) b = Plan::kCoordinatorNode;
     const bool worker_loses_coordinator = b == Plan::kCoordinatorNode && a > plan_.worker_node(0);
-    // A server, and one worker, are kept alive: their silence is shorter than the limit.
+    // A server and one worker are kept alive: their silence is shorter than the limit.
     const Duration longest =
         worker_loses_coordinator ? plan_.heartbeat_limit * 3 : plan_.heartbeat_limit / 3;
     const Duration from = moment();
@@ -161,8 +161,8 @@ class EventDrawer {
   const Duration span_;
 };
 
-/// Some workers start late, and the job without them. Drawn apart, so that a seed's other faults
-/// are the same without.
+/// Some workers start late, and the job starts without them. Drawn separately, so that a seed's
+/// other faults do not change.
 void draw_late_workers(Plan& plan, Duration span) {
   Random apart(Random::mix(plan.seed ^ 0x1a7e4ULL));
   const std::uint32_t least = plan.job.policies.backup_workers() + 1;
@@ -175,8 +175,8 @@ void draw_late_workers(Plan& plan, Duration span) {
   }
 }
 
-/// Shards have two backups in some runs with as many servers. Drawn apart, so that a seed's other
-/// choices are the same without.
+/// Shards have two backups in some runs with enough servers. Drawn separately, so that a seed's
+/// other choices do not change.
 void draw_copies(Plan& plan, const PlanLimits& limits) {
   Random apart(Random::mix(plan.seed ^ 0xc0b1e5ULL));
   if (limits.copies) {
@@ -187,19 +187,19 @@ void draw_copies(Plan& plan, const PlanLimits& limits) {
   }
 }
 
-/// Whether updates are applied together that do not follow from their clocks.
+/// Whether updates are applied together whose set does not follow from their clocks.
 bool applies_some(const ToyJob& job) {
   return job.policies.backup_workers() > 0 || buffer_of(job.policies) > 0;
 }
 
-/// Where the shards of such a job have backups, its answers wait for them, and less can be checked:
-/// in half of the seeds. Drawn apart, as the servers that are killed.
+/// If the shards of such a job have backups, its answers wait for them, and less can be checked: so
+/// only in half of the seeds. Drawn separately, as the servers that are killed.
 bool chance_of_backups(std::uint64_t seed) {
   return Random(Random::mix(seed ^ 0x50e7ULL)).chance(0.5);
 }
 
-/// Workers report how long they take to start, in some runs, so that others join further ahead.
-/// Drawn apart, so that a seed's other choices are the same without.
+/// In some runs workers report how long they take to start, so that others join further ahead.
+/// Drawn separately, so that a seed's other choices do not change.
 void draw_start(Plan& plan) {
   Random apart(Random::mix(plan.seed ^ 0x57a47ULL));
   if (apart.chance(0.4)) {
@@ -207,8 +207,8 @@ void draw_start(Plan& plan) {
   }
 }
 
-/// Servers are on machines that are known in some runs, and some of them share one. Drawn apart, so
-/// that a seed's other choices are the same without.
+/// In some runs servers are on known machines, and some of them share one. Drawn separately, so
+/// that a seed's other choices do not change.
 void draw_machines(Plan& plan) {
   Random apart(Random::mix(plan.seed ^ 0x3ac41eULL));
   if (plan.servers > 2 && apart.chance(0.4)) {
@@ -216,8 +216,8 @@ void draw_machines(Plan& plan) {
   }
 }
 
-/// Servers and workers are drained one after the other, and start again once they have ended. Drawn
-/// apart, as the servers that are killed.
+/// Servers and workers are drained one after another, and start again once they have ended. Drawn
+/// separately, as the servers that are killed.
 void draw_drains(Plan& plan, Duration span) {
   Random apart(Random::mix(plan.seed ^ 0xd4a1aULL));
   if (plan.replication_interval == 0) {
@@ -258,8 +258,8 @@ void draw_job(Plan& plan, Random& random, const PlanLimits& limits) {
   plan.job.mean = random.chance(0.2);
 }
 
-/// Some jobs that add nothing else divide the batch by speed. Drawn apart, so that other seeds are
-/// the same without.
+/// Some jobs without other additions divide the batch by speed. Drawn separately, so that other
+/// seeds do not change.
 void draw_balance_apart(Plan& plan, const PlanLimits& limits, const ToyPolicy& policy) {
   Random apart(Random::mix(plan.seed ^ 0xba1a4ceULL));
   const bool adds_nothing = &policy == &toy_policies().front() && !plan.job.is_seeded &&
@@ -270,8 +270,8 @@ void draw_balance_apart(Plan& plan, const PlanLimits& limits, const ToyPolicy& p
   plan.slowness = apart.between(2, 6);
 }
 
-/// What the job adds to the contract. From separate generators: a seed's faults are the same with
-/// and without policies and compression.
+/// What the job adds to the contract. From separate generators, so that a seed's faults do not
+/// depend on policies and compression.
 void draw_additions(Plan& plan, const PlanLimits& limits) {
   Random policy_random(Random::mix(plan.seed ^ 0x9011c7ULL));
   const ToyPolicy& policy = limits.policy != nullptr ? *limits.policy : draw_policy(policy_random);
@@ -280,7 +280,7 @@ void draw_additions(Plan& plan, const PlanLimits& limits) {
     plan.slow_worker = static_cast<std::uint32_t>(policy_random.below(plan.job.workers));
     plan.slowness = policy_random.between(2, 6);
   }
-  // Its members bring no values, and what they push is not encoded.
+  // Its members bring no values, and their pushes are not encoded.
   if (plan.job.balance) return;
   Random compression_random(Random::mix(plan.seed ^ 0xc0dec5ULL));
   plan.job.compression = draw_compression(compression_random, plan.job.policies, limits.scheme);
@@ -292,7 +292,7 @@ void draw_additions(Plan& plan, const PlanLimits& limits) {
       is_drawn && !policies.has_elastic_averaging() && !keeps_residuals(toy_definition(plan.job));
   draw_balance_apart(plan, limits, policy);
   if (!plan.job.is_seeded || !policies.has_periodic_averaging()) return;
-  // A clock of theirs is as many steps for each fragment.
+  // One of their clocks is this many steps for each fragment.
   pb::PeriodicAveraging& averaging = *policies.mutable_periodic_averaging();
   averaging.set_interval(averaging.interval() * averaging.fragments());
 }
@@ -313,7 +313,7 @@ void draw_network(Plan& plan, Random& random, const Faults& allowed) {
   plan.faults.reorder = allowed.reorder && random.chance(0.7);
 }
 
-/// Orders of checkpoints. From a separate generator, as the job's additions.
+/// Checkpoint orders. From a separate generator, as the job's additions.
 void draw_checkpoints(Plan& plan, Duration span) {
   Random apart(Random::mix(plan.seed ^ 0xc4ec0ULL));
   if (apart.chance(0.5)) plan.job.checkpoint_every = apart.between(1, plan.job.clocks);
@@ -323,19 +323,19 @@ void draw_checkpoints(Plan& plan, Duration span) {
   }
 }
 
-/// One time at which the job is saved and stopped; drawn apart.
+/// One time at which the job is saved and stopped; drawn separately.
 void draw_stop(Plan& plan, Duration span) {
   Random apart(Random::mix(plan.seed ^ 0x5709ULL));
   plan.events.push_back({Duration(apart.between(0, span.count())), Kind::kStop, 0, NodeId(0)});
 }
 
-/// Readers that follow the job, most of which it waits for; some are killed, or do not run for a
-/// while. Drawn apart, as the servers that are killed.
+/// Readers that follow the job, which waits for most of them; some are killed, or pause for a
+/// while. Drawn separately, as the servers that are killed.
 void draw_followers(Plan& plan, Duration span) {
   Random apart(Random::mix(plan.seed ^ 0xf0110e5ULL));
   if (apart.chance(0.5)) return;
   plan.followers = static_cast<std::uint32_t>(apart.between(1, 2));
-  // With backup workers slices may stay of different versions, and such a job is refused.
+  // With backup workers slices may keep different versions, and such a job is refused.
   plan.followers_bound = apart.chance(0.8) && plan.job.policies.backup_workers() == 0;
   if (plan.followers_bound) plan.job.follower_slack = apart.between(0, 3);
   for (std::uint32_t follower = 0; follower < plan.followers; ++follower) {
@@ -359,8 +359,8 @@ void draw_followers(Plan& plan, Duration span) {
 }
 
 /// Tables by rows, in some of the jobs that neither compress, average nor balance, bring no initial
-/// values and have no backup workers. Such a job has no readers that follow it. Drawn apart, so
-/// that other seeds are the same without.
+/// values and have no backup workers. Such a job has no readers that follow it. Drawn separately,
+/// so that other seeds do not change.
 bool draw_tables_by_rows(Plan& plan, const PlanLimits& limits) {
   Random apart(Random::mix(plan.seed ^ 0x70775ULL));
   ToyJob& job = plan.job;
@@ -375,9 +375,9 @@ bool draw_tables_by_rows(Plan& plan, const PlanLimits& limits) {
   return true;
 }
 
-/// Jobs of higher priority that take workers from this one, which gets them back. Drawn apart, as
-/// the servers that are killed.
-void draw_rivals(Plan& plan, Duration span) {
+/// Jobs of higher priority that take workers from this one, which gets them back. Drawn separately,
+/// as the servers that are killed.
+void draw_preempting_jobs(Plan& plan, Duration span) {
   Random apart(Random::mix(plan.seed ^ 0x54714cULL));
   const std::uint32_t least = plan.job.policies.backup_workers() + 1;
   // A program is for its job alone.
@@ -389,13 +389,13 @@ void draw_rivals(Plan& plan, Duration span) {
     }
   }
   const std::uint32_t spare = plan.job.workers - plan.job.min_workers;
-  // So that workers have the time to return before the job ends.
+  // So that workers have time to return before the job ends.
   const std::int64_t longest = 60'000 + span.count() / 3;
   Duration from(apart.between(0, longest));
-  for (std::uint64_t rivals = 1 + apart.below(2); rivals > 0; --rivals) {
-    plan.events.push_back({from, Kind::kRival, apart.between(1, spare), NodeId(0)});
+  for (std::uint64_t jobs = 1 + apart.below(2); jobs > 0; --jobs) {
+    plan.events.push_back({from, Kind::kPreemptingJob, apart.between(1, spare), NodeId(0)});
     from += Duration(apart.between(1000, longest));
-    plan.events.push_back({from, Kind::kEndRival, 0, NodeId(0)});
+    plan.events.push_back({from, Kind::kEndPreemptingJob, 0, NodeId(0)});
     from += Duration(apart.between(1000, longest));
   }
 }
@@ -455,14 +455,14 @@ Plan draw_plan(std::uint64_t seed, const PlanLimits& limits) {
   draw_machines(plan);
   draw_start(plan);
 
-  // With members that join and leave, a run lasts for a few of their silences.
+  // If members join and leave, a run lasts for a few of their silences.
   const bool members_change =
       allowed.pause || allowed.kill || allowed.join || allowed.partition || allowed.server;
   const bool slow = (members_change || allowed.drain || allowed.shrink) && random.chance(0.5);
   plan.heartbeat_limit = Duration(400'000);
   plan.heartbeat_interval = Duration(40'000);
   plan.daemon_limits = limits.daemon_limits;
-  // An eighth of a heartbeat at least (two fifths in daemons): with less, most messages of a run
+  // At least an eighth of a heartbeat (two fifths in daemons): with less, most messages of a run
   // are requests that are repeated while they wait.
   plan.resend = ResendPolicy(Duration(10'000), Duration(5000), Duration(200'000));
   const Duration clock =
@@ -479,9 +479,9 @@ Plan draw_plan(std::uint64_t seed, const PlanLimits& limits) {
   draw_outages(plan, limits, span, replicates);
   draw_coordinator_outages(plan, allowed, span);
   if (allowed.follow && !by_rows) draw_followers(plan, span);
-  if (allowed.shrink) draw_rivals(plan, span);
+  if (allowed.shrink) draw_preempting_jobs(plan, span);
   if (allowed.stop) draw_stop(plan, span);
-  // Drawn apart, as the servers that are killed. A process that lives may be lost by it.
+  // Drawn separately, as the servers that are killed. This may lose a process that lives.
   Random apart(Random::mix(plan.seed ^ 0xc105edULL));
   plan.tells_closed = members_change && apart.chance(0.5);
   plan.may_fail = members_change || allowed.restart || allowed.disk || allowed.stop;

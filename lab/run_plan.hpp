@@ -33,14 +33,14 @@ struct Faults {
   bool server = false;      // servers are killed, and start again; shards have backups
   bool follow = false;      // readers follow the job, which may wait for them, and are killed
   bool drain = false;       // servers and workers are drained, and start again
-  bool checkpoint = false;  // no fault, but at any time: every so many clocks, and by hand
+  bool checkpoint = false;  // no fault, but at any time: periodic ones, and by hand
   bool shrink = false;      // a job of higher priority takes workers away for a while
   bool stop = false;        // the user has the job saved and stopped
 
-  /// "all", "none", or names with commas between. All but the stop, with which runs end early.
+  /// "all", "none", or names separated by commas. "all" excludes `stop`, which ends runs early.
   static Result<Faults> parse(std::string_view text);
-  /// A seed's: in half of the seeds all but the stop, in the others each of these by chance. Some
-  /// bugs show only where something does not happen: a test that allows everything ends, or heals,
+  /// Draws a seed's faults: in half of the seeds all but `stop`, in the others each one by chance.
+  /// Some bugs show only where something does not happen: a run with all faults ends, or heals,
   /// before they do.
   /// Source    Groce et al., "Swarm testing", ISSTA 2012
   static Faults draw(std::uint64_t seed);
@@ -52,7 +52,7 @@ struct Plan {
     enum class Kind : std::uint8_t {
       kKill,
       kStart,
-      kPause,  // a process that the system does not run: what arrives waits for it
+      kPause,  // a process that is not scheduled: what arrives waits for it
       kResume,
       kSetSlack,
       kBreak,
@@ -70,9 +70,9 @@ struct Plan {
       kStartFollower,
       kFillDisk,  // the coordinator's: nothing is saved until it is freed
       kFreeDisk,
-      kTearSave,  // the disk fails in its next save; all of that is there, or nothing (value 0)
-      kRival,     // a job of higher priority is submitted that requires so many workers
-      kEndRival,
+      kTearSave,       // the disk fails in its next save: stored whole, or not at all (value 0)
+      kPreemptingJob,  // a job of higher priority that requires `value` workers is submitted
+      kEndPreemptingJob,
     };
     Duration at;
     Kind kind = Kind::kKill;
@@ -85,7 +85,7 @@ struct Plan {
   ToyJob job;
   std::uint32_t servers = 1;
   std::uint32_t shards_each = 2;
-  std::uint32_t machines = 0;  // that servers are on, in turn; 0: not known
+  std::uint32_t machines = 0;  // that servers are on, in turn; 0: unknown
   std::uint32_t followers = 0;
   bool followers_bound = false;            // training waits for them
   std::uint32_t replication_interval = 0;  // 0: shards have no backups
@@ -96,34 +96,34 @@ struct Plan {
   double framed = 1.0 / 16;
   Duration compute_min{200};  // of one clock
   Duration compute_max{2000};
-  std::int64_t clocks_of_start = 0;  // that a worker takes to start, as workers report; 0: nothing
+  std::int64_t clocks_of_start = 0;  // that a worker takes to start, as workers report; 0: none
   std::uint32_t slow_worker = 0;
-  std::int64_t slowness = 1;  // it computes so many times as long
+  std::int64_t slowness = 1;  // factor on its compute time
   Duration heartbeat_interval{50'000};
   Duration heartbeat_limit{2'000'000};
-  bool daemon_limits = false;   // every other limit is to it as in daemons
+  bool daemon_limits = false;   // other limits keep the daemons' ratio to it
   bool tells_closed = false;    // the coordinator learns of connections that close
   Duration limit{600'000'000};  // of virtual time
   ResendPolicy resend{Duration(10'000), Duration(1000), Duration(200'000)};
-  bool may_fail = false;  // something happens that may end the job early, as it should
+  bool may_fail = false;  // an event may rightly end the job early
   std::vector<Event> events;
-  /// Servers that are lost and come back, and what is lost with them.
+  /// Servers that are lost and return, and other losses with them.
   struct Outage {
     Duration at;
     std::vector<Event> events;  // `at` since the outage began
   };
-  /// Each begins at its time, but not before the one before is over and every shard has
-  /// `replication_copies` backups that have all of it, or as many as there are servers for. So many
-  /// losses must not end the job.
+  /// Each begins at its time, but not before the previous one is over and every shard has
+  /// `replication_copies` complete backups, or as many as the servers allow. That many losses must
+  /// not end the job.
   std::vector<Outage> outages;
-  // A process that was drained, and has ended, starts again after so long; nullopt: never.
+  // How long after its end a drained process starts again; nullopt: never.
   std::optional<Duration> drained_return{};
 
-  /// Whether a reader gets what the backups have, and not before.
+  /// Whether a reader gets only what the backups have.
   [[nodiscard]] bool answers_wait() const;
 
-  // Processes: the coordinator, the user, the servers, the workers by number, and one more than the
-  // job has, then the followers.
+  // Node numbers: the coordinator, the user, the servers, the workers and one more than the job
+  // has, then the followers.
   static constexpr NodeId kCoordinatorNode = 0;
   static constexpr NodeId kUserNode = 1;
   [[nodiscard]] NodeId server_node(std::uint32_t server) const { return 2 + server; }
@@ -133,10 +133,10 @@ struct Plan {
   }
 };
 
-/// What the command line may fix; the rest is drawn.
+/// What the command line can fix; the rest is drawn.
 struct PlanLimits {
   Faults faults;
-  bool draws_faults = false;  // Faults::draw() in place of those
+  bool draws_faults = false;  // Faults::draw() in place of `faults`
   std::optional<std::int64_t> clocks;
   std::optional<std::uint32_t> workers;
   std::optional<std::uint32_t> servers;

@@ -20,8 +20,8 @@ std::string shard_address(std::uint32_t server, std::uint32_t shard) {
 
 constexpr Duration kImages{20'000};
 
-/// The rows of a bucket's image, ascending; their values are added to `values`. One that is in it
-/// twice is twice here, and an image that says that it has more or fewer has a row that none is.
+/// The rows of a bucket's image, ascending; their values are added to `values`. A duplicate row is
+/// returned twice, and an image with a wrong row count adds a row that does not exist.
 std::vector<std::uint64_t> image_rows(const server::SliceImage& image, std::vector<float>& values) {
   std::multimap<std::uint64_t, std::span<const float>> rows;
   for (const auto& chunk : image.rows.chunks) {
@@ -43,7 +43,7 @@ std::vector<std::uint64_t> image_rows(const server::SliceImage& image, std::vect
   return numbers;
 }
 
-/// A message's pushes of rows that are to be sent again, by their answers.
+/// A message's pushes of rows that must be sent again, according to their answers.
 std::set<History::Push> postponed_rows(const DataMessage& message, PeerId from,
                                        const std::vector<server::Outgoing>& answers) {
   const auto* requests = std::get_if<DataItems>(&message.body);
@@ -66,7 +66,7 @@ std::set<History::Push> postponed_rows(const DataMessage& message, PeerId from,
   return postponed;
 }
 
-/// An image's values, and behind them done(w) of each member; and the rows of a bucket's.
+/// An image's values, followed by done(w) of each member; and the rows of a bucket's image.
 std::pair<std::vector<float>, std::vector<std::uint64_t>> contents_of(
     const server::SliceImage& image) {
   const auto floats = image.values.floats();
@@ -99,7 +99,7 @@ ServerNode::ServerNode(World& world, std::uint32_t number, std::uint64_t session
                   identity(world.plan, number, session), control_timings(world.plan)),
       world_(world),
       jobs_(world.plan.shards_each) {
-  // In every second run nothing is left for copies of rows that the disk still writes.
+  // In every second run no memory is left for copies of rows that the disk still writes.
   constexpr Bytes kMemory{1UL << 50U};
   const auto memory = std::make_shared<server::TableMemory>(kMemory);
   if (!world.plan.job.rows.empty() && world.plan.seed % 2 == 0) {
@@ -131,7 +131,7 @@ TimePoint ServerNode::wake() const {
   return std::min(ControlNode::wake(), images_due_);
 }
 
-/// Images that are due, and what the coordinator is to know of them.
+/// Sends due images, and what the coordinator must know about them.
 void ServerNode::send_images(TimePoint now) {
   if (images_due_ == TimePoint::never()) return;
   images_due_ = now + kImages;
@@ -155,14 +155,14 @@ void ServerNode::on_data(SocketId socket, PeerId from, DataMessage message, Time
   world_.history.add_items(Event::Kind::kRequest, now, found->shard->id(), from, message,
                            postponed_rows(message, from, answers));
   say(*found, std::move(answers), now);
-  // A worker waits for what the backup is to have first.
+  // A worker waits until the backup has its update.
   if (world_.plan.answers_wait()) images_due_ = std::min(images_due_, now);
   record_captures(static_cast<std::size_t>(found - shards_.begin()), now);
 }
 
-/// What the disk still writes of a bucket is as it was, whatever the bucket has become.
+/// Checks that an image that the disk still writes does not change with its bucket.
 void ServerNode::check_written(TimePoint now) {
-  constexpr int kMessages = 20;  // that arrive meanwhile
+  constexpr int kMessages = 20;  // that arrive in the meantime
   for (Written& one : written_) {
     if (++one.messages < kMessages) continue;
     const auto [values, rows] = contents_of(one.image);
@@ -233,7 +233,7 @@ void ServerNode::say(OneShard& one, std::vector<server::Outgoing> messages, Time
   world_.history.add(step);
 }
 
-/// What is served here by a new view, and from which state on.
+/// Which slices are served here under a new view, and from which state on.
 void ServerNode::take_job(const pb::ServerJob& job, const server::JobView& view, OneShard& one,
                           TimePoint now) {
   const ShardId host = one.shard->id();
@@ -260,7 +260,7 @@ void ServerNode::take_job(const pb::ServerJob& job, const server::JobView& view,
     world_.history.add(event);
   }
   if (!taken.empty()) {
-    // Images bring the tables, also of a shard that has no slice.
+    // Images bring the tables, even of a shard that has no slice.
     Event opened;
     opened.kind = Event::Kind::kOpened;
     opened.at = now;
@@ -289,7 +289,7 @@ void ServerNode::on_event(const ControlEvent& event, TimePoint now) {
   const auto view = jobs_.take_job(*job);
   if (!view) return;
   if (view->job != kToyJobId) {
-    // A job that is only there to take workers away: nothing of it is checked.
+    // A job that only takes workers away: nothing of it is checked.
     for (std::size_t i = 0; i < shards_.size(); ++i) {
       say(shards_[i], shards_[i].shard->set_job(view), now);
       server::ShardReport report = shards_[i].shard->report(view->job);
@@ -298,7 +298,7 @@ void ServerNode::on_event(const ControlEvent& event, TimePoint now) {
     }
     return;
   }
-  if (view->finished) read_all(now);  // before they forget
+  if (view->finished) read_all(now);  // before the shards forget
   for (std::size_t i = 0; i < shards_.size(); ++i) {
     OneShard& one = shards_[i];
     one.shard->set_id(ShardId(job->first_shard() + static_cast<std::uint32_t>(i)));
@@ -333,7 +333,7 @@ bool ServerNode::has_images(ShardId host, ShardId shard, std::uint64_t choice) c
 }
 
 void ServerNode::read_all(TimePoint now) {
-  const PeerId reader(0);  // no process: messages to it are dropped
+  const PeerId reader(0);  // not a process: messages to it are dropped
   for (OneShard& one : shards_) {
     DataMessage message{job_, {}, {}, {}};
     pb::DataHello hello;
@@ -361,7 +361,7 @@ void ServerNode::read_all(TimePoint now) {
     auto answers = one.shard->handle(reader, message, now);
     if (answers.empty()) continue;
     const auto* values = std::get_if<DataItems>(&answers.front().message.body);
-    // A job that never opened its tables, or that is forgotten by now.
+    // A job that never opened its tables, or is already forgotten.
     if (values == nullptr || values->items.front().kind != pb::DataItem::SNAPSHOT_VALUE) continue;
     world_.history.add_items(Event::Kind::kRequest, now, one.shard->id(), reader, message);
     say(one, std::move(answers), now);

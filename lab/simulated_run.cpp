@@ -67,7 +67,7 @@ class Cluster {
     TimePoint wake = TimePoint::never();
     bool paused = false;
     std::deque<Delivery> waiting;  // for a paused process
-    std::uint64_t session = 0;     // of this life
+    std::uint64_t session = 0;     // of this incarnation
     TimePoint disturbed;           // when something last kept the coordinator from hearing it
   };
 
@@ -85,7 +85,7 @@ class Cluster {
     if (number < places_.size()) places_[number] = Place();
     network_.break_connections(number);
   }
-  /// A process has ended by itself, and may be started again.
+  /// A process has ended on its own, and may be started again.
   void end(NodeId number) {
     const Node::Return back = places_[number].node->returns();
     leave(number);
@@ -123,7 +123,7 @@ class Cluster {
           std::make_unique<CoordinatorNode>(
               network_, make_faulty_store(disk_, disk_faults_), Plan::kCoordinatorNode,
               coordinator_options(plan_, next_session_++), DoTask(), plan_.tells_closed));
-    // It has to hear of all of them anew.
+    // It must hear all of them again.
     for (Place& place : places_) place.disturbed = network_.now();
   }
   void start_server(std::uint32_t number) {
@@ -253,11 +253,11 @@ class Cluster {
       case Kind::kStartFollower:
         start_follower(static_cast<std::uint32_t>(event.value));
         break;
-      case Kind::kRival:
-        user().start_rival(static_cast<std::uint32_t>(event.value));
+      case Kind::kPreemptingJob:
+        user().start_preempting_job(static_cast<std::uint32_t>(event.value));
         break;
-      case Kind::kEndRival:
-        user().end_rival();
+      case Kind::kEndPreemptingJob:
+        user().end_preempting_job();
         break;
       case Kind::kStartServer:
         start_server(static_cast<std::uint32_t>(event.value));
@@ -274,7 +274,7 @@ class Cluster {
     if (place.node) step(place);
   }
 
-  /// Whether nothing has kept the coordinator from hearing a process for so long.
+  /// Whether nothing has kept the coordinator from hearing a process for `length`.
   [[nodiscard]] bool is_heard(NodeId number, Duration length) const {
     const Place& place = places_[number];
     return place.node && !place.paused && places_[Plan::kCoordinatorNode].node &&
@@ -282,7 +282,7 @@ class Cluster {
            !network_.is_blocked(Plan::kCoordinatorNode, number) &&
            network_.now() - place.disturbed > length;
   }
-  /// The process of a server's life; nullptr if it is gone, or was not heard.
+  /// The process of a server's session; nullptr if it is gone, or was not heard for that long.
   [[nodiscard]] const ServerNode* find_server(const pb::StoredServer& server,
                                               Duration length) const {
     for (std::uint32_t i = 0; i < plan_.servers; ++i) {
@@ -316,7 +316,7 @@ class Cluster {
                   return false;
                 }};
   }
-  /// A job that the coordinator gives up must not have been able to continue.
+  /// A job that the coordinator gives up must have been unable to continue.
   void note_job() {
     const auto job = disk_->jobs.find(kToyJobId);
     if (job == disk_->jobs.end()) return;
@@ -326,7 +326,7 @@ class Cluster {
     given_up_early_ = check_early_end(job->second, survivors(plan_.heartbeat_limit * 2));
   }
 
-  /// When the next outage may begin, or the present one continues; never: there is none.
+  /// When the next outage may begin, or the present one continues; never if there is none.
   [[nodiscard]] TimePoint next_of_outage() const {
     if (next_outage_ == plan_.outages.size()) return TimePoint::never();
     const Plan::Outage& outage = plan_.outages[next_outage_];
@@ -357,8 +357,8 @@ class Cluster {
     }
   }
 
-  /// Checks the next stretch, and mixes what its reads held: in a fixed order, so that runs
-  /// that read the same at other times have the same hash.
+  /// Checks the next part of the history, and hashes what its reads held: in a fixed order, so that
+  /// runs that read the same at other times have the same hash.
   void read(const History& history) {
     checker_.take(history);
     for (const Event& event : history.events()) {
@@ -398,8 +398,8 @@ class Cluster {
     return Clock(status.checkpoints(kept - 1).clock());
   }
 
-  /// Nothing that a worker has trained is missing from what a job saved when it was stopped. One
-  /// that was lost may have been ahead, and programs are not held.
+  /// Checks that what a job saved when it was stopped has everything that workers have trained. A
+  /// lost worker may have been ahead, and programs are not held.
   std::optional<Broken> check_saved(const pb::JobStatus& status) const {
     const auto saved = saved_at(status);
     if (!saved || plan_.job.is_seeded) return std::nullopt;
@@ -469,14 +469,14 @@ class Cluster {
   TakeOvers take_overs_;
   std::size_t next_outage_ = 0;
   std::optional<TimePoint> outage_began_;
-  TimePoint outage_again_;  // when it is looked again whether it may begin
+  TimePoint outage_again_;  // when to check again whether it may begin
   std::size_t next_of_outage_ = 0;
   std::vector<Place> places_;  // by node
   std::size_t next_event_ = 0;
-  std::map<NodeId, TimePoint> returns_;  // of processes that have ended by themselves
+  std::map<NodeId, TimePoint> returns_;  // of processes that have ended on their own
   std::uint64_t next_session_ = 1;
   std::uint64_t values_hash_ = 0;
-  std::map<WorkerId, Clock> trained_;  // how far each worker's pushes go
+  std::map<WorkerId, Clock> trained_;  // the clocks that each worker has pushed
   std::uint32_t members_ = 0;
   std::int64_t widest_ = 0;
   TimePoint first_begun_ = TimePoint::never();

@@ -16,8 +16,8 @@
 namespace taut::sim {
 namespace {
 
-/// The nearest number with so many binary digits, of two the even one; smaller numbers than 2^least
-/// have that as the place of their last digit.
+/// The nearest number with `digits` binary digits, ties to even; numbers smaller than 2^least have
+/// that as the place of their last digit.
 float round_to(float value, int digits, int least) {
   int exponent = 0;
   std::frexp(value, &exponent);
@@ -54,7 +54,7 @@ void step_by_step(const math::Draw& draw, std::span<float> values) {
   }
 }
 
-/// The two means of each 256 values, which a value is read as by its sign.
+/// The two means of each 256 values; a value is read as one of them by its sign.
 void mean_by_sign(std::span<float> values) {
   for (std::size_t begin = 0; begin < values.size(); begin += 256) {
     const auto block = values.subspan(begin, std::min<std::size_t>(256, values.size() - begin));
@@ -85,7 +85,7 @@ std::vector<std::size_t> largest_places(std::span<const float> values, std::size
   return places;
 }
 
-/// One of each `every` in a row.
+/// One place out of each `every` in a row.
 std::vector<std::size_t> drawn_places(const math::Draw& draw, std::size_t count,
                                       std::size_t every) {
   const math::Philox named = math::Philox::at(draw.key, draw.stream, draw.first);
@@ -113,7 +113,7 @@ bool has_feedback(Scheme scheme) {
          scheme == pb::PushCompression::POWER_SGD;
 }
 
-/// How many values there are for each that is sent: 4, 16, 64 ... and in the end what `keep` says.
+/// One of how many values is sent: 4, 16, 64 ... and in the end 1 / `keep`.
 std::size_t spread_at(const pb::PushCompression& push, std::int64_t clock) {
   const auto last = static_cast<std::size_t>(std::lround(1 / push.keep()));
   if (clock >= push.warm_up()) return last;
@@ -124,7 +124,7 @@ std::size_t spread_at(const pb::PushCompression& push, std::int64_t clock) {
   return stages[static_cast<std::size_t>(clock * size / push.warm_up())];
 }
 
-/// The product of two vectors that is read in an update's place: one step of power iteration.
+/// The product of two vectors that replaces an update: one step of power iteration.
 void multiply_factors(const math::Draw& draw, std::vector<float>& factor,
                       std::vector<float>& matrix) {
   const std::size_t columns = matrix.size() / kToyRows;
@@ -162,7 +162,7 @@ void multiply_factors(const math::Draw& draw, std::vector<float>& factor,
   if (!is_zero) factor = std::move(right);
 }
 
-/// The update becomes the velocity that it leads to.
+/// The update becomes the velocity that it results in.
 void gain_velocity(std::vector<float>& velocity, std::vector<float>& update) {
   velocity.resize(update.size(), 0.0F);
   for (std::size_t i = 0; i < update.size(); ++i) update[i] += kToyMomentum * velocity[i];
@@ -208,11 +208,11 @@ namespace {
 
 void draw_pushes(Random& random, const pb::Consistency& policies,
                  const std::optional<Scheme>& fixed, pb::Compression& compression) {
-  // AUTO is one of the others once a job trains.
+  // AUTO becomes one of the others once a job trains.
   constexpr Scheme kLast = pb::PushCompression::POWER_SGD;
   const bool is_on = fixed.has_value() || random.chance(0.3);
   const auto drawn = static_cast<Scheme>(1 + random.below(kLast));
-  // One more step below it and one above, now and then: neither is for the toy job's tables.
+  // At times one more step below it and one above: neither applies to the toy job's tables.
   const bool has_lower = random.chance(0.3);
   const bool has_upper = random.chance(0.3);
   const Scheme scheme = fixed.value_or(drawn);
@@ -227,7 +227,7 @@ void draw_pushes(Random& random, const pb::Consistency& policies,
   pb::PushCompression& push = *compression.add_push();
   push.set_scheme(scheme);
   push.set_min_values(2);
-  // Fewer than the six values of a toy update that are not 0, or TOP_K would leave nothing out.
+  // Fewer than the six nonzero values of a toy update, or TOP_K would leave nothing out.
   if (scheme == pb::PushCompression::TOP_K) push.set_keep(0.04F);
   if (scheme == pb::PushCompression::RANDOM_K) push.set_keep(0.25F);
   if (scheme == pb::PushCompression::DGC) {
@@ -257,7 +257,7 @@ void draw_pulls(Random& random, const pb::Consistency& policies, pb::Compression
   upper.set_min_values(1000);
 }
 
-/// The largest whole number up to which numbers in this scheme hold each one; 0: they do not.
+/// The largest N such that this scheme represents each whole number up to N; 0 if there is none.
 template <typename Compressed>
 std::int64_t largest_count(const Compressed& way) {
   switch (way.scheme()) {
@@ -283,7 +283,7 @@ pb::Compression draw_compression(Random& random, const pb::Consistency& policies
 }
 
 bool keeps_counts(const pb::Compression& compression, std::int64_t clocks) {
-  // An update has its clock, and values have the sum of all of them.
+  // An update contains its clock, and values contain the sum of all clocks.
   return clocks <= largest_count(push_of(compression)) &&
          clocks * (clocks + 1) / 2 <= largest_count(pull_of(compression));
 }

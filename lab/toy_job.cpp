@@ -20,7 +20,7 @@ std::int64_t interval_of(const pb::Consistency& policies, bool is_seeded) {
 std::int64_t offset_of(const pb::Consistency& policies, bool is_seeded, std::uint32_t table,
                        std::uint32_t tables) {
   const std::int64_t fragments = policies.periodic_averaging().fragments();
-  // The fragment in which the table's middle is.
+  // The fragment that contains the table's middle.
   const std::int64_t fragment = (2 * std::int64_t{table} + 1) * fragments / (2 * tables);
   return fragment * interval_of(policies, is_seeded) / fragments;
 }
@@ -139,7 +139,7 @@ void toy_update(TableId table, SliceId slice, WorkerId worker, Clock clock, std:
 
 void toy_seed(TableId table, SliceId slice, WorkerId worker, std::span<float> out) {
   std::ranges::fill(out, 0.0F);
-  constexpr std::uint64_t kApart = 1ULL << 31U;  // no clock is
+  constexpr std::uint64_t kApart = 1ULL << 31U;  // no clock is this large
   mix(place_of(table, slice, worker) ^ kApart, out);
 }
 

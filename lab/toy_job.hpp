@@ -22,17 +22,17 @@ namespace taut::sim {
 /// Where members bring the initial values, these are their updates of clock 0: 0 up to kMixed, so
 /// that they count as no update, and numbers drawn from (table, slice, w, place) from there on.
 constexpr std::uint32_t kMembers = 32;
-/// Its number: it is the first job that is submitted.
+/// Its job number: it is the first job that is submitted.
 constexpr JobId kToyJobId{1};
 constexpr std::uint32_t kMixed = 2 * kMembers;
 constexpr std::uint32_t kSliceElements = kMixed + 4;
-/// Records of an equal share of the batch.
+/// The records of an equal share of the batch.
 constexpr std::uint32_t kToyBatch = 8;
 
-/// Clocks of which the last one is pushed.
+/// How many clocks one push covers; it is made at the last of them.
 /// is_seeded  members are programs, whose clocks are meetings of one fragment
 [[nodiscard]] std::int64_t interval_of(const pb::Consistency& policies, bool is_seeded);
-/// Where the intervals of a table's fragment start, of as many tables of one size.
+/// Where the intervals of a table's fragment start, with `tables` tables of one size.
 [[nodiscard]] std::int64_t offset_of(const pb::Consistency& policies, bool is_seeded,
                                      std::uint32_t table, std::uint32_t tables);
 
@@ -46,9 +46,9 @@ struct ToyJob {
   Slack slack{1};                     // 0: BSP
   bool mean = false;                  // divide by the members instead of adding up
   std::int64_t checkpoint_every = 0;  // clocks; 0: only those that are ordered
-  // How far it may be ahead of bounded followers, in clocks; below 0: it has none.
+  // How many clocks it may be ahead of bounded followers; below 0: it has none.
   std::int64_t follower_slack = -1;
-  // Policies in addition to the bound; mode and slack are those above. A slack that moves does so
+  // Policies in addition to the bound; mode and slack are those above. A slack that moves starts
   // from `slack`; with elastic averaging pushes are added up, whatever `mean` is.
   pb::Consistency policies{};
   pb::Compression compression{};
@@ -56,7 +56,7 @@ struct ToyJob {
   bool balance = false;
   std::vector<ToyRows> rows{};  // tables by rows, after the others
 
-  /// The clock of the first updates that are no initial values.
+  /// The clock of the first updates that are not initial values.
   [[nodiscard]] std::int64_t first_step() const { return is_seeded ? 1 : 0; }
   [[nodiscard]] PushSchedule schedule_of(std::uint32_t table) const {
     return {interval_of(policies, is_seeded), is_seeded ? Clock::never() : Clock(clocks),
@@ -64,15 +64,16 @@ struct ToyJob {
   }
   /// The first clock from `clock` on at which a worker pushes anything.
   [[nodiscard]] Clock next_push(Clock clock) const;
-  /// Whether an update counts as it is, so that a slice's values say how many of whose it holds.
+  /// Whether an update counts as it is, so that a slice's values show how many of each worker it
+  /// holds.
   [[nodiscard]] bool counts() const;
-  /// All of its tables.
+  /// The number of all of its tables.
   [[nodiscard]] std::uint32_t table_count() const {
     return tables + static_cast<std::uint32_t>(rows.size());
   }
-  /// All of their slices and buckets.
+  /// The number of all of their slices and buckets.
   [[nodiscard]] std::size_t slice_count() const;
-  /// nullptr: the table is not kept by rows.
+  /// nullptr if the table is not kept by rows.
   [[nodiscard]] const ToyRows* rows_of(TableId table) const {
     return table.value() < tables ? nullptr : &rows[table.value() - tables];
   }

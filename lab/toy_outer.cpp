@@ -48,7 +48,7 @@ void step_by_adam(const pb::OuterOptimizer& outer, std::int64_t steps,
 }  // namespace
 
 void draw_outer(Random& random, ToyJob& job) {
-  // Shards take the mean, whatever was drawn.
+  // Shards take the mean, regardless of what was drawn.
   job.mean = true;
   pb::PeriodicAveraging& averaging = *job.policies.mutable_periodic_averaging();
   averaging.set_interval(static_cast<std::uint32_t>(random.between(1, 8)));

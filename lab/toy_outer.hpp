@@ -12,15 +12,15 @@
 
 namespace taut::sim {
 
-/// Sets periodic averaging with an outer rule, and its numbers.
+/// Draws periodic averaging with an outer rule, and its parameters.
 void draw_outer(Random& random, ToyJob& job);
 
 /// How many updates make a step; 0: the job has no buffer.
 [[nodiscard]] std::uint32_t buffer_of(const pb::Consistency& policies);
 
 /// One step of a slice along the gradient that its updates make together: by the job's outer rule,
-/// as the papers say, or by SGD with rate 1. Shares no code with the shard.
-/// steps   that the slice has made before
+/// as in the papers, or by SGD with rate 1. Shares no code with the shard.
+/// steps   the number of earlier steps of the slice
 /// states  of the slice, by name; [n] each
 void step(const pb::Consistency& policies, std::int64_t steps, std::span<const float> gradient,
           std::span<float> values, std::map<std::string_view, std::vector<float>>& states);

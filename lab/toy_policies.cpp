@@ -31,7 +31,7 @@ void draw_exponent(Random& random, ToyJob& job) {
 void draw_compensation(Random& random, ToyJob& job) {
   job.policies.mutable_delay_compensation()->set_strength(0.01F);
   if (random.chance(0.5)) job.policies.mutable_delay_compensation()->set_decay(0.9F);
-  // Both at once, now and then.
+  // At times both at once.
   if (random.chance(0.2)) job.policies.set_staleness_learning_rate(true);
 }
 
@@ -41,7 +41,7 @@ void draw_dynamic(Random& random, ToyJob& job) {
 }
 
 void draw_periodic(Random& random, ToyJob& job) {
-  // Shards take the mean, whatever was drawn.
+  // Shards take the mean, regardless of what was drawn.
   job.mean = true;
   job.policies.mutable_periodic_averaging()->set_interval(
       static_cast<std::uint32_t>(random.between(2, 8)));
@@ -53,12 +53,12 @@ void draw_elastic(Random& random, ToyJob& job) {
       static_cast<std::uint32_t>(random.between(1, 8)));
 }
 
-/// Two workers at least, since one has the whole batch.
+/// At least two workers, since one has the whole batch.
 void draw_balance(Random& /*random*/, ToyJob& job) {
   job.balance = job.workers > 1;
 }
 
-/// Updates that wait for others to make a step, of a rule that counts each once.
+/// Updates that wait for others to make a step, with a rule that counts each once.
 void draw_buffer(Random& random, ToyJob& job) {
   job.mean = true;
   pb::PeriodicAveraging& averaging = *job.policies.mutable_periodic_averaging();
@@ -83,7 +83,7 @@ constexpr std::array kPolicies{
     ToyPolicy{"balance", Fit::kAny, draw_balance},
 };
 
-// By its name alone: what seeds draw, in which "outer" has buffers too, stays what it is.
+// Only by its name: the draws of seeds, in which "outer" includes buffers, must not change.
 constexpr ToyPolicy kBuffer{"buffer", Fit::kArrivals, draw_buffer};
 
 void compensate(const pb::DelayCompensation& settings, const ExpectedUpdate& late) {

@@ -13,22 +13,22 @@
 
 namespace taut::sim {
 
-/// A staleness policy, as runs draw it.
+/// A staleness policy, as it is drawn for runs.
 struct ToyPolicy {
   enum class Fit : std::uint8_t { kAny, kBsp, kArrivals, kSsp };
 
   std::string_view name;
   Fit fit = Fit::kAny;
-  /// Sets it and its numbers; the job's slack fits already.
+  /// Sets it and its parameters; the job's slack fits already.
   void (*draw)(Random& random, ToyJob& job) = nullptr;
 };
 
-/// All of them; the first one is to have none.
+/// All policies; the first one is none.
 [[nodiscard]] std::span<const ToyPolicy> toy_policies();
 /// Errors    invalid: an unknown name
 [[nodiscard]] Result<const ToyPolicy*> find_policy(std::string_view name);
 
-/// An update that is applied on arrival, and what the contract knows of it.
+/// An update that is applied on arrival, and what the contract knows about it.
 struct ExpectedUpdate {
   std::vector<float>& update;
   std::span<const float> values;  // that it is applied to
@@ -37,9 +37,9 @@ struct ExpectedUpdate {
   std::map<std::string_view, std::vector<float>>& states;  // of the slice, by policy; [n] each
 };
 
-/// Whether a job weighs updates, so that a slice's values don't say how many of whose it holds.
+/// Whether a job weighs updates, so that a slice's values do not count the updates they hold.
 [[nodiscard]] bool weighs(const pb::Consistency& policies);
-/// Weighs an update as the policies' papers say; shares no code with the shard.
+/// Weighs an update as in the policies' papers; shares no code with the shard.
 void weigh(const pb::Consistency& policies, const ExpectedUpdate& late);
 
 }  // namespace taut::sim

@@ -60,29 +60,29 @@ void UserNode::set_slack(Slack slack) {
   ++slack_request_;
 }
 
-void UserNode::start_rival(std::uint32_t workers) {
+void UserNode::start_preempting_job(std::uint32_t workers) {
   // One at a time: another one would be forgotten, and keep what it has.
-  if (rival_workers_ != 0) return;
-  ++rivals_;
-  rival_workers_ = workers;
-  rival_ = 0;
-  rival_ends_ = false;
+  if (preempting_workers_ != 0) return;
+  ++preempting_jobs_;
+  preempting_workers_ = workers;
+  preempting_job_ = 0;
+  preempting_job_ends_ = false;
 }
 
 /// It is submitted until its number is known, and stopped until that is confirmed.
-void UserNode::tend_rival() {
-  if (rival_workers_ == 0) return;
+void UserNode::drive_preempting_job() {
+  if (preempting_workers_ == 0) return;
   pb::ControlMessage order;
-  order.set_request(kRivalRequests + rivals_);
-  if (rival_ == 0) {
+  order.set_request(kRivalRequests + preempting_jobs_);
+  if (preempting_job_ == 0) {
     pb::Job& definition = *order.mutable_submit()->mutable_definition();
     definition = toy_definition(ToyJob());
     definition.set_name("rival");
-    definition.set_workers(rival_workers_);
+    definition.set_workers(preempting_workers_);
     definition.set_priority(1);
-    order.mutable_submit()->set_token(kRivalRequests + rivals_);
-  } else if (rival_ends_) {
-    order.mutable_stop_job()->set_job(rival_);
+    order.mutable_submit()->set_token(kRivalRequests + preempting_jobs_);
+  } else if (preempting_job_ends_) {
+    order.mutable_stop_job()->set_job(preempting_job_);
     order.mutable_stop_job()->set_discard(true);
   } else {
     return;
@@ -96,9 +96,9 @@ void UserNode::send(pb::ControlMessage message) {
 
 void UserNode::receive(SocketId /*socket*/, PeerId /*from*/, Body body, TimePoint /*now*/) {
   const auto& message = std::get<pb::ControlMessage>(body);
-  if (rivals_ > 0 && message.request() == kRivalRequests + rivals_) {
-    if (message.has_submit_reply()) rival_ = message.submit_reply().job();
-    if (message.has_command_reply()) rival_workers_ = 0;
+  if (preempting_jobs_ > 0 && message.request() == kRivalRequests + preempting_jobs_) {
+    if (message.has_submit_reply()) preempting_job_ = message.submit_reply().job();
+    if (message.has_command_reply()) preempting_workers_ = 0;
     return;
   }
   if (message.has_command_reply() && message.request() == kStopRequest) stops_ = false;
@@ -125,7 +125,7 @@ void UserNode::step(TimePoint now) {
     send(std::move(submit));
     return;
   }
-  tend_rival();
+  drive_preempting_job();
   if (slack_) {
     pb::ControlMessage change;
     change.set_request(slack_request_);

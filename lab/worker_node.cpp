@@ -50,11 +50,11 @@ void WorkerNode::on_event(const ControlEvent& event, TimePoint now) {
   const auto* job = std::get_if<pb::WorkerJob>(&event);
   if (job == nullptr) return;
   if (JobId(job->job()) != kToyJobId) {
-    // As a daemon: what is said again of a job that it has ended changes nothing.
+    // As in a daemon: repeated orders for a job that it has ended change nothing.
     const std::pair life(job->job(), job->incarnation());
-    if (ended_rivals_.contains(life) || (job->stop() && rival_ != life)) return;
-    rival_ = life;
-    serve_rival(*job);
+    if (ended_preempting_jobs_.contains(life) || (job->stop() && preempting_job_ != life)) return;
+    preempting_job_ = life;
+    serve_preempting_job(*job);
     return;
   }
   const Incarnation incarnation(job->incarnation());
@@ -85,8 +85,8 @@ void WorkerNode::stop() {
   data_.reset();
 }
 
-/// Nothing is computed for a job that is only there to take workers away.
-void WorkerNode::serve_rival(const pb::WorkerJob& job) {
+/// Nothing is computed for a job that only takes workers away.
+void WorkerNode::serve_preempting_job(const pb::WorkerJob& job) {
   stop();
   pb::Heartbeat content;
   pb::Progress& progress = *content.mutable_progress();
@@ -100,7 +100,7 @@ void WorkerNode::serve_rival(const pb::WorkerJob& job) {
 
 void WorkerNode::begin(const pb::WorkerJob& job, TimePoint now) {
   stop();
-  if (rival_) ended_rivals_.insert(*std::exchange(rival_, std::nullopt));
+  if (preempting_job_) ended_preempting_jobs_.insert(*std::exchange(preempting_job_, std::nullopt));
   leaves_job_ = job.leaves();
   incarnation_ = Incarnation(job.incarnation());
   job_ = job.job();
@@ -130,7 +130,7 @@ void WorkerNode::begin(const pb::WorkerJob& job, TimePoint now) {
       ClientIdentity{JobId(job.job()), member_, incarnation_, job_hash(job.definition()),
                      job.replicated(), Bytes(job.kept_bytes())},
       shards, world_.plan.resend,
-      // Every other worker has a window of one update, so that both ways are tried.
+      // Every other worker has a window of one update, so that both variants are tested.
       SendPolicy{SendOrder::kFrontFirst, Bytes(member_.value() % 2 == 0 ? 4UL << 20U : 1)},
       kSliceElements);
   for (const pb::ShardInfo& shard : job.shards()) {
@@ -156,7 +156,7 @@ void WorkerNode::begin(const pb::WorkerJob& job, TimePoint now) {
   waits_from_ = now;
   reached_ = Clock::never();
   world_.history.add(event_of(Event::Kind::kReadsFrom, now));
-  // Initial values are pushed unseen.
+  // Initial values are pushed without a prior read.
   if (world_.plan.job.is_seeded && clock_ == Clock(0)) return;
   for (const TableSpec& table : tables) ask(table.id, now);
 }
@@ -216,7 +216,7 @@ void WorkerNode::push_rows(const TableSpec& table, Event event) {
 void WorkerNode::on_data(SocketId socket, PeerId from, DataMessage message, TimePoint now) {
   if (!protocol_ || socket != data_) return;
   const auto shard = shard_of_.find(from);
-  if (shard == shard_of_.end()) return;  // a host that was left
+  if (shard == shard_of_.end()) return;  // a host that it no longer uses
   protocol_->handle(shard->second, message, now);
   for (const CompletedRead& read : protocol_->take_completed()) take(read, now);
 }
@@ -240,14 +240,14 @@ bool WorkerNode::owes_rest() const {
   return encoder_->leaves_out() && !encoder_->sends_rest();
 }
 
-/// Takes this worker's part of the clock's batch; false: the clock is held.
+/// Takes this worker's part of the clock's batch; false if the clock is held.
 bool WorkerNode::begins_clock() {
   if (world_.plan.job.balance) {
     const auto begun = shares_->begin(clock_).value();
     if (!begun) return false;
     part_of_batch_ = *begun;
   }
-  // It passes the clocks between two pushes at once.
+  // It passes all clocks between two pushes at once.
   return last_clocks_->begin(world_.plan.job.next_push(clock_));
 }
 
@@ -256,7 +256,7 @@ void WorkerNode::finish_clock(TimePoint now) {
   records_ += part_of_batch_.records;
   if (leaves()) encoder_->send_rest();
   const Clock end(world_.plan.job.clocks);
-  // A program's last clocks may be without a meeting.
+  // A program's last clocks may have no meeting.
   const Clock pushed = std::min(world_.plan.job.next_push(clock_), end - 1);
   clock_ = pushed.next();
   // The last layer's gradient is ready first.
@@ -284,7 +284,7 @@ void WorkerNode::finish_clock(TimePoint now) {
       }
     }
     world_.history.add(event);
-    // The read is first, as in the client: the protocol joins it to its push.
+    // The read comes first, as in the client: the protocol joins it to its push.
     if (clock_ != end) ask(TableId(i), now);
     std::vector<Update> updates = encoder_->encode(TableId(i), pushed, gradient, 0, world_.pool);
     if (world_.plan.job.balance) {
@@ -322,8 +322,8 @@ void WorkerNode::step(TimePoint now) {
   ControlNode::step(now);
 }
 
-/// Whether a shard that it waits for has been silent for longer than its limit. It looks rarely, so
-/// it may take two waits for one where no shard was heard in between.
+/// Whether a shard that it waits for has been silent for longer than its limit. It checks rarely,
+/// so it may count two waits as one if no shard was heard in between.
 bool WorkerNode::gives_up(TimePoint now) {
   if (waits_ == 0 && protocol_->unsettled() == 0) waits_from_ = now;
   if (now < next_look_) return false;
@@ -335,7 +335,7 @@ bool WorkerNode::gives_up(TimePoint now) {
   return now - from >= silence_;
 }
 
-/// Where it is, for a report.
+/// Its place in the job, for a report.
 pb::Heartbeat WorkerNode::place() const {
   pb::Heartbeat content;
   pb::Progress& progress = *content.mutable_progress();
@@ -346,7 +346,7 @@ pb::Heartbeat WorkerNode::place() const {
   return content;
 }
 
-/// It reports why, and its process ends.
+/// It reports why, and then its process ends.
 void WorkerNode::give_up() {
   pb::Heartbeat content = place();
   content.mutable_progress()->set_error("a shard has not answered");
@@ -356,7 +356,7 @@ void WorkerNode::give_up() {
 }
 
 /// Its part of a checkpoint, which only this process has, is written only at the order's clock;
-/// later it is too late. It passes the clocks between two pushes at once.
+/// afterwards it is too late. It passes all clocks between two pushes at once.
 void WorkerNode::serve_checkpoint() {
   if (!owes_part_ || world_.plan.job.next_push(clock_).value() < order_.clock()) return;
   owes_part_ = false;
@@ -373,7 +373,7 @@ void WorkerNode::note_progress(TimePoint now) {
     failed_ = true;
     world_.history.add(event_of(Event::Kind::kFailed, now));
   }
-  // A program may join a job when its others have done all of their clocks.
+  // A program may join a job when the other members have done all of their clocks.
   const bool is_at_end = clock_ >= Clock(world_.plan.job.clocks);
   const bool is_through = is_at_end || (leaves() && !computing_until_ && !owes_rest());
   if (is_through) protocol_->settle();
@@ -399,7 +399,7 @@ void WorkerNode::note_progress(TimePoint now) {
   shares_->report(progress);
   last_clocks_->report(progress);
   progress.set_finished(finished && is_at_end);
-  // A program that has finished leaves: the job's end is its members', and no clock.
+  // A program that has finished leaves: the job ends with its members, not at a clock.
   const bool leaves_at_end = world_.plan.job.is_seeded && is_at_end;
   progress.set_left(finished && (leaves_at_end || !is_at_end));
   if (part_.number() > 0) *progress.mutable_checkpoint() = part_;

@@ -8,7 +8,7 @@
 
 namespace taut {
 
-/// Bytes of the frame of a control message, at most.
+/// The most bytes in the frame of a control message.
 inline constexpr std::size_t kMaxControlBytes = 16UL << 20U;
 
 /// One frame as docs/WIRE.md describes it.

@@ -33,16 +33,17 @@ struct DataItem {
   Refusal refusal = pb::DataItem::NONE;
   std::string reason;
   float gradient_norm = 0;    // in pushes: math::UpdateNorm; 0 if not needed
-  float weight = 1;           // in pushes: what the update counts; finite, above 0
+  float weight = 1;           // in pushes: the update's weight; finite, above 0
   WorkerId waits_for;         // in PARKED: whose next update the read waits for
-  FollowerId follower;        // in PARKED: whose confirmation the read waits for; 0: of none
+  FollowerId follower;        // in PARKED: whose confirmation the read waits for; 0: none
   bool payload_lost = false;  // it is in shared memory that no handshake covers
-  math::Encoding encoding{};  // of the payload; float32 but in pushes and VALUE
-  /// Of a bucket of a table that is kept by rows, and so many rows; `count` is a row's length.
+  math::Encoding encoding{};  // of the payload; float32 except in pushes and VALUE
+  /// For a bucket of a table that is kept by rows, of which it has `rows`; `count` is a row's
+  /// length.
   bool by_rows = false;
   std::uint32_t rows = 0;
-  /// [count] encoded as `encoding` says; PUSH, PUSH_READ and VALUE carry one. By rows: as Layout
-  /// says, in READ and SNAPSHOT too.
+  /// [count] encoded as in `encoding`; PUSH, PUSH_READ and VALUE carry one. By rows: as in Layout,
+  /// also in READ and SNAPSHOT.
   Frame payload;
 };
 
@@ -51,7 +52,7 @@ struct DataItem {
   return {push.clock,  push.payload, push.gradient_norm, push.encoding,
           push.weight, push.by_rows, push.rows};
 }
-/// A logged update as the push that it was. Its place in the table is not named.
+/// A logged update as the push that it was, without its offset in the table.
 [[nodiscard]] DataItem push_of(const LoggedUpdate& logged);
 /// Bytes of a push's payload, as its encoding has them.
 [[nodiscard]] std::uint64_t push_bytes(const DataItem& push);
@@ -59,7 +60,7 @@ struct DataItem {
 /// that the update names).
 [[nodiscard]] Result<void> set_gradient(const Frame& payload, LoggedUpdate& logged);
 
-/// Items that are sent together: all that are ready cost one message.
+/// Items that are sent together: all that are ready go into one message.
 struct DataItems {
   /// Further items go into further messages, to limit the frames of a message.
   static constexpr std::size_t kMaxItems = 1024;
@@ -67,13 +68,13 @@ struct DataItems {
   std::vector<DataItem> items;
 };
 
-/// A request to the server that keeps parts of coded checkpoints, with what is to be written.
+/// A request to a server that keeps parts of coded checkpoints, with the bytes to write.
 struct DataPartRequest {
   pb::PartRequest head;
   Frame payload;  // WRITE; otherwise empty
 };
 
-/// Its answer, with what was read.
+/// Its answer, with the bytes that were read.
 struct DataPartReply {
   pb::PartReply head;
   Frame payload;  // READ; otherwise empty
@@ -95,7 +96,7 @@ struct DataMessage {
 [[nodiscard]] std::uint64_t payload_bytes(const DataMessage& message);
 
 /// Frames as docs/WIRE.md describes them; payloads are shared, not copied.
-/// link  if both sides share memory: payloads there are sent as places
+/// link  given if both sides share memory: payloads there are sent as places
 [[nodiscard]] Message encode(const DataMessage& message, SharedLink* link = nullptr);
 
 /// Errors: mismatch (another wire version), invalid (not such a message: every

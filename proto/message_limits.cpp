@@ -44,7 +44,7 @@ bool is_utf8(std::string_view text) {
   return true;
 }
 
-/// A text with each byte that belongs to no character written as "\xe9".
+/// A text in which each byte that belongs to no character is written as "\xe9".
 std::string as_utf8(std::string_view text) {
   namespace utf = boost::locale::utf;
   std::string valid;
@@ -138,11 +138,11 @@ class Check {
   std::vector<const FieldDescriptor*> path_;
 };
 
-/// What a text becomes; nullopt if it stays.
+/// The replacement of a text; nullopt if it stays.
 using Change = std::function<std::optional<std::string>(
     const FieldDescriptor& field, std::uint32_t limit, const std::string& text)>;
 
-/// The longest beginning of a text with so many bytes that ends between two characters.
+/// The longest prefix of a text, of at most `bytes` bytes, that ends between two characters.
 std::string_view beginning(std::string_view text, std::size_t bytes) {
   while (bytes > 0 && (static_cast<unsigned char>(text[bytes]) & 0xC0U) == 0x80U) --bytes;
   return text.substr(0, bytes);
@@ -193,14 +193,15 @@ void change_texts(Message& message, const Change& change) {
 constexpr std::size_t kFewBytes = 64UL << 10U;
 constexpr std::uint64_t kMaxParsedBytes = 48ULL << 20U;
 constexpr int kMaxDepth = 64;
-// A string that is not within its message, and an element of a list, in addition to their bytes.
+// The memory of a string outside its message, and of an element of a list, in addition to their
+// bytes.
 constexpr std::uint64_t kStringBytes = 48;
 constexpr std::uint64_t kElementBytes = 16;
 
-/// Counts what the bytes of a message take once they are parsed; never too little by much.
+/// Estimates the memory that a message's bytes take once they are parsed; never far too low.
 class ParsedSize {
  public:
-  /// Returns whether the bytes were read to their end: they are a message, and not over the limit.
+  /// Returns whether all bytes were read: they are a message, and not over the limit.
   bool add(const google::protobuf::Descriptor& type, CodedInputStream& stream, int depth) {
     if (depth > kMaxDepth) total_ = kMaxParsedBytes + 1;
     total_ += empty_size(type);
@@ -257,12 +258,12 @@ Result<void> check_parsed_bytes(const Message& prototype, std::span<const std::b
                           static_cast<int>(bytes.size()));
   ParsedSize size;
   if (size.add(*prototype.GetDescriptor(), stream, 0)) return ok();
-  // The parser would keep it as unknown fields, which take tens of times its bytes.
+  // The parser would keep it as unknown fields, which take dozens of times its bytes.
   if (size.has_group()) {
     return invalid(
         fmt::format("a message of {} bytes with a group, which no schema has", bytes.size()));
   }
-  // Where it ends early for another reason, the parser does too.
+  // If it ends early for another reason, so does the parser.
   if (!size.is_over()) return ok();
   return invalid(fmt::format("a message of {} bytes whose fields would take more than {} bytes",
                              bytes.size(), kMaxParsedBytes));

@@ -9,22 +9,22 @@
 
 namespace taut {
 
-/// Whether every string and every list of a message is within what its schema allows
-/// (proto/limits.proto); a field without a limit is bounded by the size of the whole message alone.
-/// A string that has a limit must be UTF-8 too, without which no peer reads the message.
+/// Checks that every string and every list of a message is within what its schema allows
+/// (proto/limits.proto); a field without a limit is bounded only by the size of the whole message.
+/// A string that has a limit must also be UTF-8, or no peer reads the message.
 /// Errors    invalid: the first one that is not, with its path, size and limit
 [[nodiscard]] Result<void> check_limits(const google::protobuf::Message& message);
 
-/// Whether the bytes of a message, once they are parsed, take no more memory than a message may. A
-/// list of empty elements takes a hundred times its bytes, so this is checked before parsing; a
-/// message of few bytes is not looked at.
+/// Checks that the bytes of a message, once they are parsed, take no more memory than a message
+/// may. A list of empty elements takes a hundred times its bytes, so this is checked before
+/// parsing; a short message is not checked.
 /// prototype  any message of the type
 /// Errors     invalid: it would take more, or has a group
 [[nodiscard]] Result<void> check_parsed_bytes(const google::protobuf::Message& prototype,
                                               std::span<const std::byte> bytes);
 
-/// Whether every string of a message is UTF-8. Messages of proto2, such as a job's definition, may
-/// hold others, and a message of proto3 into which one of these is copied is read by no peer.
+/// Checks that every string of a message is UTF-8. Messages of proto2, such as a job's definition,
+/// may contain others, and no peer reads a message of proto3 into which one of these is copied.
 /// Errors    invalid: the first one that is not, with its path
 [[nodiscard]] Result<void> check_utf8(const google::protobuf::Message& message);
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// common/precompiled.hpp, and the messages that most sources behind the schemas see: a net, a
-// solver and a job.
+// common/precompiled.hpp, and the messages that most sources which use the schemas include: a net,
+// a solver and a job.
 
 #include <google/protobuf/message.h>
 

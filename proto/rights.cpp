@@ -75,7 +75,7 @@ std::string roles_with(const Grant& grant) {
   return roles.empty() ? "owner" : roles;
 }
 
-/// Empty: the sender has the right.
+/// Empty if the sender has the right.
 std::string refusal_of(const Identity& sender, Right right) {
   if (has(sender.role, right)) return {};
   const Grant& grant = grant_of(right);
@@ -83,7 +83,7 @@ std::string refusal_of(const Identity& sender, Right right) {
                      sender.name, grant.words, roles_with(grant));
 }
 
-/// Empty: the sender is the one it says it is.
+/// Empty if the sender is the one that it claims to be.
 std::string refusal_of(const Identity& sender, std::string_view claimed) {
   if (sender.role == KeyRole::kOwner || sender.name == claimed) return {};
   return fmt::format(
@@ -156,7 +156,7 @@ std::string refusal_of(const Identity* sender, const pb::ControlMessage& message
   const Right right = right_of(message);
   if (std::string refusal = refusal_of(*sender, right); !refusal.empty()) return refusal;
   if (message.has_follow() && !message.follow().address().empty()) {
-    // Others connect to where it says that it listens.
+    // Others connect to the address at which it claims to listen.
     if (std::string refusal = refusal_of(*sender, Right::kServe); !refusal.empty()) return refusal;
     return refusal_of(*sender, message.follow().name());
   }
@@ -233,7 +233,7 @@ std::string refusal_of(const Identity* sender, const DataMessage& message,
   if (sender == nullptr) return {};
   const Right right = right_of(message);
   if (std::string refusal = refusal_of(*sender, right); !refusal.empty()) return refusal;
-  // A number that no worker has is refused as such.
+  // A number that no worker has is refused elsewhere.
   const bool is_bound = right == Right::kWork && !worker.empty();
   return is_bound ? refusal_of(*sender, worker) : std::string();
 }

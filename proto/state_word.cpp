@@ -66,7 +66,7 @@ int fewest_whole_backups(const pb::JobStatus& job) {
   return fewest;
 }
 
-int wanted_backups(const pb::JobStatus& job) {
+int required_backups(const pb::JobStatus& job) {
   if (job.shards().empty()) return 0;
   return static_cast<int>(std::max(job.shards(0).wanted_backups(), 1U));
 }

@@ -11,9 +11,9 @@ namespace taut {
 /// Incremented by every change that an older peer would misread; docs/WIRE.md has the rule.
 inline constexpr std::uint16_t kWireVersion = 16;
 
-/// This build, for users: version and compiler.
+/// The name of this build, for users: version and compiler.
 [[nodiscard]] std::string build_name();
-/// Its version alone, e.g. "0.1.0".
+/// The version alone, e.g. "0.1.0".
 [[nodiscard]] std::string release_version();
 
 enum class Plane : char { kData = 'D', kControl = 'C', kPeers = 'P' };

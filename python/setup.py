@@ -9,7 +9,7 @@ from wheel.bdist_wheel import bdist_wheel
 
 
 class Wheel(bdist_wheel):
-    """Of any Python 3, as the package calls the library by ctypes, and of this machine's kind."""
+    """For any Python 3, as the package uses the library by ctypes, and this kind of machine."""
 
     def finalize_options(self):
         super().finalize_options()

@@ -1,6 +1,6 @@
 """The commands that compile each source, from a build's compile_commands.json.
 
-In a unity build (TAUTLINE_UNITY) that file has the joined files alone, each of which includes the
+In a unity build (TAUTLINE_UNITY) that file has only the joined files, each of which includes the
 sources that it stands for.
 """
 

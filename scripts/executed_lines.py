@@ -1,4 +1,4 @@
-"""How often each line of a build with --coverage was executed, as gcov says."""
+"""How often each line of a build with --coverage was executed, according to gcov."""
 
 import collections
 import json
@@ -7,7 +7,7 @@ import subprocess
 
 
 def executed_lines(objects, root, is_wanted):
-    """By source and line, of those that have code.
+    """Counts by source and line, for lines with code.
     objects    the folder with what was counted
     is_wanted  whether a source, by its name below root, is looked at"""
     lines = collections.defaultdict(lambda: collections.defaultdict(int))

@@ -7,7 +7,7 @@
 
 namespace taut::server {
 
-/// An answer to an item that names what it answers, and nothing else yet.
+/// A reply with only the item's table, slice and clock set.
 [[nodiscard]] inline DataItem reply_to(const DataItem& item, DataItem::Kind kind) {
   DataItem reply;
   reply.kind = kind;

@@ -80,7 +80,7 @@ Result<std::shared_ptr<const JobView>> make_job_view(const pb::ServerJob& job) {
   view->sum = job.definition().reduction() == pb::Job::SUM;
   view->refuses_bad_updates = job.definition().on_bad_update() != pb::Job::ACCEPT;
   if (job.definition().balance()) {
-    // A record of the largest batch, and a batch of all workers.
+    // From one record of the largest batch to a batch of all workers.
     view->min_weight = 0x1p-31F;
     view->max_weight = static_cast<float>(job.definition().workers());
   }

@@ -17,8 +17,8 @@ struct Outgoing {
   DataMessage message;
 };
 
-/// Gathers answers, so that each peer gets one message. A follower gets its values in several: it
-/// passes on what has arrived, and a message arrives as a whole.
+/// Collects answers so that each peer gets one message. A follower gets its values in several: it
+/// forwards what has arrived, and a message arrives only as a whole.
 class Outbox {
  public:
   explicit Outbox(JobId job) : job_(job) {}

@@ -9,12 +9,12 @@
 
 namespace taut::server {
 
-/// What readers that are no members wait for at one slice: the values as they are of a version that
-/// V has not reached. The newest request of each connection. They hold nothing back.
+/// Requests of readers that are not members for the values of one slice at a version that V has not
+/// reached yet: the newest request of each connection. No update is held back for them.
 /// Thread    shard thread
 class ParkedFollows {
  public:
-  /// More are not kept: their connections ask again.
+  /// Further requests are not kept; their connections ask again.
   static constexpr std::size_t kMax = 1024;
 
   void park(PeerId peer, Clock version) {
@@ -26,7 +26,7 @@ class ParkedFollows {
     PeerId peer;
     Clock version;
   };
-  /// Removes those whose version is not after `until`, the last one of the slice's values.
+  /// Removes and returns the requests for versions up to `until`, the last one of the values.
   [[nodiscard]] std::vector<Request> take_reached(Clock until) {
     std::vector<Request> reached;
     for (auto request = requests_.begin(); request != requests_.end();) {

@@ -19,30 +19,32 @@ struct Reader {
   PeerId peer;
   WorkerId worker;
   Clock clock;
-  Frame rows = {};  // of a table that is kept by rows: their numbers, 8 bytes each
+  Frame rows = {};  // for a table that is kept by rows: row numbers, 8 bytes each
 };
 
 /// The reads of one slice that are too early: the newest one of each worker.
 /// Thread    shard thread
 class ParkedReads {
  public:
-  /// A worker's newer read replaces its older one; an older one changes nothing.
-  /// share  of what its rows take
+  /// Parks a read; it replaces the worker's parked read unless that one is newer.
+  /// share  the allowance that its row numbers take
   void park(const Reader& reader, Slack slack, RowAllowance::Share share = {});
-  /// A read was answered: an older one of the same worker is removed. A late copy of an older read
-  /// leaves a newer one parked.
+  /// Removes the worker's parked read after `reader` was answered, unless the parked one is newer:
+  /// the answered one may be a late copy.
   void note_answered(const Reader& reader);
-  /// Takes over a changed view of the job: reads of lost workers are removed, and a larger slack
-  /// applies from now on.
+  /// Adopts a changed view of the job: removes the reads of lost workers and applies a larger slack
+  /// from now on.
   void update(const JobView& job);
-  /// Removes those that are true now. REQUIRES: one that was parked since the last call was not.
+  /// Removes and returns the reads that can be answered now.
+  /// REQUIRES: no read could be answered at the time it was parked.
   /// last    the last clock at which a read may be answered, whatever V is
-  /// pushed  the only worker whose own clock may have changed since the last call; nullopt: several
+  /// pushed  the only worker whose own clock may have changed since the last call; nullopt if
+  ///         several clocks may have changed
   [[nodiscard]] std::vector<Reader> take_true(const SliceClock& clock, Clock last = Clock::never(),
                                               std::optional<WorkerId> pushed = std::nullopt);
 
   [[nodiscard]] bool holds(WorkerId worker) const { return reads_.contains(worker); }
-  /// What the rows of a worker's read take.
+  /// The bytes that the rows of a worker's parked read take.
   [[nodiscard]] std::uint64_t row_bytes(WorkerId worker) const {
     const auto read = reads_.find(worker);
     return read == reads_.end() ? 0 : read->second.share.bytes();
@@ -55,14 +57,14 @@ class ParkedReads {
     Slack slack;  // the largest slack since it was parked
     RowAllowance::Share share;
   };
-  /// What all reads were compared with.
+  /// The limits with which all reads were compared.
   struct Sweep {
     Clock until;
     Clock last;
     bool operator==(const Sweep&) const = default;
   };
   std::map<WorkerId, Read> reads_;
-  std::optional<Sweep> swept_;  // nullopt: they are to be compared anew
+  std::optional<Sweep> swept_;  // nullopt: all reads must be compared again
 };
 
 }  // namespace taut::server

@@ -10,12 +10,12 @@
 
 namespace taut::server {
 
-/// A slice's values as members read them: encoded as the job's compression says, once for each
+/// A slice's values as members read them: encoded as the job's compression specifies, once per
 /// application, since all readers get the same bytes.
 /// Thread    shard thread
 class PulledValues {
  public:
-  /// pool  of the encoded bytes. Outlives this.
+  /// pool  for the encoded bytes; outlives this
   PulledValues(const math::Encoding& encoding, std::uint64_t seed, const Slice& place,
                BufferPool& pool)
       : encoding_(encoding), seed_(seed), place_(place), pool_(pool) {}
@@ -23,13 +23,13 @@ class PulledValues {
   [[nodiscard]] const math::Encoding& encoding() const { return encoding_; }
 
   /// values        the slice's
-  /// applications  that have made them. What is rounded by chance draws from this number, so that
-  ///               a run that is repeated or resumed has the same bits.
+  /// applications  how many applications produced them. Stochastic rounding draws from this number,
+  ///               so that a repeated or resumed run yields the same bits.
   /// Throws std::bad_alloc.
   [[nodiscard]] Frame of(const Buffer& values, std::int64_t applications) {
     if (encoding_ == math::Encoding()) return Frame(values);
     if (applications_ != applications) {
-      encoded_ = {};  // where no reader has it any more its memory is taken again
+      encoded_ = {};  // if no reader has it any more, its memory is reused
       applications_.reset();
       Buffer encoded = pool_.acquire(math::encoded_bytes(encoding_, place_.count));
       const math::Draw draw = math::draw_of(seed_, static_cast<std::uint64_t>(applications), kSlot,
@@ -42,7 +42,7 @@ class PulledValues {
   }
 
  private:
-  // In the place of a worker's slot, for a stream of random numbers that no push has.
+  // Used in place of a worker's slot: a stream of random numbers that no push uses.
   static constexpr std::uint32_t kSlot = 65535;
 
   const math::Encoding encoding_;
@@ -50,7 +50,7 @@ class PulledValues {
   const Slice place_;
   BufferPool& pool_;
   Frame encoded_;
-  std::optional<std::int64_t> applications_;  // that have made what is encoded; nullopt if none is
+  std::optional<std::int64_t> applications_;  // that produced `encoded_`; nullopt if it is empty
 };
 
 }  // namespace taut::server

@@ -80,7 +80,7 @@ Result<void> ServerDaemon::join_coordinator() {
   ControlTimings timings;
   timings.heartbeat_interval = from_seconds(config_.heartbeat_interval_s());
   timings.wait_limit = from_seconds(config_.start_wait_s());
-  // The one that is hosted here, unless another one may lead.
+  // The coordinator that is hosted here, unless another one may lead.
   const bool is_one_of_several = !config_.server().coordinator().etcd().empty();
   TAUT_TRY(link_, ControlLink::open(
                       context_.make_endpoint(),
@@ -132,7 +132,7 @@ Result<void> ServerDaemon::start_coordinator() {
     return std::make_unique<PartClient>(context_.make_data_endpoint());
   };
   thread.tokens = context_.tokens();
-  // Whoever has a key may make it keep this much, and no more, of what it has not looked at yet.
+  // A peer with a key can make it keep this much, and no more, of what it has not read yet.
   EndpointLimits limits;
   limits.frame = Bytes(kMaxControlBytes);
   limits.arrived_messages = 2;
@@ -184,7 +184,7 @@ Result<void> ServerDaemon::start_shards() {
     options.on_capture = [this](std::size_t index, ShardCapture capture) {
       checkpoints_->write(index, std::move(capture));
     };
-    options.on_stock = [this](SpareStock stock) { checkpoints_->stock(std::move(stock)); };
+    options.on_stock = [this](SpareStock stock) { checkpoints_->preallocate(std::move(stock)); };
     options.on_excess = [this](SpareExcess excess) { checkpoints_->free(std::move(excess)); };
     options.on_part_request = [this, i](ShardThread& shard, PeerId from, DataPartRequest request) {
       part_thread_->put({i, from}, std::move(request), [&shard, from](DataPartReply answer) {
@@ -279,9 +279,10 @@ std::vector<std::string> ServerDaemon::shard_addresses() const {
   return addresses;
 }
 
-/// A stop signal may give notice: its shards go to other servers first.
+/// Whether the process must end now. A stop signal may give notice: its shards move to other
+/// servers first.
 bool ServerDaemon::must_end() {
-  // A coordinator stays: it is not what was drained.
+  // A coordinator stays: only the shards were drained.
   if (is_drained_ && !config_.server().has_coordinator()) return true;
   if (stop_signal() == 0) return false;
   const Duration notice = from_seconds(config_.preemption_notice_s());
@@ -422,8 +423,8 @@ void ServerDaemon::begin_loaded_jobs() {
   }
   for (auto& [job, images] : loaded) {
     const auto waiting = resuming_.find(job.job());
-    if (waiting == resuming_.end() || !waiting->second) continue;  // over meanwhile
-    // Its number is another job's since the coordinator has forgotten this server.
+    if (waiting == resuming_.end() || !waiting->second) continue;  // ended meanwhile
+    // The coordinator has forgotten this server and given the number to another job.
     if (waiting->second->submission != job.submission()) continue;
     if (!images) {
       std::scoped_lock lock(mutex_);

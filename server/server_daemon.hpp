@@ -50,9 +50,10 @@ class ServerDaemon {
   /// The coordinator's address: as bound if this process hosts it, otherwise as configured.
   [[nodiscard]] const std::string& coordinator_address() const { return coordinator_address_; }
   [[nodiscard]] std::vector<std::string> shard_addresses() const;
-  /// Where it serves HTTP, as bound; empty: nowhere.
+  /// The HTTP address as bound; empty if it does not serve HTTP.
   [[nodiscard]] std::string http_address() const;
-  /// What a browser opens to see the page: a link that logs it in, once and for some minutes.
+  /// The link by which a browser opens the page. It logs the browser in, once and for a few
+  /// minutes.
   /// REQUIRES: the page is served.
   [[nodiscard]] Result<std::string> page_link() const;
 
@@ -88,7 +89,7 @@ class ServerDaemon {
   ServerJobs jobs_;
   // The initial state of resumed jobs, as read.
   std::vector<std::pair<pb::ServerJob, Result<std::vector<ShardImages>>>> loaded_;
-  // Resumed jobs: the newest view, until their checkpoint is read; then nothing.
+  // Resumed jobs: the newest view until their checkpoint is read, nullptr afterwards.
   std::map<std::uint64_t, std::shared_ptr<const JobView>> resuming_;
   RecordSender records_;
   std::unique_ptr<ControlLink> link_;  // nullptr without shards
@@ -96,13 +97,13 @@ class ServerDaemon {
   std::shared_ptr<TableMemory> table_memory_;
   std::unique_ptr<PartClient> part_client_;
   std::unique_ptr<CheckpointThread> checkpoints_;  // shards hand it what they capture
-  std::unique_ptr<PartThread> part_thread_;        // and what others ask of part_store_
+  std::unique_ptr<PartThread> part_thread_;        // answers others' requests to part_store_
   std::vector<std::unique_ptr<ShardThread>> shards_;
-  std::unique_ptr<NodeExaminer> examiner_;  // as link_
+  std::unique_ptr<NodeExaminer> examiner_;  // nullptr without shards
   pb::Heartbeat heartbeat_;                 // the content of the next one
   TimePoint next_loads_;
   bool is_drained_ = false;
-  std::optional<TimePoint> leaves_by_;  // after a signal: it ends then, drained or not
+  std::optional<TimePoint> leaves_by_;  // after a signal: the process ends by then, drained or not
   // Last: their threads use the members above.
   std::unique_ptr<dashboard::Dashboard> dashboard_;
   std::unique_ptr<http::Server> metrics_;

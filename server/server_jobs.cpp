@@ -59,7 +59,7 @@ std::vector<std::shared_ptr<const JobView>> ServerJobs::clear() {
   for (const auto& [job, progress] : std::exchange(jobs_, {})) {
     auto view = std::make_shared<JobView>();
     view->job = JobId(job);
-    // Reports of shards about it answer nothing that is still to be sent.
+    // No report of a shard about it can then answer a later message.
     view->revision = std::numeric_limits<std::uint64_t>::max();
     view->finished = true;
     over.push_back(std::move(view));
@@ -148,7 +148,7 @@ void ServerJobs::fill_part(const Progress& progress, pb::CheckpointPart& part) c
   for (const TableSpec& table : progress.parts.begin()->second.tables) {
     pb::TableSpec& saved = *part.add_tables();
     saved = to_wire(table);
-    // What a batch names is no part of what is saved.
+    // How many rows a batch names is not saved.
     if (saved.has_rows()) saved.mutable_rows()->clear_clock_rows();
   }
 }

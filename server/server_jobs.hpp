@@ -18,30 +18,30 @@ struct ShardPart {
   std::uint64_t number = 0;  // of the order
   bool missed = false;
   std::string error;
-  std::vector<pb::CheckpointFile> files;  // where it was written, with those of others that it uses
+  std::vector<pb::CheckpointFile> files;  // those written or linked from earlier checkpoints
   std::vector<TableSpec> tables;
 };
 
-/// A server's answers to the coordinator: for each job, the newest view and what its shards have
-/// answered to it. No I/O.
+/// A server's answers to the coordinator: for each job, the newest view and its shards' reports on
+/// it. No I/O.
 /// Thread    one at a time
 class ServerJobs {
  public:
   explicit ServerJobs(std::size_t shards) : shards_(shards) {}
 
-  /// A view that every shard must take over; nothing if it is not newer, or cannot work here.
+  /// Returns the view that every shard must adopt; nullptr if it is not newer or cannot work here.
   [[nodiscard]] std::shared_ptr<const JobView> take_job(const pb::ServerJob& job);
-  /// A shard's answer to it.
+  /// Takes a shard's report on a view.
   void take_report(std::size_t shard, ShardReport report);
-  /// A shard's part of a checkpoint: captured too late, written, or not written.
+  /// Takes a shard's part of a checkpoint: captured too late, written, or not written.
   void take_part(std::size_t shard, JobId job, ShardPart part);
-  /// The job cannot start here; the coordinator gets the reason.
+  /// Records that the job cannot start here; the coordinator gets the reason.
   void fail(JobId job, const std::string& why);
-  /// Forgets everything: the coordinator does not know this server any more, and may number its
-  /// jobs again. Returns the message for every shard that they are over.
+  /// Forgets all jobs: the coordinator no longer knows this server, and may reuse their numbers.
+  /// Returns, for every shard, views in which these jobs are over.
   [[nodiscard]] std::vector<std::shared_ptr<const JobView>> clear();
 
-  /// The content of the next heartbeat, if it changed since the last call.
+  /// The content of the next heartbeat; nullopt if it has not changed since the last call.
   [[nodiscard]] std::optional<pb::Heartbeat> take_news();
 
  private:

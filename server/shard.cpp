@@ -18,10 +18,10 @@
 namespace taut::server {
 namespace {
 
-// Peers are remembered up to this number; then the oldest that is no worker must greet again.
+// Up to this many peers are remembered; then the oldest that is not a worker must say hello again.
 constexpr std::size_t kMaxGreetings = 65536;
 
-/// The answer to a message that is not its sender's to send.
+/// The answer to a message that its sender may not send.
 std::vector<Outgoing> refuse_all(PeerId from, const DataMessage& message,
                                  const std::string& reason) {
   if (const auto* batch = std::get_if<DataItems>(&message.body)) {
@@ -59,8 +59,7 @@ std::vector<Outgoing> Shard::handle(PeerId from, DataMessage message, TimePoint 
   if (const auto* hello = std::get_if<pb::DataHello>(&message.body)) {
     return {{from, greet(from, message, *hello)}};
   }
-  // Between hosts nothing is agreed on first: which peer may send what follows from the job's
-  // places.
+  // Hosts send no hello first: the job's places determine which peer may send what.
   if (const auto* images = std::get_if<DataImages>(&message.body)) {
     return keep(from, message.job, *images);
   }
@@ -91,7 +90,7 @@ std::vector<Outgoing> Shard::handle(PeerId from, DataMessage message, TimePoint 
   return {};
 }
 
-/// Empty: the message is the sender's to send.
+/// Why the sender may not send a message; empty if it may.
 std::string Shard::refusal_of_sender(const DataMessage& message, const Identity* sender) const {
   if (sender == nullptr) return {};
   const auto job = jobs_.find(message.job);
@@ -132,7 +131,7 @@ DataMessage Shard::greet(PeerId from, const DataMessage& message, const pb::Data
   } else if (job == jobs_.end()) {
     reply.set_reason(
         fmt::format("job {} is unknown to shard {}", message.job.value(), id_.value()));
-    // A host that has just started, where another one was before.
+    // This host may have just started, in place of another one.
     reply.set_later(hello.term() > 0);
   } else if (job->second.view->hash != hello.job_hash()) {
     reply.set_job_hash(job->second.view->hash);
@@ -175,7 +174,7 @@ std::vector<Outgoing> Shard::set_job(const std::shared_ptr<const JobView>& view,
     if (over == jobs_.end()) return {};
     failpoint("job dropped");
     for (const auto& [index, slice] : over->second.slices) queues_.forget(*slice);
-    // The slices' memory becomes free first, and is returned with the rest.
+    // The slices' memory is freed first, so that it is returned with the rest.
     over->second.slices.clear();
     over->second.capture.return_spares();
     forget_greetings(view->job, {});
@@ -200,7 +199,7 @@ std::vector<Outgoing> Shard::set_job(const std::shared_ptr<const JobView>& view,
   for (auto& [index, slice] : job.slices) {
     released.clear();
     const QueueCount count(queues_, *slice);
-    // First: what others' leaving makes true is not answered beyond what a new follower allows.
+    // First, so that reads released by others' leaving do not exceed what a new follower allows.
     slice->limit_reads(job.bound.limit());
     slice->update(*view, released);
     job.images.note_push(index, *slice);

@@ -37,18 +37,18 @@ struct ShardReport {
   std::uint64_t revision = 0;
   std::map<WorkerId, Clock> fenced;  // the lowest done(w) over this shard's slices
   Clock max_done;                    // the highest done(w) of any member on any slice
-  Clock min_version;                 // the lowest V of any slice that is written; never: none is
+  Clock min_version;                 // the lowest V of any slice that is written; never() if none
   bool settling = false;             // a slice that was taken over waits for members' updates
-  /// Of the shards whose images are kept here.
+  /// A shard whose images are kept here.
   struct Copy {
     ShardId shard;
     std::uint64_t choice = 0;  // of this host as the shard's backup
     bool is_complete = false;
   };
   std::vector<Copy> copies;
-  std::vector<ImageSender::Problem> problems;     // of backups of its shards, and of what it keeps
+  std::vector<ImageSender::Problem> problems;     // with its shards' backups, and what it keeps
   std::string error;                              // why the job cannot continue here
-  std::map<WorkerId, std::uint64_t> bad_updates;  // clocks, of the slice that has most
+  std::map<WorkerId, std::uint64_t> bad_updates;  // clocks, at the slice with the most
 };
 
 /// The tables that a shard has opened, and their memory.
@@ -58,11 +58,11 @@ struct OpenedTables {
   std::uint64_t compensation = 0;  // of these, reserved for the reads that policies keep
 };
 
-/// Where a job's members are, as one shard sees them at one moment.
+/// The clocks that a job's members have reached, as one shard sees them at one moment.
 struct JobPositions {
   JobId job;
   Clock version;                                     // the lowest V of the shard's slices
-  std::map<WorkerId, SliceState::Position> members;  // the farthest behind over those slices
+  std::map<WorkerId, SliceState::Position> members;  // each where it is furthest behind
 };
 
 /// A shard as a state machine: it owns its slices of every job's tables, and answers messages. No
@@ -70,68 +70,70 @@ struct JobPositions {
 /// Thread    shard thread
 class Shard {
  public:
-  /// initial  the source of tables that start from a file's numbers; nullptr: such tables are
+  /// initial  the source for tables that start from a file's values; nullptr: such tables are
   ///          refused
   Shard(ShardId id, BufferPool& pool, std::uint64_t slice_elements = SliceLayout::kSliceElements,
         WeightsSource* initial = nullptr)
       : id_(id), pool_(pool), slice_elements_(slice_elements), initial_(initial) {}
 
-  /// Takes one message and returns the messages to send. Bad input is answered, never fatal.
-  /// sender  as its key proved; nullptr: there are no keys, and every message is the sender's own
+  /// Handles one message and returns the messages to send. Bad input is answered, never fatal.
+  /// sender  the identity that its key proved; nullptr without keys: every message is then accepted
+  ///         as the sender's own
   [[nodiscard]] std::vector<Outgoing> handle(PeerId from, DataMessage message, TimePoint now,
                                              const Identity* sender = nullptr);
 
-  /// Why the secret that a message came with is not for it; empty: it is. A message that it is not
-  /// for is to be dropped.
+  /// Why the secret that came with a message is not valid for it; empty if it is. If it is not, the
+  /// message must be dropped.
   [[nodiscard]] std::string misuse_of(const TokenScope& scope, const DataMessage& message) const;
 
-  /// Takes over a newer view of a job; an older one is ignored. Reads that it satisfies are
-  /// returned as messages.
-  /// begin  with the first view of a resumed job: what its slices start from
+  /// Adopts a newer view of a job; ignores an older one. Returns the answers to reads that it
+  /// allows.
+  /// begin  with the first view of a resumed job: the initial state of its slices
   [[nodiscard]] std::vector<Outgoing> set_job(const std::shared_ptr<const JobView>& view,
                                               ShardImages begin = {});
 
-  /// The captures for checkpoints since the last call: each order's once, when every slice of this
-  /// shard is captured, or when one has missed it.
+  /// The checkpoint captures since the last call: one per order, once every slice of this shard is
+  /// captured or one has missed the order's clock.
   [[nodiscard]] std::vector<ShardCapture> take_captures() {
     return std::exchange(work_.captures, {});
   }
 
-  /// Memory that is to be prepared for the checkpoints ordered since the last call: by another
-  /// thread, well before their clocks. Without it updates wait for the system meanwhile.
+  /// Memory that another thread must prepare for the checkpoints ordered since the last call, well
+  /// before their clocks. Without it, updates wait for the system during a checkpoint.
   [[nodiscard]] std::vector<SpareStock> take_stocks() { return std::exchange(work_.stocks, {}); }
 
-  /// Spare memory released since the last call: another thread returns it to the system, as that
+  /// Spare memory released since the last call. Another thread must return it to the system, which
   /// may take a while.
   [[nodiscard]] std::vector<SpareExcess> take_excesses() {
     return std::exchange(work_.excesses, {});
   }
 
-  /// Releases spare memory if tables, of other jobs or shards too, need it by now. handle() does so
-  /// itself; this is for a caller without messages.
+  /// Releases spare memory if tables, including those of other jobs or shards, need it now.
+  /// handle() does the same; this is for a caller that has no message to handle.
   void yield_spares();
 
-  /// Tables that were opened since the last call.
+  /// The tables opened since the last call.
   [[nodiscard]] std::vector<OpenedTables> take_opened() { return std::exchange(opened_, {}); }
 
-  /// How this host reaches others, for images; without it no shard here is replicated.
+  /// Sets how this host connects to others to send images; without it no shard here is replicated.
   void set_dial(Dial dial) { dial_ = std::move(dial); }
-  /// Images that are due, again where they were not acknowledged; at least every 100 ms or so while
-  /// a job is replicated.
+  /// Images that are due, including those to repeat because they were not acknowledged. Must be
+  /// called at least every 100 ms or so while a job is replicated.
   [[nodiscard]] std::vector<Outgoing> take_images(TimePoint now);
   /// Jobs whose report has changed since the last call, although their revision has not.
   [[nodiscard]] std::vector<JobId> take_changed() { return std::exchange(changed_, {}); }
 
-  /// A job's state for the coordinator; of an unknown one, revision 0.
+  /// A job's state for the coordinator; revision 0 if the job is unknown.
   [[nodiscard]] ShardReport report(JobId job) const;
 
-  /// How far the backups of the shards that it serves lag, of every job.
+  /// How far the backups of the shards that it serves lag, for every job.
   [[nodiscard]] std::vector<BackupLag> backup_lags(TimePoint now) const;
 
-  /// Of its newest job; nullopt: it has no slice that workers push to.
+  /// The positions in its newest job; nullopt without a slice that workers push to or an active
+  /// member.
   [[nodiscard]] std::optional<JobPositions> positions() const;
 
-  /// A job whose slack moves, and the largest one of its workers; nullopt if there is none.
+  /// A job whose slack is dynamic, and its workers' largest slack; nullopt if there is none.
   struct MovingSlack {
     JobId job;
     Slack slack;
@@ -139,18 +141,18 @@ class Shard {
   [[nodiscard]] std::optional<MovingSlack> moving_slack() const;
   /// Updates that were dropped because their clock was over.
   [[nodiscard]] std::uint64_t dropped_updates() const { return dropped_; }
-  /// Of the parameters of its jobs, in bytes.
+  /// The size of its jobs' parameters, in bytes.
   [[nodiscard]] std::uint64_t value_bytes() const;
   [[nodiscard]] const ShardQueues& queues() const { return queues_; }
 
-  /// Whether images are of a shard that is copied here, under the current choice of this backup.
+  /// Whether images belong to a shard that is copied here, with its current term and copy number.
   [[nodiscard]] bool expects(JobId job, const DataImages& images) const;
-  /// The memory limit of its tables from now on, shared with the server's other shards.
+  /// Sets the memory limit of its tables, shared with the server's other shards.
   void limit_memory(std::shared_ptr<TableMemory> memory) { memory_ = std::move(memory); }
 
   [[nodiscard]] ShardId id() const { return id_; }
-  /// The shard of a server is known by its number only once a job starts. Jobs that are known
-  /// already keep theirs.
+  /// Sets its number, which a server's shard gets only when a job starts. Jobs that it already
+  /// knows keep theirs.
   void set_id(ShardId id) { id_ = id; }
 
  private:
@@ -162,18 +164,18 @@ class Shard {
     std::map<ShardId, std::uint64_t> served;    // the shards, and their terms
     std::map<ShardId, SliceImageStore> copies;  // of shards that are served elsewhere
     ImageSender images;
-    std::map<WorkerId, std::uint64_t> bad_updates;  // clocks, of the slice that has most
+    std::map<WorkerId, std::uint64_t> bad_updates;  // clocks, at the slice with the most
     std::string error;                              // why it cannot continue here
     bool settling = false;
     std::shared_ptr<const JobView> view;
     std::vector<TableSpec> tables;
     std::string tables_hash;         // by which workers name them, once they are open
-    bool is_list_requested = false;  // of a worker, which named tables that are not open
+    bool is_list_requested = false;  // from a worker that named tables which are not open
     std::map<PeerId, DataMessage> wait_for_list;  // other workers' OpenTables, until then
     std::vector<std::uint32_t> fragments;         // of each table
     SliceLayout layout;
     std::vector<TableMemory::Share> memory;
-    /// What waits of each shard's part of a table by rows.
+    /// The allowance for what waits at each shard's part of a table by rows.
     std::map<std::pair<ShardId, TableId>, std::shared_ptr<RowAllowance>> allowances;
     std::unique_ptr<ReadSlack> slack;
     FollowerBound bound;
@@ -182,10 +184,10 @@ class Shard {
     ShardImages begin;  // until the tables are opened
   };
 
-  /// What a connection said it is for.
+  /// What a connection's hello said it is for.
   struct Greeting {
     JobId job;
-    std::optional<ShardId> shard;  // nullopt: snapshots of any
+    std::optional<ShardId> shard;  // nullopt: for snapshots of any shard
     std::uint64_t term = 0;
   };
 
@@ -199,7 +201,7 @@ class Shard {
   [[nodiscard]] std::optional<std::string> open_listed(JobState& job,
                                                        const pb::OpenTables& requested);
   [[nodiscard]] Result<void> create_slices(JobState& job, std::vector<TableSpec> tables);
-  /// Where a job's slices keep the rule's state: with their values, where images of both are sent.
+  /// The pool of the rule's state in a job's slices: that of the values if images of both are sent.
   [[nodiscard]] BufferPool& states_of(const JobView& view) {
     return view.replication_interval > 0 ? pool_ : states_;
   }
@@ -261,22 +263,22 @@ class Shard {
               Outbox& out);
   [[nodiscard]] static bool serves(const JobState& job, ShardId shard, std::uint64_t term);
 
-  static constexpr Clock kMaxClock{std::int64_t{1} << 40U};  // no job has as many
+  static constexpr Clock kMaxClock{std::int64_t{1} << 40U};  // no job has as many clocks
 
   ShardId id_;
   BufferPool& pool_;
-  BufferPool states_{Bytes(64ULL << 20U)};  // the rules' state, where it is never sent
+  BufferPool states_{Bytes(64ULL << 20U)};  // the rules' state, if it is never sent
   CheckpointWork work_;
   const std::uint64_t slice_elements_;
   WeightsSource* const initial_;
   std::shared_ptr<TableMemory> memory_;  // nullptr: no limit
   std::map<JobId, JobState> jobs_;
   std::map<PeerId, Greeting> greeted_;
-  std::set<PeerId> readers_;  // of these, those that were no members when they greeted
+  std::set<PeerId> readers_;  // of these, those that were not members when they said hello
   Dial dial_;
   std::vector<JobId> changed_;
   std::vector<OpenedTables> opened_;
-  TimePoint now_;  // when the message that is served arrived
+  TimePoint now_;  // when the message being handled arrived
   std::uint64_t dropped_ = 0;
   ShardQueues queues_;
 };

@@ -1,4 +1,4 @@
-// What a shard says to readers that follow a job without being members.
+// What a shard answers to readers that follow a job without being members.
 #include <algorithm>
 #include <utility>
 
@@ -13,7 +13,7 @@ DataMessage Shard::describe(JobId id, const pb::Describe& request) const {
   description.set_lowest(Clock::never().value());
   const auto found = jobs_.find(id);
   const bool is_open = found != jobs_.end() && !found->second.tables.empty();
-  // A host that serves no shard has nothing to say of versions, and is not waited for.
+  // A host that serves no shard reports no versions, and readers do not wait for it.
   description.set_waits(!is_open || found->second.settling);
   if (is_open) {
     const JobState& job = found->second;
@@ -40,7 +40,7 @@ std::vector<Outgoing> Shard::take_confirmation(PeerId from, JobId id, const pb::
     JobState& job = found->second;
     const Clock before = job.bound.limit();
     const Clock version(confirm.version());
-    // One that cannot be confirms nothing.
+    // An impossible version confirms nothing.
     const bool is_sound = version >= Clock() && version <= kMaxClock;
     if (const auto confirmed =
             job.bound.confirm(FollowerId(confirm.follower()), is_sound ? version : Clock())) {

@@ -17,18 +17,18 @@
 namespace taut::server {
 namespace {
 
-// Values of rows that one message gets: above what a client asks for at once.
+// The most values of rows that one message gets: above what a client requests at once.
 constexpr std::uint64_t kMaxRowsAnswered = 4 * kMaxRowValues;
 
 }  // namespace
 
 void Shard::serve(PeerId from, const DataMessage& message, const DataItems& batch, Outbox& out) {
   const auto job = jobs_.find(message.job);
-  std::uint64_t row_values = 0;  // that are requested
+  std::uint64_t row_values = 0;  // requested so far
   for (const DataItem& item : batch.items) {
     if (item.by_rows && !is_push(item)) row_values += item.rows * item.count;
     if (row_values > kMaxRowsAnswered) {
-      // A few bytes request many: what goes beyond the limit is to be requested again.
+      // A few bytes request many values: those beyond the limit must be requested again.
       out.add(from, reply_to(item, pb::DataItem::PARKED));
     } else if (job == jobs_.end()) {
       out.add(from, refuse(item, pb::DataItem::UNKNOWN_JOB,
@@ -50,7 +50,7 @@ void Shard::serve(PeerId from, const DataMessage& message, const DataItems& batc
 
 void Shard::snapshot(PeerId from, WorkerId worker, const DataItem& item, SliceState& slice,
                      Outbox& out) {
-  // A worker that asks again later gets it, when the slice is whole.
+  // A worker that asks again gets it once the slice is complete.
   if (slice.is_settling()) {
     out.add(from, reply_to(item, pb::DataItem::PARKED));
     return;
@@ -61,7 +61,7 @@ void Shard::snapshot(PeerId from, WorkerId worker, const DataItem& item, SliceSt
           slice, pb::DataItem::SNAPSHOT_VALUE);
 }
 
-/// is_logged  a push that the shard's backup has, where it must have it first
+/// is_logged  a push that the shard's backups already have, if they must have it first
 void Shard::serve_item(PeerId from, const DataMessage& message, const DataItem& item, JobState& job,
                        Outbox& out, bool is_logged) {
   if (auto refusal = refusal_of(message, item, job, is_logged)) {
@@ -110,7 +110,7 @@ void Shard::serve_item(PeerId from, const DataMessage& message, const DataItem& 
   reply.stable = stable(job, slice, message.worker);
   if (!is_push(item)) {
     reply.version = slice.version();
-    // A read that waits for backups alone waits for no other worker.
+    // A read that waits only for backups waits for no other worker.
     reply.waits_for =
         slice.is_hidden() ? message.worker : slice.holds_back(message.worker, item.clock);
     reply.follower = job.bound.holds_back(item.clock).value_or(FollowerId());
@@ -118,8 +118,8 @@ void Shard::serve_item(PeerId from, const DataMessage& message, const DataItem& 
   out.add(from, std::move(reply));
 }
 
-/// Passes an update to its slice. Returns why it is refused for now; nullopt: it was accepted, now
-/// or before.
+/// Passes an update to its slice. Returns why it is refused for now; nullopt if it was accepted,
+/// now or earlier.
 std::optional<DataItem> Shard::push(WorkerId worker, const DataItem& item, JobState& job,
                                     SliceState& slice, Outbox& out, bool is_logged) {
   failpoint("update received");
@@ -153,8 +153,8 @@ std::optional<DataItem> Shard::push(WorkerId worker, const DataItem& item, JobSt
   return std::nullopt;
 }
 
-/// Reports the first, the second, the fourth clock and so on to the coordinator, which need not
-/// know each. Several may be added at once: what waited for a member that is lost, or in a buffer.
+/// Reports the 1st, 2nd, 4th ... such clock to the coordinator, which need not know each. Several
+/// may be added at once: updates that waited for a member that is lost, or in a buffer.
 void Shard::note_bad_updates(JobState& job, const SliceState& slice) {
   for (const auto& [worker, clocks] : slice.bad_updates()) {
     std::uint64_t& known = job.bad_updates[worker];

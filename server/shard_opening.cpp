@@ -18,11 +18,12 @@
 namespace taut::server {
 namespace {
 
-// Messages that wait for another worker to list the tables, and what each may say of its slices.
+// The most messages that wait for another worker to list the tables, and the most slices that each
+// may report on.
 constexpr std::size_t kMaxWaiting = 4096;
 constexpr int kMaxWaitingSlices = 4096;
 
-/// Errors    invalid: a table that cannot be, or is not listed at its number; none
+/// Errors    invalid: a table that is impossible or not listed at its number; no tables
 Result<std::vector<TableSpec>> listed_tables(const pb::OpenTables& requested) {
   std::vector<TableSpec> tables;
   for (const pb::TableSpec& wire : requested.tables()) {
@@ -37,7 +38,7 @@ Result<std::vector<TableSpec>> listed_tables(const pb::OpenTables& requested) {
   return tables;
 }
 
-/// Errors    invalid: a table that is kept by rows in a job that has none
+/// Errors    invalid: a table that is kept by rows in a job that cannot have one
 Result<void> check_rows(const std::vector<TableSpec>& tables, const JobView& job) {
   for (const TableSpec& table : tables) {
     if (!table.rows || job.replication_interval == 0) continue;
@@ -71,7 +72,7 @@ DataMessage answer(const DataMessage& to, std::string reason, bool name_tables =
 
 }  // namespace
 
-/// A worker that is no member, or not yet, has no answer and sends it again.
+/// A worker that is not a member, or not yet, gets no answer and sends the message again.
 std::vector<Outgoing> Shard::take_opening(PeerId from, const DataMessage& message) {
   if (!may_open(message)) return {};
   if (auto within = check_limits(std::get<pb::OpenTables>(message.body)); !within) {
@@ -82,7 +83,7 @@ std::vector<Outgoing> Shard::take_opening(PeerId from, const DataMessage& messag
   std::vector<Outgoing> answers;
   open(from, message, answers);
   if (job == jobs_.end() || std::get<pb::OpenTables>(message.body).tables().empty()) return answers;
-  // Those that waited: the tables are open, or another list is needed.
+  // Answers those that waited: the tables are open, or another list is needed.
   job->second.is_list_requested = false;
   for (const auto& [peer, waiting] : std::exchange(job->second.wait_for_list, {})) {
     open(peer, waiting, answers);
@@ -90,8 +91,8 @@ std::vector<Outgoing> Shard::take_opening(PeerId from, const DataMessage& messag
   return answers;
 }
 
-/// Whether the sender may name a job's tables: a member. Any sender may compare them with open
-/// ones.
+/// Whether the sender may name a job's tables: a member may. Once they are open, any sender may
+/// compare its own with them.
 bool Shard::may_open(const DataMessage& message) const {
   const auto job = jobs_.find(message.job);
   if (job == jobs_.end() || !job->second.tables.empty()) return true;
@@ -99,9 +100,9 @@ bool Shard::may_open(const DataMessage& message) const {
   return member != nullptr && !member->fenced && member->incarnation == message.incarnation;
 }
 
-/// The first worker that names tables by their hash has to list them, and the others wait for it:
-/// all begin at once, and the list may be long. One that sends it again lists them too, as the
-/// first may be gone.
+/// The first worker that names tables by their hash must list them, and the others wait for it: all
+/// begin at once, and the list may be long. A worker that repeats its message must list them, too,
+/// as the first one may be gone.
 bool Shard::waits_for_list(JobState& job, PeerId from, const DataMessage& message) {
   const auto& requested = std::get<pb::OpenTables>(message.body);
   const bool may_wait =
@@ -132,8 +133,8 @@ void Shard::open(PeerId from, const DataMessage& message, std::vector<Outgoing>&
   for (Outgoing& out : released.take()) answers.push_back(std::move(out));
 }
 
-/// Why the tables cannot be opened; empty: they are open, now or before; nullopt: this process ends
-/// first. A refusal would fail the job, and the loss of a server need not.
+/// Why the tables cannot be opened; empty if they are open, now or since earlier; nullopt if this
+/// process ends first: a refusal would fail the job, and the loss of a server need not.
 std::optional<std::string> Shard::open_listed(JobState& job, const pb::OpenTables& requested) {
   auto listed = listed_tables(requested);
   if (!listed) return listed.error().message;
@@ -153,7 +154,7 @@ std::optional<std::string> Shard::open_listed(JobState& job, const pb::OpenTable
   const std::size_t images = job.begin.slices.size();
   try {
     Result<void> created = ok();
-    // Before anything is cut, as a list of slices is itself long.
+    // Checked before anything is cut, as even a list of slices is long.
     if (memory_) created = memory_->check(even_needs(tables, *job.view));
     if (created) created = create_slices(job, std::move(tables));
     if (!created) problem = created.error().message;
@@ -174,7 +175,7 @@ std::optional<std::string> Shard::open_listed(JobState& job, const pb::OpenTable
     job.allowances.clear();
     job.capture.close_tables();
     if (job.begin.slices.size() != images) {
-      // Another attempt would start those slices whose images are used from initial values.
+      // Another attempt would start the slices whose images are used up from initial values.
       job.error = problem;
       changed_.push_back(job.view->job);
     }
@@ -241,15 +242,15 @@ Result<void> Shard::create_slices(JobState& job, std::vector<TableSpec> tables) 
           fmt::format("shard {} was given nothing that was saved of table \"{}\" slice {}",
                       id_.value(), table.name, slice.slice.value()));
     }
-    // First: where there is no memory for it, no slice is left in its place.
+    // Made first: if there is no memory for it, no empty entry is left in its place.
     auto slice_state = make_slice(job, table, slice, begin);
     queues_.add(*slice_state);
     const auto& state = job.slices[index] = std::move(slice_state);
     if (begin != nullptr) {
-      // One after the other, so that no memory is needed for all slices twice.
+      // One after the other, so that memory is not needed for all slices twice.
       job.begin.slices.erase(image);
     } else if (table.origin) {
-      // A saved state would replace it.
+      // Only without a saved state, which replaces these values.
       TAUT_TRY(start_from_file(job, table, *state));
     }
   }

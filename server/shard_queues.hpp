@@ -12,12 +12,13 @@ struct ShardQueues {
   std::uint64_t parked_reads = 0;  // until the slack allows them
   std::uint64_t held_updates = 0;  // accepted, until they may be applied
   std::uint64_t held_bytes = 0;    // the payload of these
-  /// Rejected since the shard started, to be sent again: while an epoch changes, or out of order.
+  /// Updates rejected since the shard started, which must be sent again: e.g. during an epoch
+  /// change, or out of order.
   std::uint64_t postponed_updates = 0;
-  std::uint64_t rows = 0;          // that buckets of tables by rows keep
-  std::uint64_t dropped_rows = 0;  // by buckets that are here
+  std::uint64_t rows = 0;          // kept in buckets of tables by rows
+  std::uint64_t dropped_rows = 0;  // by these buckets
 
-  /// Takes a slice out of the counts.
+  /// Subtracts a slice from the counts.
   void forget(const SliceState& slice) {
     parked_reads -= slice.parked();
     held_updates -= slice.held();
@@ -36,7 +37,8 @@ struct ShardQueues {
   }
 };
 
-/// Recounts a slice when it is destroyed: it exists while the slice is changed.
+/// Keeps the counts right while a slice is changed: subtracts the slice when created and adds it
+/// again when destroyed.
 class QueueCount {
  public:
   QueueCount(ShardQueues& queues, const SliceState& slice) : queues_(queues), slice_(slice) {

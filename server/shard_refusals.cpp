@@ -1,4 +1,4 @@
-// What a shard refuses of a member's or reader's items: for good, or to be sent again later.
+// Which items of members and readers a shard refuses: for good, or so that they are sent again.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,12 +16,12 @@
 namespace taut::server {
 namespace {
 
-// Clocks of updates that a slice holds beyond the slack: what is pushed before the read that waits,
-// and one more.
+// How many clocks of updates a slice holds beyond the slack: the one pushed before the read that
+// waits, and one more.
 constexpr std::uint64_t kHeldClocks = 2;
 
-/// Why an item does not fit a table that is kept by rows, or that is not; empty: it fits. Whatever
-/// order a push's rows had, its sums would depend on it.
+/// Why an item does not fit how its table is kept, by rows or not; empty if it fits. A push's rows
+/// must ascend, as its sums would depend on their order.
 std::string refusal_of_rows(const DataItem& item, const Slice& place, const TableSpec& table) {
   const bool names_rows =
       is_push(item) || item.kind == pb::DataItem::READ || item.kind == pb::DataItem::SNAPSHOT;
@@ -48,8 +48,8 @@ std::string refusal_of_rows(const DataItem& item, const Slice& place, const Tabl
 
 }  // namespace
 
-/// Why an item is refused; nullopt if it is not. What was logged before its member was lost counts,
-/// up to where the member leaves.
+/// Why an item is refused; nullopt if it is not. Updates that were logged before their member was
+/// lost count, up to the member's leave.
 std::optional<DataItem> Shard::refusal_of(const DataMessage& message, const DataItem& item,
                                           const JobState& job, bool is_logged) {
   const Slice* place = job.layout.find(item.table, item.slice);
@@ -83,7 +83,7 @@ std::optional<DataItem> Shard::refusal_of(const DataMessage& message, const Data
   if (is_lost || member->incarnation != message.incarnation) {
     return refuse(item, pb::DataItem::STALE_INCARNATION,
                   fmt::format("stale incarnation: worker {} incarnation {} was declared lost; join "
-                              "anew",
+                              "again",
                               message.worker.value(), message.incarnation.value()));
   }
   if (is_push(item) && (item.offset != place->offset || item.count != place->count)) {
@@ -110,15 +110,15 @@ std::optional<DataItem> Shard::refusal_of(const DataMessage& message, const Data
   return std::nullopt;
 }
 
-/// The updates of a slice that wait for its backups; nullptr: they count at once.
+/// The updates of a slice that wait for its backups; nullptr if updates count at once.
 const UpdateLog* Shard::log_of(const JobState& job, const SliceState& slice) {
   if (!job.view->logs_updates) return nullptr;
   const std::size_t index = job.layout.index_of(slice.place().table, slice.place().slice);
   return job.images.logs(index) ? &job.images.log_of(index) : nullptr;
 }
 
-/// Whether an update is not here yet, and the slice accepts it now or after those that wait for its
-/// backups.
+/// Whether an update has not arrived before, and the slice accepts it now or after those that wait
+/// for its backups.
 bool Shard::is_next(WorkerId worker, Clock clock, const JobState& job, const SliceState& slice) {
   const UpdateLog* log = log_of(job, slice);
   if (log != nullptr && log->has(worker, clock)) return false;
@@ -127,9 +127,9 @@ bool Shard::is_next(WorkerId worker, Clock clock, const JobState& job, const Sli
   return newest && clock == slice.next_after(*newest);
 }
 
-/// Whether more updates of a slice wait than its members' reads let them make, those in a buffer
-/// aside, and this one need not be here for V to rise: a member that pushes and never reads, as a
-/// client of ours does not.
+/// Whether more updates of a slice wait, apart from those in a buffer, than its members' reads
+/// allow, and V can rise without this one. That takes a member that pushes without reading, which
+/// our clients never do.
 bool Shard::is_beyond_reads(WorkerId worker, Clock clock, const JobState& job,
                             const SliceState& slice) {
   const JobView& view = *job.view;
@@ -138,7 +138,7 @@ bool Shard::is_beyond_reads(WorkerId worker, Clock clock, const JobState& job,
   const auto newest = log == nullptr ? std::nullopt : log->newest(worker);
   const Clock next =
       newest ? std::max(slice.done(worker), slice.next_after(*newest)) : slice.done(worker);
-  // A worker that V waits for is not ahead, also where its next push is at a later clock.
+  // A worker that V waits for is not ahead, even if its next push is at a later clock.
   if (next <= slice.version() || clock < next) return false;
   const std::uint64_t members = view.membership.members().size();
   const auto clocks =
@@ -147,7 +147,8 @@ bool Shard::is_beyond_reads(WorkerId worker, Clock clock, const JobState& job,
   return waiting >= members * (clocks + kHeldClocks) + view.buffer();
 }
 
-/// Whether a member's updates of a clock have more rows in a table than it said they would.
+/// The refusal of an update if its member's updates of a clock have more rows than the table's
+/// clock_rows; nullopt if they do not.
 std::optional<DataItem> Shard::beyond_clock_rows(WorkerId worker, const DataItem& item,
                                                  const JobState& job, const SliceState& slice) {
   const RowAllowance* allowance = slice.allowance();
@@ -162,7 +163,7 @@ std::optional<DataItem> Shard::beyond_clock_rows(WorkerId worker, const DataItem
                             job.tables[item.table.value()].rows->clock_rows));
 }
 
-/// Why an update is to be sent again later; empty: it is not.
+/// Why an update must be sent again later; empty if it need not be.
 std::string Shard::reason_to_wait(WorkerId worker, const DataItem& item, const JobState& job,
                                   const SliceState& slice) {
   if (item.clock >= job.view->hold_from && item.clock >= slice.done(worker) &&
@@ -177,7 +178,7 @@ std::string Shard::reason_to_wait(WorkerId worker, const DataItem& item, const J
       allowance->may_hold(worker, RowAllowance::bytes_of(update_of(item)))) {
     return {};
   }
-  // What V waits for is taken: of those that are behind it in all buckets.
+  // An update at the lowest V of all buckets is accepted, since V waits for it.
   for (const Slice& place : job.layout.slices_of(item.table)) {
     if (place.shard != slice.place().shard) continue;
     const auto other = job.slices.find(job.layout.index_of(place.table, place.slice));

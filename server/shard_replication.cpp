@@ -10,8 +10,8 @@
 
 namespace taut::server {
 
-/// Takes over which host serves which shard: shards that are served elsewhere now are dropped,
-/// those that this host is the primary of now begin from its images.
+/// Adopts which host serves which shard: drops shards that are now served elsewhere, and starts
+/// shards of which this host is now the primary from its images.
 void Shard::follow_places(JobState& job) {
   const JobView& view = *job.view;
   std::map<ShardId, std::uint64_t> served;
@@ -65,7 +65,7 @@ void Shard::follow_places(JobState& job) {
 Result<void> Shard::take_over(JobState& job, const ShardPlace& place, SliceImageStore& copy) {
   if (job.tables.empty()) {
     // No worker has opened them here yet. Those that wait for a list ask again, about this term. A
-    // checkpoint that is ordered is followed once the shard's slices are there too.
+    // checkpoint order is followed once the shard's slices exist, too.
     job.wait_for_list.clear();
     TAUT_TRY(create_slices(job, copy.tables()));
   } else if (copy.tables() != job.tables) {
@@ -76,7 +76,7 @@ Result<void> Shard::take_over(JobState& job, const ShardPlace& place, SliceImage
                     place.shard.value()));
   }
   if (memory_) {
-    // What was logged is in the slices by the end: applied, or within their allowance.
+    // What was logged ends up in the slices: applied, or within their allowance.
     TAUT_TRY(TableMemory::Share share,
              memory_->take(needs_at(place.shard, job.layout, job.tables, *job.view),
                            copy.take_memory()));
@@ -101,7 +101,7 @@ void Shard::forget_greetings(JobId job, const std::map<ShardId, std::uint64_t>& 
   });
 }
 
-/// A worker that opens the tables says what it has sent of each slice.
+/// Takes up to which clock a worker that opens the tables has sent updates of each slice.
 void Shard::take_sent(JobState& job, const Greeting& greeting, WorkerId worker,
                       Incarnation incarnation, const pb::OpenTables& requested, Outbox& out) {
   if (!job.settling || !greeting.shard) return;
@@ -123,7 +123,8 @@ void Shard::take_sent(JobState& job, const Greeting& greeting, WorkerId worker,
   note_settling(job);
 }
 
-/// Slices whose backups have what those that were logged here before may lack answer reads again.
+/// Lets slices answer reads again once the backups have an image, and with it what was logged only
+/// here.
 void Shard::note_backed(JobState& job, Outbox& out) {
   if (!job.settling) return;
   std::vector<Answer> released;
@@ -137,7 +138,7 @@ void Shard::note_backed(JobState& job, Outbox& out) {
   note_settling(job);
 }
 
-/// Where readers get only what the backups have, those of a slice that wait for it do.
+/// If readers get only what the backups have, answers those of a slice that have waited for that.
 void Shard::show_kept(JobState& job, std::size_t index, Outbox& out) {
   const auto found = job.slices.find(index);
   if (!job.view->shows_kept() || found == job.slices.end()) return;
@@ -169,7 +170,7 @@ Clock Shard::stable(const JobState& job, const SliceState& slice, WorkerId worke
 void Shard::settle(PeerId from, WorkerId worker, const DataItem& item, JobState& job,
                    SliceState& slice, Outbox& out) {
   failpoint("settle asked");
-  // In a buffer it may wait for updates that no worker makes before this one is safe.
+  // In a buffer the update may wait for others that no worker makes before this one is safe.
   if (job.view->has_buffer() && slice.done(worker) >= item.clock &&
       slice.settled(worker) < item.clock) {
     std::vector<Answer> released;
@@ -192,9 +193,9 @@ void Shard::settle(PeerId from, WorkerId worker, const DataItem& item, JobState&
   out.add(from, std::move(reply));
 }
 
-/// Has the shard's backup take an update first, where the job logs updates. What the slice would
-/// not accept, now or after what waits, goes to it at once and is refused. Returns whether the
-/// update waits.
+/// If the job logs updates, has the shard's backups take an update first. One that the slice would
+/// not accept, now or after those that wait, goes to the slice at once and is refused. Returns
+/// whether the update waits.
 bool Shard::log_first(PeerId from, const DataMessage& message, const DataItem& item, JobState& job,
                       const SliceState& slice, Outbox& out) {
   const UpdateLog* log = log_of(job, slice);
@@ -208,7 +209,7 @@ bool Shard::log_first(PeerId from, const DataMessage& message, const DataItem& i
   }
   const bool is_full = !is_here && log->is_full();
   if (is_here || is_full) {
-    // To a worker that asks whether the shard is alive, or that has to send the update again.
+    // For a worker that asks whether the shard is alive, or that must send the update again.
     DataItem reply;
     reply.kind = pb::DataItem::PARKED;
     reply.table = item.table;
@@ -225,8 +226,9 @@ bool Shard::log_first(PeerId from, const DataMessage& message, const DataItem& i
   return true;
 }
 
-/// Where updates are logged, the first one of a lost member that no image holds; never: there is
-/// none. Until then it must not be forgotten, since only a member's updates are taken from a log.
+/// If updates are logged, the clock of a lost member's first update that is in no image; never() if
+/// there is none. Until then the member must not be forgotten, since only members' updates are
+/// taken from a log.
 Clock Shard::lowest_unsafe(const JobState& job) {
   Clock lowest = Clock::never();
   if (!job.view->logs_updates) return lowest;
@@ -243,9 +245,9 @@ Clock Shard::lowest_unsafe(const JobState& job) {
   return lowest;
 }
 
-/// Updates that the backup has by now, or that no longer have one, count.
+/// Serves the logged updates that the backups have by now, or that no longer have a backup.
 void Shard::serve_logged(JobState& job, Outbox& out) {
-  // What one of them completes may have the next ones wait.
+  // What one of them completes may make the next ones wait.
   for (auto pushes = job.images.take_released(); !pushes.empty();
        pushes = job.images.take_released()) {
     for (const UpdateLog::Push& push : pushes) {

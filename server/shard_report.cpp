@@ -1,4 +1,4 @@
-// What a shard says of itself: to the coordinator after a change, and for its metrics.
+// What a shard reports of itself: to the coordinator after a change, and for its metrics.
 #include <algorithm>
 #include <cstdint>
 #include <optional>

@@ -21,16 +21,16 @@ namespace {
 
 constexpr Duration kIdle{100'000};
 constexpr Bytes kKeptBytes{1ULL << 30U};
-// What a peer may leave unread, beyond all values of the shard: a worker that is stopped for a
-// while has asked for each of them once.
+// How many bytes a peer may leave unread in addition to the size of all the shard's values: a
+// worker that is suspended for a while has asked for each of them once.
 constexpr std::uint64_t kUnreadBytes = 64ULL << 20U;
-// What has arrived of a peer and was not looked at: two messages, and of one that does not end as
-// much as one may have. Clients and backups send 5 MiB in one at most, so that a shard that is busy
-// closes no connection of theirs. Frames of no bytes take twice their bytes on the wire under CURVE
-// and 32 times those on a plain plane, which this does not bound well: docs/SECURITY.md, "Not yet".
+// Limits on what has arrived from a peer and was not read: two messages, and of an incomplete one
+// as much as one may have. Clients and backups send 5 MiB in one at most, so that a busy shard does
+// not close their connections. Empty frames take twice their bytes on the wire under CURVE and 32
+// times those on a plain plane, which this does not bound well: docs/SECURITY.md, "Not yet".
 constexpr Bytes kMessageBytes{12ULL << 20U};
 constexpr std::size_t kArrivedMessages = 2;
-// Connections that are known to have said hello; of more, each has to say it again.
+// The most connections that are known to have said hello; beyond this, all must say it again.
 constexpr std::size_t kMaxGreeted = 65536;
 
 /// Writes a number that only this thread writes.
@@ -69,7 +69,7 @@ Result<std::unique_ptr<ShardThread>> ShardThread::start(ZmqContext& context,
   TAUT_TRY(std::string bound, endpoint->bind(address));
   std::shared_ptr<SharedArena> arena;
   if (options.shared_memory) {
-    // A job's end gives its memory back. Those that read it trust a server.
+    // The end of a job returns its memory. Those that read it trust a server.
     if (auto created = SharedArena::create(Bytes(0), {}, ArenaPages::kReturned)) {
       arena = std::move(created.value());
     } else {
@@ -139,7 +139,7 @@ pb::ShardLoad ShardThread::load() const {
   load.set_rows(load_.rows);
   load.set_address(address_);
   const std::scoped_lock lock(positions_mutex_);
-  // What a thread that hangs has known last has grown since.
+  // If the thread hangs, the last known lag has grown since.
   const Duration since = steady_now() - lags_at_;
   for (const BackupLag& lag : lags_) {
     pb::BackupLag& one = *load.add_backup_lags();
@@ -172,7 +172,7 @@ void ShardThread::run() {
   log::set_context(static_cast<std::int64_t>(options_.index), -1);
   timeline::set_lane(static_cast<std::int32_t>(options_.index));
   while (!stopping_) {
-    while (auto command = commands_.pop(Duration::zero())) obey(*command);
+    while (auto command = commands_.pop(Duration::zero())) execute(*command);
     while (auto one = replies_.pop(Duration::zero())) {
       send({{one->first, DataMessage{JobId(), WorkerId(), Incarnation(), std::move(one->second)}}});
     }
@@ -204,7 +204,7 @@ void ShardThread::report_changes() {
   }
 }
 
-void ShardThread::obey(const Command& command) {
+void ShardThread::execute(const Command& command) {
   shard_.set_id(command.id);
   send(shard_.set_job(command.view, command.begin ? std::move(*command.begin) : ShardImages()));
   note_state();
@@ -262,12 +262,12 @@ bool ShardThread::is_misuse(const Incoming& incoming, const DataMessage& message
 }
 
 bool ShardThread::may_decode(const Incoming& incoming) {
-  // On a plain plane the secret in the message says more than a hello.
+  // On a plain plane the secret in the message proves more than a hello.
   if (incoming.scope || greeted_.contains(incoming.from)) return true;
   const auto envelope = envelope_of(incoming.message);
-  // What has no header is refused as such.
+  // A message without a header is refused when it is decoded.
   if (!envelope || may_decode_ungreeted(*envelope, incoming.sender.get())) return true;
-  // Most likely a client whose connection was made anew, which it does not know.
+  // Most likely a client whose connection was replaced without its knowledge.
   pb::DataHelloReply reply;
   reply.set_wire_version(kWireVersion);
   reply.set_build(build_name());
@@ -277,7 +277,7 @@ bool ShardThread::may_decode(const Incoming& incoming) {
   return false;
 }
 
-/// What a peer of this machine offers is opened once its hello was accepted.
+/// Opens what a peer of this machine offers once its hello was accepted.
 void ShardThread::hear_offer(const Incoming& incoming, const DataMessage& hello,
                              const std::vector<Outgoing>& answers) {
   const bool is_accepted = std::ranges::any_of(answers, [](const Outgoing& one) {
@@ -350,14 +350,14 @@ void ShardThread::receive(const Incoming& incoming) {
   }
   note_state();
   for (const OpenedTables& opened : shard_.take_opened()) log_opened(opened);
-  // Here what was applied of the message has been let go: a worker that has its answer has its
+  // Here, what was applied of the message has been released: a worker that has its answer has its
   // memory back.
   failpoint("answers made");
   send(std::move(answers));
   hand_captures_out();
 }
 
-/// What waits, what was not taken and the slack of a job that moves, for people to see.
+/// Publishes what waits, what was not accepted, and the slack of a job whose slack is dynamic.
 void ShardThread::note_state() {
   note(load_.dropped_updates, shard_.dropped_updates());
   const ShardQueues& queues = shard_.queues();
@@ -386,7 +386,7 @@ void ShardThread::note_positions(TimePoint now) {
 }
 
 /// Whether a peer has read enough of its answers to get another one. Values that a peer has not
-/// read outlive their replacement by newer ones, so they would take memory without a limit.
+/// read outlive their replacement by newer ones, so they could take unlimited memory.
 bool ShardThread::may_send(const Outgoing& one, SharedLink* link) {
   const auto waiting = [&] {
     return endpoint_->unread(one.to) + (link == nullptr ? 0 : link->bytes_on_loan());
@@ -404,7 +404,7 @@ bool ShardThread::may_send(const Outgoing& one, SharedLink* link) {
   return false;
 }
 
-/// The link by which a message's payloads are lent; nullptr: they are sent as bytes.
+/// The link by which a message's payloads are lent; nullptr if they are sent as bytes.
 SharedLink* ShardThread::link_for(Outgoing& one) {
   auto* const images = std::get_if<DataImages>(&one.message.body);
   return images == nullptr ? shared_.link(one.to) : images_.offer(one.to, *images);
@@ -417,7 +417,7 @@ void ShardThread::send(std::vector<Outgoing> messages) {
     // A peer that has gone returns as another one and repeats its request.
     shared_.answer(one.to, one.message);
     SharedLink* link = link_for(one);
-    // What is lent of images is limited by its link.
+    // The link itself limits what is lent of images.
     const bool are_images = std::holds_alternative<DataImages>(one.message.body);
     if (!may_send(one, are_images ? nullptr : link)) continue;
     count(load_.messages_out, 1);

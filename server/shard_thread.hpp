@@ -33,11 +33,11 @@ class ShardThread {
     std::function<void(std::size_t index, ShardCapture)> on_capture = {};
     /// Called on the shard's thread with memory to prepare for the next capture; may be empty.
     std::function<void(SpareStock)> on_stock = {};
-    /// Called on the shard's thread with memory to return to the system; empty: it is returned at
-    /// once.
+    /// Called on the shard's thread with memory to return to the system; if empty, it is returned
+    /// at once.
     std::function<void(SpareExcess)> on_excess = {};
-    /// Called on the shard's thread with another server's request about parts of coded checkpoints,
-    /// which reply() of this shard answers; empty: no answer.
+    /// Called on the shard's thread with another server's request about parts of coded checkpoints;
+    /// the answer goes to reply() of this shard. If empty, such requests are not answered.
     std::function<void(ShardThread& shard, PeerId from, DataPartRequest)> on_part_request = {};
     std::shared_ptr<TableMemory> memory{};  // what the server's tables may take; nullptr: no limit
   };
@@ -58,14 +58,14 @@ class ShardThread {
   [[nodiscard]] const std::string& address() const { return address_; }
   /// What it has done so far.
   [[nodiscard]] pb::ShardLoad load() const;
-  /// What waits at it.
+  /// The reads and updates that wait at it.
   [[nodiscard]] ShardQueues queues() const;
-  /// Hands a new view of a job over; `id` is the shard's number in it.
+  /// Passes a new view of a job to the shard; `id` is the shard's number in it.
   /// begin  with the first view of a resumed job; may be nullptr
   void set_job(ShardId id, std::shared_ptr<const JobView> view,
                std::shared_ptr<ShardImages> begin = nullptr);
 
-  /// Sends an answer; where too many wait, it is dropped, and the request will be repeated.
+  /// Sends an answer. If too many are queued, it is dropped, and the request will be repeated.
   void reply(PeerId to, DataPartReply answer);
 
  private:
@@ -77,14 +77,14 @@ class ShardThread {
   ShardThread(std::unique_ptr<Endpoint> endpoint, std::string address, Options options,
               std::shared_ptr<SharedArena> arena, OnReport on_report);
   void run();
-  void obey(const Command& command);
+  void execute(const Command& command);
   void hand_captures_out();
   void receive(const Incoming& incoming);
-  /// Whether a message is decoded: its connection has said hello, or is to say it with this one.
+  /// Whether a message may be decoded: its connection has said hello, or may do so with this one.
   [[nodiscard]] bool may_decode(const Incoming& incoming);
   void hear_offer(const Incoming& incoming, const DataMessage& hello,
                   const std::vector<Outgoing>& answers);
-  /// Whether a message came with a secret that is not for it; says so in the log.
+  /// Whether a message came with a secret that is not valid for it; logs this.
   [[nodiscard]] bool is_misuse(const Incoming& incoming, const DataMessage& message);
   /// Passes a request about parts to its handler. Returns whether the message was one.
   bool take_part_request(const Incoming& incoming, DataMessage& message);
@@ -131,12 +131,12 @@ class ShardThread {
   mutable std::mutex positions_mutex_;  // guards the next three
   std::optional<JobPositions> positions_;
   std::vector<BackupLag> lags_;
-  TimePoint lags_at_;  // when they were so
+  TimePoint lags_at_;  // when lags_ was taken
   std::atomic<bool> stopping_ = false;
   std::unordered_set<PeerId> greeted_;  // connections whose hello was accepted
   std::uint64_t undecodable_ = 0;
-  std::uint64_t misused_ = 0;  // messages whose secret was not for them
-  std::uint64_t unread_ = 0;   // answers that were dropped, as the peer does not read
+  std::uint64_t misused_ = 0;  // messages whose secret was not valid for them
+  std::uint64_t unread_ = 0;   // answers dropped because the peer does not read
   std::thread thread_;
 };
 

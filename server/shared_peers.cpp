@@ -23,7 +23,7 @@ void SharedPeers::hear(PeerId from, const DataMessage& message) {
     const auto known = peers_.find(from);
     // The same hello again: its reply is late, or was lost.
     if (known != peers_.end() && known->second.offer == offer.value()) return;
-    // A client that agrees again about a shard has read everything that was sent of it before.
+    // A client that says hello again for a shard has read everything that was sent for it before.
     const ShardId shard(hello->shard());
     std::erase_if(peers_, [&](const auto& peer) {
       return peer.first == from ||

@@ -11,15 +11,15 @@
 
 namespace taut::server {
 
-/// With which peers a shard shares memory: agreed on in their hello, and over when they have closed
-/// theirs. Thread: the shard's
+/// The peers with which a shard shares memory: agreed on in their hello, until they close theirs.
+/// Thread    the shard's
 class SharedPeers {
  public:
   /// arena  where the shard's payloads are; nullptr: nothing is shared
   explicit SharedPeers(std::shared_ptr<SharedArena> arena) : arena_(std::move(arena)) {}
 
-  /// Inspects a peer's messages before the shard does: at its offer, and at its word that it could
-  /// map the shard's memory.
+  /// Inspects a peer's message before the shard handles it: for an offer, and for the confirmation
+  /// that the peer could map the shard's memory.
   void hear(PeerId from, const DataMessage& message);
   /// Puts the shard's own offer into an accepted hello's reply.
   void answer(PeerId to, DataMessage& message) const;
@@ -27,19 +27,19 @@ class SharedPeers {
   /// A peer's link; nullptr if memory is not shared.
   [[nodiscard]] SharedLink* link(PeerId peer);
 
-  /// Takes back what peers have returned: of all of them where they are few, else in turn.
+  /// Takes back what peers have returned: from all of them if they are few, otherwise in turn.
   void collect();
 
-  /// Lets go of what was lent to clients that have ended.
+  /// Releases what was lent to clients that have ended.
   void sweep(TimePoint now);
 
  private:
-  // A process that greets again and again cannot take more of the shard's memory than this.
+  // A process that says hello repeatedly cannot take more of the shard's memory than this.
   static constexpr std::size_t kMaxLinks = 1024;
   struct Peer {
     std::unique_ptr<SharedLink> link;
     SharedLink::Offer offer;  // the peer's
-    ShardId shard;            // a client has a connection for each, with one memory for all
+    ShardId shard;            // a client has one connection per shard, and one memory for all
   };
 
   const std::shared_ptr<SharedArena> arena_;

@@ -21,7 +21,7 @@ std::unique_ptr<RowStore> row_store(const TableSpec& table, const JobView& job) 
                     : nullptr;
 }
 
-/// Policies look at the updates of trained tables alone.
+/// Policies look only at the updates of trained tables.
 Policies::Keeps kept_for(const TableSpec& table, const JobView& job) {
   return table.kind == TableKind::kTrained ? job.policies.keeps() : Policies::Keeps{};
 }
@@ -76,9 +76,10 @@ void SliceState::start_from(const SliceImage& image, const JobView& job) {
   gate_ = ReplayGate(job.membership, job.logs_updates && has_backups);
 }
 
-/// What was logged for the last primary is accepted again, since it may have been seen: as it was,
-/// when no member that is lost now had left. Then such a member leaves where its updates end, also
-/// behind its clock of leaving: the last primary may have applied them before that was known.
+/// Accepts again what was logged for the previous primary, since readers may have seen it: under
+/// the membership of that time, when no member that is lost now had left. Such a member then leaves
+/// where its updates end, even past its leave clock: the previous primary may have applied them
+/// before that clock was known.
 void SliceState::take_over(const SliceImage& image, const JobView& job) {
   JobView before = job;
   before.membership = job.membership.before_losses();
@@ -91,7 +92,7 @@ void SliceState::take_over(const SliceImage& image, const JobView& job) {
   for (const Member& member : job.membership.members()) {
     const Clock reached = clock_.done(member.worker);
     if (!member.fenced || reached == member.leave || member.leave == Clock::never()) continue;
-    // What it had sent beyond that was dropped before the image was made.
+    // What it had sent beyond its leave was dropped before the image was made.
     const auto kept = image.done.find(member.worker);
     if (kept != image.done.end() && kept->second > member.leave) continue;
     leaves_here_.emplace(member.worker, std::max(reached, member.join));
@@ -106,7 +107,7 @@ PushVerdict SliceState::push(WorkerId worker, const Update& update, const JobVie
   const PushVerdict verdict = clock_.judge(worker, clock);
   if (verdict != PushVerdict::kAccept) return verdict;
   if (counts_some_ && clock < clock_.version()) {
-    // Enough others have made this clock's aggregate.
+    // This clock's aggregate was made of enough others.
     clock_.accept(worker, clock);
     ++dropped_;
     release(released, worker);
@@ -123,9 +124,9 @@ PushVerdict SliceState::push(WorkerId worker, const Update& update, const JobVie
   return verdict;
 }
 
-/// What a checkpoint at its clock or the job's last values are to hold no longer waits for others,
-/// once all of it is here, and neither does what members have left behind, before they are
-/// forgotten.
+/// Updates that must be in a checkpoint at its clock, or in the job's last values, no longer wait
+/// for others once all of them have arrived; neither do updates that members have left behind,
+/// before these are forgotten.
 Patience SliceState::patience(const JobView& job) const {
   const Clock reached = clock_.complete_until();
   const bool is_due = capture_.state() == SliceCapture::State::kDue && !clock_.is_owed() &&
@@ -163,7 +164,7 @@ Update SliceState::take_held(const HeldUpdate& of) {
 }
 
 void SliceState::apply_ready(const JobView& job) {
-  // Readers get what a buffer's last step has made before it makes the next one: in ASYNC there
+  // Readers get the result of a buffer's last step before it makes the next one: in ASYNC there
   // could otherwise be a newer one whenever the backups have an image.
   if (job.has_buffer() && is_hidden() && patience(job) == Patience::kWaits) return;
   while (const auto application = policy_->next(waiting_, members_of(job), patience(job))) {
@@ -171,7 +172,7 @@ void SliceState::apply_ready(const JobView& job) {
   }
 }
 
-/// The updates of an application that count, which are held no longer.
+/// Removes an application's updates from those held, and returns the ones that count.
 SliceState::Counted SliceState::take(const Application& application, const JobView& job) {
   Counted counted;
   counted.updates.reserve(application.updates.size());
@@ -182,7 +183,7 @@ SliceState::Counted SliceState::take(const Application& application, const JobVi
     if (waiting->second.empty()) waiting_.erase(waiting);
     applied_[of.worker] = of.clock.next();
     if (is_refused(of.worker, update, job)) continue;
-    // Running statistics are no gradients: no norm scales them.
+    // Running statistics are not gradients: no norm scales them.
     const float scale = kind_ == TableKind::kAveraged
                             ? 1.0F
                             : math::update_scale(job.rule, update.norm, decay_mult_);
@@ -215,8 +216,8 @@ void SliceState::apply(const Application& application, const JobView& job) {
   ++applications_;
 }
 
-/// An aggregate has all updates of its clock, and their weights; what arrives alone is one of as
-/// many as there are members, whose weights are 1 on average.
+/// An aggregate has all updates of its clock, and their weights; an update that is applied alone is
+/// one of `members`, whose weights are 1 on average.
 double SliceState::weight_of(const Counted& counted, std::size_t members) {
   const bool is_aggregate = members == counted.updates.size();
   return is_aggregate ? counted.weight : static_cast<double>(members);
@@ -240,7 +241,7 @@ void SliceState::step(const Counted& counted, Clock clock, std::size_t members,
                       const JobView& job) {
   const double whole = weight_of(counted, members);
   const double share = math::decay_share(job.rule, counted.scales, counted.weight, whole);
-  // What seeded the values was no step of the rule.
+  // Seeding the values was not a step of the rule.
   const std::int64_t seeds = job.is_seeded ? 1 : 0;
   const math::UpdateStep step =
       math::make_step(job.rule, clock - job.first_step, lr_mult_, decay_mult_, share,
@@ -262,15 +263,15 @@ void SliceState::step(const Counted& counted, Clock clock, std::size_t members,
   memory_.set_values(std::move(out));
 }
 
-/// By which rows are dropped: the last clock that all members have pushed, since a member that is
-/// ahead does not say that no other will update a row. An aggregate's is its own.
+/// The clock by which rows are dropped: the last one that all members have pushed, since while one
+/// member is ahead, others may still update a row. An aggregate's is its own clock.
 /// newest  clock of an application's updates
 Clock SliceState::job_clock(Clock newest) const {
   return std::max(Clock(0), std::min(newest, clock_.version() - 1));
 }
 
-/// The first of the members' initial values are the slice's; they count as an application, so that
-/// those of others are known to arrive too late.
+/// The first member's initial values become the slice's; they count as an application, so that
+/// those of other members are recognized as too late.
 void SliceState::seed(const math::GradientView& values) {
   if (applications_ > 0) return;
   Buffer out = memory_.output();
@@ -279,10 +280,10 @@ void SliceState::seed(const math::GradientView& values) {
   ++applications_;
 }
 
-/// Whether an update changes nothing, as it is not finite; counts it.
+/// Whether an update is ignored because it is not finite; counts it.
 bool SliceState::is_refused(WorkerId worker, const Update& update, const JobView& job) {
   if (!job.refuses_bad_updates || kind_ == TableKind::kFrozen) return false;
-  // By rows, the numbers of the rows are before their gradients.
+  // In an update by rows, the row numbers come before the gradients.
   const std::size_t begin = update.by_rows ? update.rows * sizeof(std::uint64_t) : 0;
   const std::size_t count = update.by_rows ? update.rows * place_.count : place_.count;
   const math::GradientView gradient{update.gradient.bytes().data() + begin, 1, update.encoding,
@@ -292,9 +293,9 @@ bool SliceState::is_refused(WorkerId worker, const Update& update, const JobView
   return true;
 }
 
-/// Applies the policies to an update that may be late. The worker's newest read is taken for the
-/// one that it computed from: only where an answer was lost or repeated do they differ.
-/// together   how many updates are applied as one
+/// Applies the policies to an update that may be late. The worker's newest read is taken as the one
+/// that it computed from: they differ only if an answer was lost or repeated.
+/// together   how many updates are applied in one step
 /// corrected  keeps the result alive
 math::GradientView SliceState::weigh(const HeldUpdate& of, const JobView& job, std::size_t together,
                                      math::GradientView gradient, Buffer& corrected) {
@@ -328,8 +329,8 @@ std::optional<Answer> SliceState::read(const Reader& reader, const JobView& job,
   return std::nullopt;
 }
 
-/// Row numbers are copied: they may be part of a long message, or in the reader's own memory. Where
-/// there is no room for them the read is not kept, and is to be sent again.
+/// Row numbers are copied: they may be part of a long message, or in the reader's own memory. If
+/// there is no room for them, the read is not kept and must be sent again.
 void SliceState::park(const Reader& reader, Slack slack) {
   if (!rows_ || !allowance_) return parked_.park(reader, slack);
   const std::uint64_t count = reader.rows.size() / sizeof(std::uint64_t);
@@ -357,7 +358,7 @@ Answer SliceState::answer(const Reader& reader) {
           rows_ ? math::Encoding() : pulled_.encoding()};
 }
 
-/// Of a bucket's rows. Throws std::bad_alloc.
+/// The values of a bucket's rows. Throws std::bad_alloc.
 Frame SliceState::values_of(const Frame& rows) {
   const std::size_t count = rows.size() / sizeof(std::uint64_t);
   if (count == 0) return {};
@@ -375,7 +376,7 @@ Answer SliceState::snapshot(PeerId peer) const {
           Frame(memory_.values())};
 }
 
-/// A frozen slice is of every version.
+/// A frozen slice is valid for every version.
 Answer SliceState::answer_follower(PeerId peer, Clock version) const {
   Answer answer{
       Reader{peer, WorkerId(), version}, clock_.version(), clock_.complete_until(), {}, true};
@@ -453,7 +454,8 @@ void SliceState::update(const JobView& job, std::vector<Answer>& released) {
   parked_.update(job);
   clock_.update(membership);
   apply_ready(job);
-  // What a member that is gone has left in a buffer is late too: its base goes after it.
+  // What a departed member has left in a buffer is late, too: its base is kept until that is
+  // applied.
   std::erase_if(bases_, [&](const auto& entry) {
     const Member* member = job.membership.find(entry.first);
     const auto is_of_member = [&](const auto& held) { return held.first.worker == entry.first; };
@@ -494,7 +496,7 @@ Clock SliceState::settled(WorkerId worker) const {
 
 std::map<WorkerId, Clock> SliceState::settled_members() const {
   std::map<WorkerId, Clock> settled;
-  // Ascending by clock: the lowest of each is the first.
+  // held_ ascends by clock: the first update of each member is its lowest.
   for (const auto& [of, update] : held_) settled.emplace(of.worker, of.clock);
   for (const auto& [worker, clock] : applied_) settled.emplace(worker, clock_.done(worker));
   return settled;

@@ -34,14 +34,14 @@ struct Answer {
   Clock version;
   Clock done;    // of the reader; for a follower, the last version of the values
   Frame values;  // [count] encoded as below; shared by readers until the slice is written again;
-                 // of a bucket those of the rows that are read
-  bool follows = false;       // a follower's; without values: V has passed its version
+                 // for a bucket, those of the rows that are read
+  bool follows = false;       // for a follower; without values if V has passed its version
   math::Encoding encoding{};  // of the values: the job's for members, float32 for all others
 };
 
-/// One slice of a table at its shard, or a bucket of one that is kept by rows: values, clocks,
-/// updates that wait to be applied, and reads that wait to become true. The consistency contract,
-/// for one slice.
+/// One slice of a table at its shard, or one bucket of a table that is kept by rows: values,
+/// clocks, updates that wait to be applied, and reads that wait to be answered. Implements the
+/// consistency contract for one slice.
 ///
 /// Under a policy that looks at what a worker read, the newest answer to each worker is remembered
 /// (StalenessPolicy::Keeps).
@@ -49,49 +49,48 @@ struct Answer {
 class SliceState {
  public:
   /// schedule  when members push it
-  /// begin   the slice in a checkpoint; nullptr: it is filled with its initial values
-  /// states  where the memory of what the rule keeps comes from, which no reader gets; nullptr:
-  ///         `pool`
-  /// allowance  of a bucket: what waits in it is counted there; nullptr: nowhere
+  /// begin   contents from a checkpoint or a backup; nullptr for initial values
+  /// states  the pool for the rule's state, which no reader gets; nullptr: `pool`
+  /// allowance  counts what waits in a bucket; nullptr: it is not counted
   /// Throws std::bad_alloc.
   SliceState(const TableSpec& table, const Slice& slice, const JobView& job, BufferPool& pool,
              const PushSchedule& schedule, const SliceImage* begin = nullptr,
              BufferPool* states = nullptr, std::shared_ptr<RowAllowance> allowance = nullptr);
 
-  /// Where its first values may be written by others, before anything is pushed or read.
+  /// The values, for a caller to write the initial ones before anything is pushed or read.
   [[nodiscard]] std::span<float> initial_values() { return memory_.initial_values(); }
 
-  /// Judges a push and, where it is the one expected, accepts it, applies what is complete now, and
-  /// releases the reads that it makes true.
+  /// Judges a push and, if it is the expected one, accepts it, applies what is complete now, and
+  /// releases the reads that can then be answered.
   /// update  [count]; kept until it is applied
   /// REQUIRES: the worker is a member of the job's view.
   PushVerdict push(WorkerId worker, const Update& update, const JobView& job,
                    std::vector<Answer>& released);
 
-  /// What push() would make of an update by its clock. REQUIRES: as there.
+  /// The verdict that push() would give on an update at `clock`. REQUIRES: as push().
   [[nodiscard]] PushVerdict judge(WorkerId worker, Clock clock) const {
     return clock_.judge(worker, clock);
   }
   /// The clock that a member pushes after `clock`.
   [[nodiscard]] Clock next_after(Clock clock) const { return clock_.next_after(clock); }
 
-  /// Updates that arrived when their clock was over, and were dropped: backup workers.
+  /// Updates that were dropped because they arrived after their clock was over (backup workers).
   [[nodiscard]] std::uint64_t dropped() const { return dropped_; }
-  /// Clocks of a member whose update was not finite and has therefore changed nothing, where the
-  /// job refuses such updates; since this process has the slice.
+  /// If the job refuses updates that are not finite: for each member, at how many clocks its update
+  /// was ignored for that, since this process has had the slice.
   [[nodiscard]] const std::map<WorkerId, std::uint64_t>& bad_updates() const {
     return bad_updates_;
   }
 
-  /// Whether a member that was lost before this slice was taken over leaves at another clock here
-  /// than elsewhere.
+  /// Whether a member that was lost before this slice was taken over leaves at a different clock
+  /// here than elsewhere.
   [[nodiscard]] bool leaves_here(WorkerId worker) const { return leaves_here_.contains(worker); }
 
-  /// Answers a read, or parks it; a worker's newer read takes the place of its older one.
+  /// Answers a read, or parks it; a worker's newer read replaces its older one.
   [[nodiscard]] std::optional<Answer> read(const Reader& reader, const JobView& job) {
     return read(reader, job, job.slack);
   }
-  /// Overload for a read under another slack than the job's.
+  /// Overload for a read with a slack other than the job's.
   [[nodiscard]] std::optional<Answer> read(const Reader& reader, const JobView& job, Slack under);
 
   /// The newest values, for readers that are not members.
@@ -99,103 +98,104 @@ class SliceState {
   /// Overload for rows of a bucket; the answer has the reader's clock.
   [[nodiscard]] Answer snapshot(const Reader& reader);
 
-  /// The values as they are of one version, for a reader that is no member: now, or released when V
-  /// reaches it. Nothing is held back for it.
+  /// The values at one version, for a reader that is not a member: returned now, or released when V
+  /// reaches it. No update is held back for it.
   [[nodiscard]] std::optional<Answer> follow(PeerId peer, Clock version);
 
-  /// No read at a later clock is answered from now on: bounded followers have not confirmed what it
-  /// needs. What a higher limit allows is released with the next update().
+  /// From now on answers no read at a clock after `last`: bounded followers have not confirmed what
+  /// it needs. Reads that a higher limit allows are released by the next update().
   void limit_reads(Clock last) { last_read_ = last; }
-  /// As limit_reads(), where followers have confirmed more; also releases what that allows.
+  /// As limit_reads(), for a higher limit that followers have confirmed; releases the reads that it
+  /// allows.
   void allow_reads(Clock last, std::vector<Answer>& released) {
     limit_reads(last);
     release(released);
   }
 
-  /// Takes over a changed view of the job: members that left are forgotten from their leave clock
-  /// on, and reads that are true now are released.
+  /// Adopts a changed view of the job: forgets members that left from their leave clock on, and
+  /// releases the reads that can be answered now.
   void update(const JobView& job, std::vector<Answer>& released);
 
-  /// The state at this moment, for a backup; `done` leaves out what is held. Shares its memory as
+  /// The current state, for a backup; `done` excludes updates that are held. Shares its memory as
   /// take_image() does. Throws std::bad_alloc.
   [[nodiscard]] SliceImage image();
-  /// The first clock of a member whose update is neither in the values nor was dropped.
+  /// The first clock of a member whose update is neither in the values nor dropped.
   [[nodiscard]] Clock settled(WorkerId worker) const;
   /// settled() of every member.
   [[nodiscard]] std::map<WorkerId, Clock> settled_members() const;
   [[nodiscard]] std::int64_t applications() const { return applications_; }
 
-  /// A member has sent updates below `until` to the primaries before this one; releases reads.
+  /// Notes that a member has sent updates below `until` to earlier primaries; releases reads.
   void hear_replays(WorkerId worker, Clock until, std::vector<Answer>& released);
-  /// The shard's backups have an image of it, or there are none; releases reads.
+  /// Notes that the backups have an image of the slice, or that there are none; releases reads.
   void note_backed(std::vector<Answer>& released);
-  /// No reader gets from now on what is newer than the image that each backup of the shard has;
-  /// releases reads. Where a buffer waited for that, it then makes its next steps.
+  /// Limits reads to the version that every backup has, and releases reads. If a buffer waited for
+  /// that, it then makes its next steps.
   void note_kept(const KeptImage& kept, const JobView& job, std::vector<Answer>& released);
-  /// What it holds is newer than that. In a buffer V rises without a change of the values, and is
-  /// the same again once members have repeated what they had pushed.
+  /// Whether its values are newer than that version. With a buffer only applications are compared:
+  /// V rises without a change of the values, and is the same again once members have repeated their
+  /// pushes.
   [[nodiscard]] bool is_hidden() const {
     const bool is_newer = counts_some_ && clock_.version() > kept_.version;
     return is_newer || applications_ > kept_.applications;
   }
-  /// What is held in a buffer is applied, however little it is; releases reads.
+  /// Applies what a buffer holds, however little it is; releases reads.
   void end_wait(const JobView& job, std::vector<Answer>& released);
-  /// It answers no read until it has what its last primary had.
+  /// Whether it answers no reads yet, because it lacks what its previous primary had.
   [[nodiscard]] bool is_settling() const { return !gate_.is_open(); }
   [[nodiscard]] const ReplayGate& gate() const { return gate_; }
 
-  /// The job's newest checkpoint order for this slice.
+  /// The state of the job's newest checkpoint order for this slice.
   [[nodiscard]] SliceCapture::State capture() const { return capture_.state(); }
-  /// Shares its memory with the slice, which writes elsewhere for as long as the image exists.
+  /// The image shares its memory with the slice, which writes elsewhere while the image exists.
   /// REQUIRES: kReady.
   [[nodiscard]] SliceImage take_image() { return capture_.take_image(); }
-  /// There is no memory for copies of what an image holds: as long as `lease` exists, no update is
-  /// to be pushed.
+  /// Has updates rejected while `lease` exists, as there is no memory to copy what an image shares.
   void wait_for_end_of(const std::shared_ptr<const void>& lease) { awaited_ = lease; }
   [[nodiscard]] bool waits_for_image() const { return !awaited_.expired(); }
 
   [[nodiscard]] const Slice& place() const { return place_; }
-  /// False where no update ever changes it.
+  /// False if no update ever changes it.
   [[nodiscard]] bool is_written() const { return kind_ != TableKind::kFrozen; }
-  /// How many numbers are kept with each value.
+  /// How many state values are kept with each value.
   [[nodiscard]] std::size_t states() const {
     return rows_ ? rows_->states() : memory_.states().size();
   }
-  /// The rows of a bucket; nullptr: it is a slice of another table.
+  /// The rows of a bucket; nullptr if the table is not kept by rows.
   [[nodiscard]] const RowStore* rows() const { return rows_.get(); }
-  /// Of a bucket, as it was given.
+  /// The allowance of a bucket, as given to the constructor.
   [[nodiscard]] const RowAllowance* allowance() const { return allowance_.get(); }
-  /// Counts an update that waits elsewhere in the allowance, as long as the result exists; nullptr:
-  /// there is none.
+  /// Counts an update that waits elsewhere against the allowance while the result exists; nullptr
+  /// without an allowance.
   [[nodiscard]] std::shared_ptr<const void> take_room(WorkerId worker, const Update& update) const;
   /// RowStore::take_changes() of a bucket.
   [[nodiscard]] RowChanges take_row_changes(bool whole) { return rows_->take_changes(whole); }
   [[nodiscard]] float decay_mult() const { return decay_mult_; }
   [[nodiscard]] Clock done(WorkerId worker) const { return clock_.done(worker); }
   [[nodiscard]] Clock version() const { return clock_.version(); }
-  /// The last version that the values are of: before it no update is missing either.
+  /// As SliceClock::complete_until(): no update of a clock before it is missing.
   [[nodiscard]] Clock complete_until() const { return clock_.complete_until(); }
   [[nodiscard]] WorkerId holds_back(WorkerId reader, Clock clock) const {
     return clock_.holds_back(reader, clock);
   }
-  /// The clock that a member computes; or, if it waits for the values of the next one, that it has
-  /// pushed. Under a slack it is never more than that ahead of V; where members push at the ends of
-  /// intervals, of the end of V's interval.
+  /// The clock that a member computes or, if it waits for the values of the next one, has pushed.
+  /// It is never more than the slack ahead of V or, if members push at the ends of intervals, ahead
+  /// of the end of V's interval.
   struct Position {
     Clock clock;
     bool waits = false;
   };
   [[nodiscard]] Position position(WorkerId worker, Slack slack) const;
   [[nodiscard]] std::size_t parked() const { return parked_.size(); }
-  /// Updates that were accepted and are not applied: in BSP they wait for the others of their
-  /// clock, in a buffer for as many as make a step.
+  /// Updates that are accepted but not applied: under BSP they wait for the others of their clock,
+  /// in a buffer until there are enough for a step.
   [[nodiscard]] std::size_t held() const { return held_.size(); }
-  /// The bytes of these.
+  /// The bytes of these updates.
   [[nodiscard]] std::uint64_t held_bytes() const { return held_bytes_; }
   [[nodiscard]] std::vector<LoggedUpdate> held_updates() const;
 
  private:
-  /// What a worker's values were when its newest read was answered.
+  /// The values that a worker got when its newest read was answered.
   struct ReadBase {
     Clock clock;
     std::int64_t applications = 0;
@@ -219,7 +219,7 @@ class SliceState {
   /// Updates that are applied together.
   struct Counted {
     std::vector<Update> updates;
-    std::vector<math::GradientView> gradients;  // theirs
+    std::vector<math::GradientView> gradients;  // of the updates
     std::vector<float> scales;                  // of each, before a policy weighs it
     double weight = 0;                          // of all
     Buffer corrected;                           // a policy's, of a single one
@@ -248,18 +248,18 @@ class SliceState {
   const float decay_mult_;
   const std::unique_ptr<const AggregationPolicy> policy_;
   const Policies::Keeps keeps_;
-  const bool counts_some_;         // of a clock's updates: backup workers
-  const std::size_t rule_states_;  // of the states, the first so many are the rule's
+  const bool counts_some_;         // of a clock's updates (backup workers)
+  const std::size_t rule_states_;  // how many leading states are the rule's
   BufferPool& pool_;
   SliceMemory memory_;                    // of a slice
-  const std::unique_ptr<RowStore> rows_;  // of a bucket, in its place
+  const std::unique_ptr<RowStore> rows_;  // of a bucket, in place of memory_
   PulledValues pulled_;
   SliceClock clock_;
   std::int64_t applications_ = 0;
   HeldUpdates waiting_;
   std::map<HeldUpdate, Update> held_;
   const std::shared_ptr<RowAllowance> allowance_;
-  std::map<HeldUpdate, RowAllowance::Share> shares_;  // of these, in a bucket
+  std::map<HeldUpdate, RowAllowance::Share> shares_;  // of held_, in a bucket
   std::uint64_t held_bytes_ = 0;
   ParkedReads parked_;
   ParkedFollows follows_;
@@ -272,10 +272,11 @@ class SliceState {
   SliceCapture capture_;
   std::weak_ptr<const void> awaited_;
   ReplayGate gate_;
-  // Members that were lost before this slice was taken over: here they leave earlier than elsewhere
-  // where their last updates went with its last primary, or later where they were logged for it.
+  // Members that were lost before this slice was taken over: they leave earlier here than elsewhere
+  // if their last updates were lost with the previous primary, or later if these were logged for
+  // it.
   std::map<WorkerId, Clock> leaves_here_;
-  Membership membership_;  // with those; unused while there are none
+  Membership membership_;  // with leaves_here_; unused while that is empty
 };
 
 }  // namespace taut::server

@@ -34,7 +34,8 @@ std::optional<Envelope> envelope_of(const Message& message) {
       envelope.job = JobId(job);
       continue;
     }
-    // Of several bodies the last one counts. A field of another type is none, to the parser too.
+    // The last of several bodies counts. A field of another type is not a body, for the parser
+    // either.
     if (is_body(field) && type == WireFormatLite::WIRETYPE_LENGTH_DELIMITED) {
       envelope.body = static_cast<pb::DataHeader::BodyCase>(field);
     }

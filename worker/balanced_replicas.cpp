@@ -16,7 +16,7 @@ namespace {
 
 constexpr Duration kHeldStep{1'000};
 
-/// The part of a batch with which a run of a balanced job starts; its first clock may be held.
+/// The part of a batch with which a run of a balanced job starts; the first clock may be delayed.
 Result<BatchShares::Part> first_part(const pb::WorkerJob& job) {
   TAUT_TRY(const BatchShares shares, to_batch_shares(job.definition(), job.slots(), job.shares()));
   if (job.slot() >= job.slots()) {
@@ -26,7 +26,7 @@ Result<BatchShares::Part> first_part(const pb::WorkerJob& job) {
   return shares.part(Clock(job.start_clock()), job.slot());
 }
 
-/// Of a place, but for the part of a balanced job.
+/// The replica options that follow from a place; a balanced job's part is not set.
 ReplicaOptions replica_options(RunPlace& place) {
   ReplicaOptions options;
   options.loading = place.has_threads() ? data::Loading::kAhead : data::Loading::kOnRequest;
@@ -35,7 +35,7 @@ ReplicaOptions replica_options(RunPlace& place) {
   return options;
 }
 
-/// Of an equal share.
+/// The part's size relative to an equal share.
 double share_of(const BatchShares::Part& part, const JobAssets& assets) {
   return static_cast<double>(part.records) / static_cast<double>(assets.train_batch());
 }
@@ -74,7 +74,7 @@ Result<void> balance(Trainer::Options& options, const pb::WorkerJob& job, const 
                      RunPlace& place) {
   if (!job.definition().balance()) return ok();
   TAUT_TRY(const BatchShares::Part first, first_part(job));
-  const auto part = std::make_shared<BatchShares::Part>(first);  // of which the replicas are
+  const auto part = std::make_shared<BatchShares::Part>(first);  // the replicas' current one
   Pace& pace = *options.pace;
   pace.set_share(share_of(first, assets));
   options.changes_batch = [part, &orders, &pace](Clock clock) -> Result<bool> {

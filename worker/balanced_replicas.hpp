@@ -14,7 +14,7 @@
 
 namespace taut::worker {
 
-/// Errors    invalid: the batch of a balanced job cannot change here
+/// Errors    invalid: the job balances, but this worker's settings fix the size of its batches
 [[nodiscard]] Result<void> check_balanced(const pb::WorkerJob& job,
                                           const pb::WorkerConfig& settings);
 
@@ -24,8 +24,8 @@ namespace taut::worker {
                                                          std::span<Backend* const> devices,
                                                          RunPlace& place);
 
-/// Changes the batches of a balanced job's run where its shares change. All arguments outlive the
-/// run.
+/// Lets a balanced job's run change its batches when its shares change. All arguments must outlive
+/// the run.
 [[nodiscard]] Result<void> balance(Trainer::Options& options, const pb::WorkerJob& job,
                                    const JobAssets& assets, std::vector<Replica>& replicas,
                                    RunState& state, RunOrders& orders, RunPlace& place);

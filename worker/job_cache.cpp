@@ -21,12 +21,12 @@
 namespace taut::worker {
 namespace {
 
-// A rank's clock may take longer: its group is then formed again, which costs little. One that is
-// lost is known from the coordinator.
+// If a rank's clock takes longer, its group is formed again, which costs little. The coordinator
+// reports ranks that are lost.
 constexpr Duration kSumLimit = std::chrono::minutes(10);
-constexpr double kSilenceLimitS = 60;  // where the coordinator names none
+constexpr double kSilenceLimitS = 60;  // if the coordinator sets none
 
-/// The cache of a worker that sums or averages with the others.
+/// Opens the cache of a worker that sums or averages with the others.
 Result<std::unique_ptr<ParameterCache>> open_group_cache(Client& client, Backend& backend,
                                                          const std::vector<TableSpec>& tables,
                                                          const pb::WorkerJob& job,
@@ -63,7 +63,7 @@ Result<std::unique_ptr<ParameterCache>> open_group_cache(Client& client, Backend
   return std::unique_ptr<ParameterCache>(std::move(cache));
 }
 
-/// The parameter cache of one device: of shared parameters, or under averaging the worker's own.
+/// Opens the cache of one device: for shared parameters, or under averaging the worker's own.
 Result<std::unique_ptr<ParameterCache>> open_device_cache(Client& client, Backend& backend,
                                                           const model::Graph& graph,
                                                           const pb::WorkerJob& job,
@@ -98,7 +98,7 @@ Result<std::unique_ptr<ParameterCache>> open_device_cache(Client& client, Backen
   options.exchange = averaging->exchange();
   options.schedule = averaging->schedule();
   options.budget = Bytes(settings.device_memory_budget());
-  // The paper's: a moving rate of 0.9 in all.
+  // As in the paper: the moving rates add up to 0.9.
   options.moving_rate = averaging->moving_rate() > 0
                             ? averaging->moving_rate()
                             : 0.9F / static_cast<float>(std::max(1U, job.slots()));

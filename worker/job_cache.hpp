@@ -14,16 +14,17 @@
 
 namespace taut::worker {
 
-/// How long a shard that owes answers may say nothing.
+/// How long a shard that owes replies may be silent.
 [[nodiscard]] Duration silence_limit(const pb::WorkerJob& job);
 
-/// Memory of payloads for processes of this machine; nullptr: they travel as bytes.
+/// Memory that shares payloads with processes on this machine; nullptr: they are sent as bytes.
 [[nodiscard]] std::shared_ptr<SharedArena> open_arena(const pb::WorkerConfig& settings,
                                                       Backend& device);
 
-/// The parameters of a member's run: shared ones; the worker's own, where it averages or sums among
-/// the workers; with several devices, those of the first, and the others' copies.
-/// graph     of the training net
+/// Opens the parameter cache of a member's run: for shared parameters, or for the worker's own if
+/// the job averages or exchanges among workers; with several devices, the first one's cache and
+/// the others' copies.
+/// graph     the training net's
 /// Errors    as the caches' open()
 [[nodiscard]] Result<std::unique_ptr<ParameterCache>> open_cache(
     Client& client, std::span<Backend* const> devices, const model::Graph& graph,

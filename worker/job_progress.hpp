@@ -10,16 +10,16 @@
 
 namespace taut::worker {
 
-/// How a run has ended, if it has.
+/// How a run ended, if it has.
 struct RunEnd {
   bool finished = false;
   std::string error;
   JobOutcome outcome;
 };
 
-/// What a worker reports of its run to the coordinator, but for its part of a checkpoint.
+/// A worker's report of its run to the coordinator, without its part of a checkpoint.
 /// begun  when the run started
-/// rate   of images; this function takes its next sample
+/// rate   of images; takes its next sample
 [[nodiscard]] pb::Progress progress_of(const pb::WorkerJob& job, TimePoint begun,
                                        const ProgressBoard& board, const RunEnd& end,
                                        RecentRate& rate, TimePoint now);

@@ -43,7 +43,7 @@ Result<ClientOptions> client_options(const pb::WorkerJob& job, const pb::WorkerC
   options.encoding.slot = job.slot();
   options.own_thread = place.has_threads();
   options.time = &place.pace();
-  // Only other threads look at it.
+  // Only other threads read it.
   options.load = place.has_threads() ? board.load() : nullptr;
   options.job = JobId(job.job());
   options.worker = WorkerId(job.worker());
@@ -81,7 +81,7 @@ std::unique_ptr<Endpoint> open_endpoint(RunPlace& place, const pb::WorkerJob& jo
                                           [&pace = place.pace()] { return pace.now(); });
 }
 
-/// Names a run's client to its surroundings.
+/// Registers a run's client with its place.
 class ClientUse {
  public:
   ClientUse(RunPlace& place, Client& client) : place_(place) { place.use(&client); }
@@ -93,7 +93,7 @@ class ClientUse {
   RunPlace& place_;
 };
 
-/// The trainer's options of a member: the job's, and what its share and its place add.
+/// A member's trainer options: the job's, plus those that follow from its share and its place.
 Trainer::Options member_options(const pb::WorkerJob& job, const pb::WorkerConfig& settings,
                                 RunPlace& place) {
   Trainer::Options options = trainer_options(job.definition());
@@ -108,13 +108,13 @@ Trainer::Options member_options(const pb::WorkerJob& job, const pb::WorkerConfig
   return options;
 }
 
-/// When a member that is to leave does so: where nothing of its training is lost with it.
+/// Decides when a member that must leave does so: at a clock where none of its training is lost.
 std::function<bool(Clock)> leaving_rule(const RunOrders& orders, Client& client, Clock start,
                                         PushSchedule schedule) {
   return [&orders, &client, start, schedule](Clock next) {
-    // Between two pushes its own training would be lost.
+    // Between two pushes its own training since the last one would be lost.
     if (!orders.leave || (next != start && !schedule.pushes_at(next - 1))) return false;
-    // Without one more clock what compression has left out of its updates would be lost.
+    // Needs one more clock: what compression has left out of its updates would be lost otherwise.
     if (!client.leaves_out() || client.sends_rest()) return true;
     client.send_rest();
     return false;
@@ -143,7 +143,8 @@ Result<std::unique_ptr<Recorder>> open_recorder(const pb::WorkerJob& job,
   return recorder;
 }
 
-/// Workers that exchange among themselves send more after the last clock was recorded.
+/// Flushes the cache: workers that exchange among themselves send more after the last clock was
+/// recorded.
 Result<void> flush(ParameterCache& cache, Duration limit, ProgressBoard& board) {
   TAUT_TRY(cache.flush(limit));
   ProgressReport last = board.read();
@@ -221,7 +222,7 @@ Result<JobOutcome> run_member(const pb::WorkerJob& job, const JobAssets& assets,
   JobOutcome outcome{reached, {}, has_left};
   if (has_left || !orders.evaluates || !place.learns()) return outcome;
   if (!job.evaluates()) {
-    // The worker that was to do it has left.
+    // The worker that was assigned to evaluate has left.
     TAUT_TRY(tests, TestPhases::create(assets, *backends[0], place.pace(), job.token()));
   }
   const DivergenceRule divergence(job.definition());

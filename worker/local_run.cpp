@@ -25,7 +25,7 @@
 namespace taut::worker {
 namespace {
 
-/// How parameters that only this process has are initialized and updated.
+/// How parameters that exist only in this process are initialized and updated.
 Result<LocalCache::Options> cache_options(const pb::Job& job, const LocalRunOptions& options) {
   LocalCache::Options cache;
   cache.seed = job.seed();
@@ -36,7 +36,7 @@ Result<LocalCache::Options> cache_options(const pb::Job& job, const LocalRunOpti
   return cache;
 }
 
-/// Errors    invalid: what the job asks for needs servers
+/// Errors    invalid: the job needs servers
 Result<void> check_fits_one_process(const pb::Job& job) {
   TAUT_TRY(const Policies policies, to_policies(job));
   if (policies.find<Averaging>() != nullptr) {

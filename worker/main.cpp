@@ -55,13 +55,13 @@ struct Arguments {
   std::string records;
 };
 
-/// Reports why the process ends, once: in the log if that is a file, and on the terminal.
+/// Reports once why the process ends: in the log if that is a file, and on the terminal.
 void print_failure(const Arguments& arguments, const std::string& failure, bool log_is_file) {
   if (log_is_file) taut::log::error("{}", failure);
   std::fprintf(stderr, "%s: %s\n", arguments.speaks_as.c_str(), failure.c_str());
 }
 
-/// Overrides the configuration with an experiment's options.
+/// Overrides the configuration with the command line's options for experiments.
 taut::Result<void> put_over(const Arguments& arguments, taut::pb::WorkerConfig& worker) {
   using namespace taut;
   for (const std::string& text : arguments.stragglers) {

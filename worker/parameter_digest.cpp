@@ -14,8 +14,8 @@
 namespace taut::worker {
 namespace {
 
-/// The rows of a table by rows that a digest reads: all, or as many as fit in 4 MiB, evenly over
-/// the table.
+/// The rows of a table by rows that a digest reads: all, or as many as fit in 4 MiB, evenly spread
+/// over the table.
 std::vector<std::uint64_t> digested_rows(const TableSpec& table) {
   constexpr std::uint64_t kMaxValues = 1UL << 20U;
   if (!table.rows) return {};

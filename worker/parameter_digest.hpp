@@ -14,9 +14,9 @@
 
 namespace taut::worker {
 
-/// The parameters' digest: SHA-256 over every table's values in table order, little-endian float32.
-/// Of a large table by rows, those of some rows.
-/// until       waits until every table holds all updates before this clock
+/// The parameters' digest: SHA-256 over every table's values in table order, little-endian float32;
+/// of a large table by rows only those of some rows.
+/// until       waits until every table has all updates before this clock
 /// divergence  checks the values
 [[nodiscard]] Result<std::string> digest_parameters(ParameterCache& cache,
                                                     const model::Graph& graph, Clock until,

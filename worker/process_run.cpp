@@ -1,4 +1,4 @@
-// A run in a worker's process: with sockets, threads and a clock, and what it measures beforehand.
+// A run in a worker's process, with sockets, threads and a clock, and the measurements before it.
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -23,7 +23,7 @@ namespace {
 
 constexpr Duration kChoiceStep{1'000};
 
-/// Ends the client's waits when the job must stop, and tells it where shards have moved.
+/// Ends the client's waits when the job must stop, and notifies it when shards move.
 class StopWatch {
  public:
   StopWatch(Client& client, const std::atomic<bool>& stop, ShardMoves& moves)
@@ -80,11 +80,12 @@ class ProcessPlace final : public RunPlace {
   std::optional<StopWatch> watch_;
 };
 
-/// What the schemes of a job whose compression is AUTO depend on here, but for the link.
+/// Measures what the choice of schemes depends on at this worker (compression AUTO), except the
+/// link.
 Result<void> measure(const pb::WorkerJob& job, const JobAssets& assets, Backend& device,
                      const pb::WorkerConfig& settings, pb::CompressionCosts& costs) {
   TAUT_TRY(measure_codecs(job.definition(), assets.train_graph().parameters, costs));
-  // Memory that is planned has no place for a second net: as if computing took no time.
+  // Planned memory has no room for a second net: computing then counts as taking no time.
   if (settings.device_memory_budget() == 0) {
     TAUT_TRY(const double compute_s, measure_compute(job, assets, device));
     costs.set_compute_s(compute_s);
@@ -95,7 +96,8 @@ Result<void> measure(const pb::WorkerJob& job, const JobAssets& assets, Backend&
   return ok();
 }
 
-/// The choice of all workers' measurements; nullopt: this worker is to stop or to leave first.
+/// Waits for the choice from all workers' measurements; nullopt if this worker must stop or leave
+/// first.
 std::optional<pb::Compression> await_choice(RunOrders& orders, const pb::CompressionCosts& costs) {
   orders.choice.set_measured(costs);
   while (!orders.stop && !orders.leave) {
@@ -116,7 +118,7 @@ Result<JobOutcome> run_job(const pb::WorkerJob& job, std::span<Backend* const> d
   const auto count = static_cast<std::uint32_t>(devices.size());
   const bool is_open = chooses_compression(job.definition());
   pb::CompressionCosts costs;
-  // First, while the other workers do so.
+  // First, at the same time as the other workers.
   if (is_open) {
     costs.set_bytes_per_s(
         measure_bandwidth(context, job, config.worker().shared_memory(), orders.stop));

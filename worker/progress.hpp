@@ -23,7 +23,7 @@ struct TestResult {
   Clock clock;
   std::optional<double> accuracy;          // nullopt if the net has no Accuracy
   double loss = 0;                         // the sum of the weighted losses
-  std::vector<OutputMeans::Mean> outputs;  // every number that the net outputs
+  std::vector<OutputMeans::Mean> outputs;  // every output that is a number
 };
 
 /// The progress of a run, for display.
@@ -34,7 +34,7 @@ struct ProgressReport {
   Duration compute{0};
   Duration wait{0};                          // of these clocks, for parameters and data
   std::optional<TimePoint> first_iteration;  // when the first clock's compute started
-  TimePoint last_iteration;                  // when the last one's ended
+  TimePoint last_iteration;                  // when the last clock's compute ended
   StalenessHistogram staleness;
   Client::Traffic traffic;
   Disagreement disagreement;
@@ -52,7 +52,8 @@ class ProgressBoard {
     report_ = report;
     report_.diverged |= diverged;
   }
-  /// The reports from now on say that the training has diverged. Returns whether none did before.
+  /// Marks the training as diverged, in all reports from now on. Returns whether this is the first
+  /// time.
   bool note_divergence() {
     std::scoped_lock lock(mutex_);
     return !std::exchange(report_.diverged, true);
@@ -61,12 +62,12 @@ class ProgressBoard {
     std::scoped_lock lock(mutex_);
     return report_;
   }
-  /// The compute waits from now on, for other workers' updates or for data.
+  /// Notes that the compute waits from now on, for other workers' updates or for data.
   void begin_wait(TimePoint now) {
     std::scoped_lock lock(mutex_);
     waits_since_ = now;
   }
-  /// Returns how long it waited.
+  /// Ends the wait, and returns its length.
   Duration end_wait(TimePoint now) {
     std::scoped_lock lock(mutex_);
     const Duration wait = waits_since_ ? now - *waits_since_ : Duration(0);
@@ -74,12 +75,12 @@ class ProgressBoard {
     waited_ += wait;
     return wait;
   }
-  /// Every wait so far, with the one that still continues.
+  /// The total of all waits so far, including a current one.
   [[nodiscard]] Duration waited(TimePoint now) const {
     std::scoped_lock lock(mutex_);
     return waited_ + (waits_since_ ? now - *waits_since_ : Duration(0));
   }
-  /// Where the run writes its metrics.csv; empty: nowhere.
+  /// The run's metrics.csv; empty if it writes none.
   void set_metrics_file(const std::filesystem::path& file) {
     std::scoped_lock lock(mutex_);
     metrics_file_ = file;
@@ -95,7 +96,7 @@ class ProgressBoard {
   const std::shared_ptr<ClientLoad> load_ = std::make_shared<ClientLoad>();
   mutable std::mutex mutex_;
   ProgressReport report_;
-  Duration waited_{0};  // waits that have ended
+  Duration waited_{0};  // in waits that have ended
   std::optional<TimePoint> waits_since_;
   std::filesystem::path metrics_file_;
 };

@@ -16,7 +16,7 @@
 namespace taut::worker {
 namespace {
 
-/// Errors: invalid, a label that a layer has no output for.
+/// Errors: invalid, a label for which a layer has no output.
 Result<void> check_labels(const FedGraph& fed) {
   for (const model::Node& node : fed.graph.nodes) {
     const auto source = fed.sources.find(node.definition.name());
@@ -31,8 +31,8 @@ Result<void> check_labels(const FedGraph& fed) {
   return ok();
 }
 
-/// Which blobs have row numbers: those of layers by rows, and those of sources that write bits.
-/// Errors: invalid, numbers beyond a float's that a layer reads as floats.
+/// The blobs with row numbers: those of layers by rows, and those of sources that write bits.
+/// Errors: invalid, a layer reads numbers as floats that are too large for a float.
 Result<std::vector<data::RowNumbers>> row_numbers_of(const FedGraph& fed) {
   std::map<std::size_t, data::RowNumbers> found;  // by blob
   for (const model::RowParameter& one : model::row_parameters(fed.graph)) {
@@ -100,7 +100,7 @@ Result<FedGraph> open_phase(const pb::Job& job, const model::NetChoice& choice,
 
 namespace {
 
-/// The batch axes of a node's tops, which all have the same batch.
+/// The batch of a node's tops, which is the same for all.
 Result<std::uint32_t> batch_of(const FedGraph& fed, const model::Node& node) {
   const auto source = fed.sources.find(node.definition.name());
   const model::Blob& first = fed.graph.blobs[node.tops[0]];
@@ -282,7 +282,7 @@ Result<Replica> JobAssets::make_replica(Backend& backend, std::uint32_t slot, st
   return replica;
 }
 
-/// Makes batches from a clock on, and memory for them if there is none yet.
+/// Starts a replica's loader at a clock, and makes memory for its batches if there is none yet.
 Result<void> JobAssets::start_data(Replica& replica, const FedGraph& fed, const data::Share& share,
                                    Clock start, const ReplicaOptions& sharing) const {
   data::FeedOptions options;
@@ -307,7 +307,7 @@ Result<void> JobAssets::start_data(Replica& replica, const FedGraph& fed, const 
 Result<void> JobAssets::change_part(Replica& replica, std::uint32_t slot, Clock start,
                                     const BatchShares::Part& part,
                                     const ReplicaOptions& sharing) const {
-  // First, so that never both nets and both loaders need memory.
+  // First, so that the old and the new net and loader never need memory at the same time.
   replica.loader.reset();
   replica.net.reset();
   TAUT_TRY(const FedGraph fed, train_of(part.records));

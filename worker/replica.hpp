@@ -27,16 +27,16 @@ struct Replica {
   std::unique_ptr<std::pmr::memory_resource> batch_memory;  // nullptr: any memory
   std::unique_ptr<data::DataLoader> loader;
   std::int64_t batch = 0;
-  std::vector<model::RowParameter> rows;  // of the net: whose rows each batch names
+  std::vector<model::RowParameter> rows;  // the net's parameters of which batches name rows
 };
 
-/// What a replica has in common with others of its process, and what it goes without.
+/// What a replica shares with others in its process, and what it lacks.
 struct ReplicaOptions {
   data::Loading loading = data::Loading::kAhead;
-  bool has_data = true;      // otherwise its batches are empty
+  bool has_data = true;      // false: its batches are empty
   std::shared_ptr<Net> net;  // nullptr: its own
-  /// Its part of the batches that all members of a job share by their speeds, in place of a share
-  /// of the records.
+  /// Its part of batches that all members of a job share according to their speeds; replaces a
+  /// share of the records.
   std::optional<BatchShares::Part> part = std::nullopt;
 };
 
@@ -45,18 +45,18 @@ struct FedGraph {
   model::Graph graph;
   std::map<std::string, std::shared_ptr<const data::RecordSource>> sources;  // by the layer's name
 
-  /// Records of a batch, from the first blob that is fed.
+  /// The records of a batch, from the first blob that is fed.
   [[nodiscard]] std::int64_t batch() const;
 };
 
 struct PhaseOptions {
-  std::uint32_t members = 1;  // split the batch if the job has global_batch
-  std::uint32_t devices = 1;  // of a member: split its batch
-  std::int64_t batch = 0;     // replaces the net's; 0: the net's
+  std::uint32_t members = 1;  // they split the batch if the job has global_batch
+  std::uint32_t devices = 1;  // of a member; they split its batch
+  std::int64_t batch = 0;     // replaces the net's; 0: the net's own
 };
 
 /// Opens the data of one of a job's nets and builds its graph.
-/// Errors    as build_graph, data_of and open_source; labels that the net has no output for; row
+/// Errors    as build_graph, data_of and open_source; labels for which the net has no output; row
 ///           numbers that are too large for a layer that reads them as floats
 [[nodiscard]] Result<FedGraph> open_phase(const pb::Job& job, const model::NetChoice& choice,
                                           const PhaseOptions& options);
@@ -72,37 +72,37 @@ class JobAssets {
   /// Opens the data, builds the graphs; the training net's tables start from the job's weights.
   /// members   at the start of the job; they split the batch if the job has global_batch
   /// devices   of each member; they split its batch
-  /// Errors    as build_graph, data_of, open_source and initialize_from_weights; labels without an
-  ///           output
+  /// Errors    as build_graph, data_of, open_source and initialize_from_weights; labels for which a
+  ///           net has no output
   [[nodiscard]] static Result<JobAssets> open(const pb::Job& job, std::uint32_t members,
                                               std::uint32_t devices = 1);
 
   /// A training replica that starts at a clock; each clock draws iter_size batches. Throws
   /// DeviceError.
-  /// slot      of `slots` shares of the data, one for each member
-  /// device    of the member: which part of its batches
+  /// slot      its share among `slots` shares of the data, one for each member
+  /// device    the member's device, that is the part of its batches
   [[nodiscard]] Result<Replica> make_replica(Backend& backend, std::uint32_t slot,
                                              std::uint32_t slots, Clock start,
                                              std::uint32_t device = 0,
                                              const ReplicaOptions& sharing = {}) const;
-  /// Gives a replica another part of the batches that all members share, from a clock on: another
-  /// net and another loader. REQUIRES: the device computes nothing of it. Throws DeviceError.
-  /// sharing   of the loader alone: its net and its part do not matter
-  /// Errors    as build_graph: a batch of so many records is none of this net
+  /// Gives a replica another part of the batches that all members share, from a clock on: a new net
+  /// and a new loader. REQUIRES: the device computes nothing of the replica. Throws DeviceError.
+  /// sharing   options for the loader only: its net and its part are not used
+  /// Errors    as build_graph: the net does not allow a batch of this size
   [[nodiscard]] Result<void> change_part(Replica& replica, std::uint32_t slot, Clock start,
                                          const BatchShares::Part& part,
                                          const ReplicaOptions& sharing) const;
-  /// The training net with the draws of one share of the data. Throws DeviceError.
+  /// Makes the training net with the random draws of one share of the data. Throws DeviceError.
   [[nodiscard]] std::shared_ptr<Net> make_net(Backend& backend, std::uint32_t draws) const;
 
   [[nodiscard]] const model::Graph& train_graph() const { return train_.graph; }
   /// The number of the job's test phases.
   [[nodiscard]] std::size_t test_count() const { return tests_.size(); }
-  /// nullptr if the job has no such test phase.
+  /// The graph of a test phase; nullptr if the job has no such phase.
   [[nodiscard]] const model::Graph* test_graph(std::size_t test = 0) const {
     return test < tests_.size() ? &tests_[test].graph : nullptr;
   }
-  /// Records of a test's batch.
+  /// The records of a test's batch.
   [[nodiscard]] std::int64_t test_batch(std::size_t test) const { return tests_[test].batch(); }
   [[nodiscard]] std::int64_t train_batch() const { return train_.batch(); }
   [[nodiscard]] Result<std::unique_ptr<data::DataLoader>> test_loader(

@@ -15,14 +15,14 @@
 
 namespace taut::worker {
 
-/// The state of a run that only its process has: what its nets carry between batches, what
-/// compression has left out of its updates, and what its cache keeps of this worker's own training.
-/// Restored from the checkpoint that the job continues from, and handed to the saver for later
-/// ones.
+/// The state of a run that only its process has: the state that its nets carry between batches,
+/// what compression has left out of its updates, and its cache's state of this worker's own
+/// training. Restored from the checkpoint from which the job continues, and passed to the saver for
+/// later ones.
 /// Thread    the compute thread
 class RunState {
  public:
-  /// wait  how long the shards may be silent while updates are brought to their end
+  /// wait  how long the shards may be silent while pending updates are completed
   /// job, replicas, client, cache and saver must outlive the state.
   RunState(const pb::WorkerJob& job, std::span<const Replica> replicas, Client& client,
            ParameterCache& cache, StateSaver& saver, Duration wait);
@@ -32,12 +32,12 @@ class RunState {
   /// tables    of the net
   /// Errors    as restore_state and saved_residuals
   [[nodiscard]] Result<void> restore(std::size_t tables);
-  /// Sets the calls with which the trainer lets this state be copied between two clocks. The state
-  /// must outlive the trainer.
+  /// Sets the callbacks in which the trainer lets this state be copied between two clocks. The
+  /// state must outlive the trainer.
   void attach_to(Trainer::Options& options);
-  /// The replicas have other nets from now on, which carry nothing.
+  /// Switches to the replicas' new nets, which carry no state yet.
   void use(std::span<const Replica> replicas);
-  /// Training has reached its end: later checkpoints are written from the state of now.
+  /// Notes that training has reached its end: later checkpoints are written from the current state.
   /// Errors    as Client::residuals
   [[nodiscard]] Result<void> finish(Clock reached);
 
@@ -52,7 +52,7 @@ class RunState {
   std::vector<std::unique_ptr<Stream>> streams_;
   std::vector<Carrier> carriers_;
   bool carries_ = false;  // whether the nets carry anything
-  bool is_due_ = false;   // at the clock that comes next
+  bool is_due_ = false;   // a copy is due at the next clock
 };
 
 }  // namespace taut::worker

@@ -33,18 +33,18 @@ std::string own_name(std::size_t number) {
   return fmt::format("own{}", number);
 }
 
-/// How many arrays a worker has saved of its training; the empty ones are left out.
+/// Metadata: the number of arrays of a worker's own training; empty ones are left out of the file.
 constexpr const char* kOwnNote = "own_arrays";
 constexpr std::size_t kMaxOwn = 1U << 20U;
 
-/// Whether a worker that gets this job continues where the member of its share was. A checkpoint in
-/// parts, whose manifest the job names, has no workers' files.
+/// Whether a worker with this job continues from the state of its share's member. A checkpoint in
+/// parts, for which the job names a manifest, has no workers' files.
 bool continues_share(const pb::WorkerJob& job) {
   return job.has_resume() && job.resume().manifest_sha256().empty() &&
          job.start_clock() == job.resume().clock() && job.slots() == job.resume().slots();
 }
 
-/// What the member of the worker's share has saved of itself; nullopt if it has saved nothing.
+/// Opens the file that the member of the worker's share has saved; nullopt if there is none.
 /// REQUIRES: continues_share(job)
 Result<std::optional<safetensors::Reader>> open_own_file(const pb::WorkerJob& job) {
   TAUT_TRY(const CheckpointReader saved, CheckpointReader::open(job.resume().folder()));
@@ -153,7 +153,7 @@ void StateSaver::at_end(Clock clock, std::uint32_t slot, std::span<const Carrier
   if (is_due_at(clock)) serve(std::move(copy));
 }
 
-/// Answers the newest order, once.
+/// Serves the newest order, once.
 void StateSaver::serve(Copy copy) {
   std::scoped_lock serving(serving_);
   pb::CheckpointOrder order;
@@ -169,7 +169,7 @@ void StateSaver::serve(Copy copy) {
     }
   }
   if (writes_ == Writes::kAtOnce) return write(order, copy);
-  if (writing_.valid()) writing_.wait();  // for an earlier file, which is small
+  if (writing_.valid()) writing_.wait();  // an earlier file, which is small
   writing_ =
       std::async(std::launch::async, [this, order, copy = std::move(copy)] { write(order, copy); });
 }

@@ -22,21 +22,21 @@ struct Carrier {
   Stream* stream;
 };
 
-/// What a worker keeps of its tables between two clocks.
+/// A worker's state of its tables between two clocks.
 struct TableState {
   Residuals residuals;                       // what compression has left out of its updates
   std::vector<std::vector<float>> own = {};  // ParameterCache::own_state()
 };
 
 /// A worker's part of checkpoints, which no other process has: the state that its net carries
-/// between batches, and what it keeps of its tables. Copied between two clocks, written while the
-/// next one computes.
+/// between batches, and the state of its tables. Copied between two clocks, written while the next
+/// one computes.
 /// Thread    order(), part() and is_due_at(): any; at_clock(): the compute thread
 class StateSaver {
  public:
   enum class Writes : std::uint8_t {
     kMeanwhile,  // on a thread, while the next clock computes
-    kAtOnce,     // before at_clock() and order() return: where there are no threads
+    kAtOnce,     // before at_clock() and order() return: without threads
   };
   explicit StateSaver(Writes writes = Writes::kMeanwhile) : writes_(writes) {}
 
@@ -44,18 +44,18 @@ class StateSaver {
   void order(const pb::CheckpointOrder& order);
   /// Whether at_clock() would copy anything.
   [[nodiscard]] bool is_due_at(Clock clock) const;
-  /// Reports the position of training: before `clock`, nothing computed since `first`; the nets are
-  /// idle.
+  /// Training is just before `clock`, with nothing computed since `first`. Saves a part if one is
+  /// due. REQUIRES: the nets are idle.
   void at_clock(Clock first, Clock clock, std::uint32_t slot, std::span<const Carrier> carriers,
                 TableState tables);
-  /// Training has finished: later orders are written from this state.
+  /// Training has finished: a due order and all later ones are written from this state.
   void at_end(Clock clock, std::uint32_t slot, std::span<const Carrier> carriers,
               TableState tables);
   /// The report for the coordinator.
   [[nodiscard]] pb::CheckpointPart part() const;
 
  private:
-  /// A copy of the state on the host, valid from one clock to another.
+  /// A copy of the state on the host, valid from clock `first` to `clock`.
   struct Copy {
     Clock first;
     Clock clock;
@@ -77,19 +77,19 @@ class StateSaver {
   std::future<void> writing_;  // joined when the saver ends
 };
 
-/// Restores the nets' state for this share of the data from a checkpoint. Returns false if it has
-/// none: the number of shares or devices, or the batch size, differs.
+/// Restores the nets' state for this share of the data from a checkpoint. Returns false if the
+/// checkpoint has none, because the number of shares or devices, or the batch size, differs.
 /// Errors    as CheckpointReader::open; io
 [[nodiscard]] Result<bool> restore_state(const pb::WorkerJob& job,
                                          std::span<const Carrier> carriers);
 
-/// What compression had left out of the updates of this share of the data when a checkpoint was
-/// taken, for as many tables; all empty if it has none: the number of shares differs.
+/// What compression had left out of this share's updates when a checkpoint was taken, for each of
+/// `tables` tables; all empty if the checkpoint has none, because the number of shares differs.
 /// Errors    as CheckpointReader::open; io
 [[nodiscard]] Result<Residuals> saved_residuals(const pb::WorkerJob& job, std::size_t tables);
 
-/// What this share's worker had kept of its training when a checkpoint was taken; empty if the
-/// checkpoint has none of it, or the number of shares differs.
+/// The state of this share's own training when a checkpoint was taken; empty if the checkpoint has
+/// none, or the number of shares differs.
 /// Errors    as CheckpointReader::open; io
 [[nodiscard]] Result<std::vector<std::vector<float>>> saved_own_state(const pb::WorkerJob& job);
 

@@ -32,7 +32,7 @@ Result<const model::Node*> text_node(const model::Graph& graph) {
   return invalid(fmt::format("net \"{}\" has no Data layer of backend TEXT", graph.name));
 }
 
-/// Each unit is fed alone, so the text before it must be in a state that is carried on.
+/// Each unit is fed alone, so the text before it must be in a state that the net carries over.
 Result<void> check_carries(const model::Graph& graph) {
   for (const model::Node& node : graph.nodes) {
     const std::string& type = node.definition.type();

@@ -21,12 +21,12 @@ namespace taut::worker {
 
 struct SampleOptions {
   std::string prompt;        // fed before the first draw; empty: the end of a line
-  std::size_t length = 500;  // units that are drawn
-  float temperature = 1;     // divides the scores; 0 takes the most likely unit
+  std::size_t length = 500;  // units to draw
+  float temperature = 1;     // divides the scores; 0: always the most likely unit
   std::uint64_t seed = 1;
 };
 
-/// The TEST phase of a net over text, for one unit of one stream.
+/// The TEST phase of a net over text, with batches of one unit of one stream.
 /// Errors    invalid: as build_graph; no Data layer over text, or no SoftmaxWithLoss that reads its
 ///           labels; a net that is not recurrent, which would need the whole text for each unit
 [[nodiscard]] Result<model::Graph> sampling_graph(const pb::NetParameter& net);
@@ -40,8 +40,8 @@ class TextSampler {
   using Values = std::function<Result<void>(const TableSpec& table, std::span<float> values)>;
 
   /// graph     from sampling_graph
-  /// Errors    invalid: a vocabulary whose size differs from the scores', or that has no unit to
-  ///           draw; as `values`
+  /// Errors    invalid: a vocabulary with a size that differs from the scores', or without a unit
+  ///           to draw; as `values`
   [[nodiscard]] static Result<std::unique_ptr<TextSampler>> create(const model::Graph& graph,
                                                                    data::Vocabulary vocabulary,
                                                                    const Values& values,

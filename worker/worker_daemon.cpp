@@ -142,13 +142,14 @@ void WorkerDaemon::end_run() {
   run_.reset();
 }
 
-/// The job continues without this worker from the end of its clock on.
+/// Leaves: the job continues without this worker from the end of its current clock on.
 void WorkerDaemon::leave() {
   link_->leave();
   if (run_) run_->orders.leave = true;
 }
 
-/// A stop signal may give notice: its work goes to others first.
+/// Whether the process must end now. With a notice period, a stop signal first lets the worker hand
+/// over its work.
 bool WorkerDaemon::must_end() {
   if (is_drained_) return true;
   if (stop_signal() == 0) return false;
@@ -166,7 +167,7 @@ bool WorkerDaemon::must_end() {
 Result<bool> WorkerDaemon::step() {
   if (must_end()) {
     log::info("{}", is_drained_ ? "drained: no job needs this worker" : "stopping");
-    // Servers refuse its updates once they know: no error of a job that it has left.
+    // Servers refuse its updates once they are notified: that must not count as the job's error.
     if (run_) run_->orders.stop = true;
     link_->say_goodbye(is_drained_ ? "it was drained" : "the worker was stopped");
     end_run();
@@ -218,17 +219,17 @@ Result<void> WorkerDaemon::handle(const ControlEvent& event) {
 void WorkerDaemon::take_job(const pb::WorkerJob& job) {
   const bool same =
       run_ && run_->job.job() == job.job() && run_->job.incarnation() == job.incarnation();
-  // Sent about a job that has ended or continues without this worker, which may have another one.
+  // Sent for a job that has ended or continues without this worker, which may have another job.
   const bool only_stops = job.stop() && !job.has_definition();
   if (only_stops && !same) return;
   if (same) {
     std::scoped_lock lock(run_->mutex);
-    // Such a stop answers a report and has the revision that follows the report's: were it reported
-    // in turn, the two would be sent back and forth until the run has ended.
+    // Such a stop replies to a report and has the revision that follows the report's: if it were
+    // reported in turn, the two would be sent back and forth until the run has ended.
     if (!only_stops) {
       log::set_epoch(static_cast<std::int64_t>(job.epoch()));
       take_orders(job, *run_);
-      // A repeated older state takes nothing back.
+      // A repeated older state must not lower the revision.
       run_->job.set_revision(std::max(run_->job.revision(), job.revision()));
     }
     if (job.replicated()) run_->orders.moves.post(shard_addresses(job));
@@ -243,7 +244,7 @@ void WorkerDaemon::take_job(const pb::WorkerJob& job) {
   // The coordinator may still send new orders to a member that has finished.
   if (ended_.contains({job.job(), job.incarnation()})) return;
   if (run_ && !reported_end_) {
-    // A run may take long to end, and the coordinator must hear of this worker meanwhile.
+    // A run may take long to end, and heartbeats must continue meanwhile.
     if (!next_job_) {
       log::info("job {}: begins when the run of job {} has ended", job.job(), run_->job.job());
     }
@@ -272,7 +273,7 @@ void WorkerDaemon::begin(const pb::WorkerJob& job) {
   run_->thread = std::thread([this, run = run_.get(), job] { train(job, *run); });
 }
 
-/// What the coordinator may say again in every state of a job.
+/// Takes the orders that the coordinator may repeat in every state of a job.
 void WorkerDaemon::take_orders(const pb::WorkerJob& job, Run& run) {
   run.orders.shares.take(job);
   run.orders.last_clocks.take(job);
@@ -310,7 +311,7 @@ void WorkerDaemon::train(const pb::WorkerJob& job, Run& run) {
   link_->wake();
 }
 
-/// What a device says that no further job can be computed on; empty: all of them work.
+/// The error of a device that can no longer compute; empty if all devices work.
 std::string WorkerDaemon::failed_device() const {
   try {
     for (const auto& device : devices_) device->check_usable();
@@ -320,8 +321,8 @@ std::string WorkerDaemon::failed_device() const {
   return {};
 }
 
-/// A failed device stays so in this process, so the next job would fail too: the program that
-/// started the process may start it again.
+/// Ends the process if a device has failed: it cannot recover within the process, so the next job
+/// would fail too. The program that started the process may start it again.
 Result<void> WorkerDaemon::end_without_device() {
   std::string lost;
   if (run_) {
@@ -351,7 +352,7 @@ pb::Progress WorkerDaemon::progress_of(Run& run) const {
   return progress;
 }
 
-/// Offers what the run writes to the coordinator.
+/// Offers the files that the run writes to the coordinator.
 void WorkerDaemon::record(Run& run) {
   const JobId job(run.job.job());
   if (const auto file = run.board.metrics_file(); !file.empty()) {

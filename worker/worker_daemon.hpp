@@ -41,8 +41,8 @@ class WorkerDaemon {
   WorkerDaemon& operator=(const WorkerDaemon&) = delete;
 
   /// Runs until a stop signal arrives. `joined` is called once, when the coordinator has accepted.
-  /// Errors    unavailable: the coordinator did not answer, or refused this worker; a device failed
-  /// for good
+  /// Errors    unavailable: the coordinator did not reply, or refused this worker; a device failed
+  ///           permanently
   template <class Joined>
   [[nodiscard]] Result<void> run(const Joined& joined) {
     bool is_reported = false;
@@ -70,8 +70,8 @@ class WorkerDaemon {
     RecentRate rate;   // of images; the main thread's
     std::mutex mutex;  // guards the rest
     RunEnd end;
-    bool recorded = false;    // its records do not grow any more
-    std::string lost_device;  // why no further job can be computed; empty: it can
+    bool recorded = false;    // its records no longer grow
+    std::string lost_device;  // why no further job can be computed; empty: no device has failed
     std::thread thread;
   };
 
@@ -103,12 +103,12 @@ class WorkerDaemon {
   std::unique_ptr<ControlLink> link_;
   std::unique_ptr<NodeExaminer> examiner_;
   std::unique_ptr<Run> run_;
-  std::optional<pb::WorkerJob> next_job_;  // begins when the run has ended
-  // The job and incarnation of each earlier run: a worker is a job's member once in each life.
+  std::optional<pb::WorkerJob> next_job_;  // starts when the run has ended
+  // The job and incarnation of each earlier run: a worker joins a job once per incarnation.
   std::set<std::pair<std::uint64_t, std::uint64_t>> ended_;
   RecordSender records_;
   bool is_drained_ = false;
-  std::optional<TimePoint> leaves_by_;  // after a signal: it ends then, drained or not
+  std::optional<TimePoint> leaves_by_;  // after a signal: ends at this time, drained or not
   bool reported_end_ = false;
   std::uint64_t reported_revision_ = 0;
   std::string reported_place_;      // of a worker that sums with others

@@ -12,7 +12,7 @@ namespace taut::worker {
 
 /// Adds a worker's newest report, if any.
 void add_progress(metrics::Scrape& scrape, const std::string& worker, const pb::Progress& progress);
-/// Adds the use of the device's memory.
+/// Adds the device's memory use.
 /// budget    device_memory_budget; 0 if not set
 void add_device(metrics::Scrape& scrape, const std::string& worker, const DeviceMemoryUse& use,
                 Bytes budget);

@@ -20,12 +20,12 @@ using command_line::UsageError;
 /// Prints "tautline COMMAND: message" to standard error; returns kFailed.
 int fail(std::string_view command, const std::string& message);
 
-/// The value of a variable; empty where it is not set.
+/// The value of an environment variable; empty if it is not set.
 [[nodiscard]] std::string environment_variable(const char* name);
 
-/// A cluster file, or the defaults where none is named, with the folder of keys that a command goes
-/// by: --keys, else the file's, else TAUTLINE_KEYS; none: the user's own. A file with
-/// `insecure: true` needs none, and then the variable is not used.
+/// A cluster file, or the defaults if none is named, with the key folder that a command uses:
+/// --keys, else the file's, else TAUTLINE_KEYS; none: the user's own. A file with `insecure: true`
+/// needs none, and then the variable is not used.
 /// Errors    a cluster file that cannot be read
 [[nodiscard]] Result<pb::ClusterConfig> read_cluster(const std::string& config_file,
                                                      const std::string& keys, bool insecure);
@@ -35,14 +35,14 @@ struct CoordinatorOption {
   std::string address;      // --coordinator
   std::string config_file;  // --config: the cluster file that the daemons were started with
   double wait_s = 5;        // --wait
-  std::string keys;         // --keys: the folder of the key that the command proves itself with
+  std::string keys;         // --keys: the folder of the command's key
   bool insecure = false;    // --insecure
 
   void add_to(Command& command);
-  /// "host:port": what the options say, else TAUTLINE_COORDINATOR, else the default.
+  /// "host:port": from the options, else TAUTLINE_COORDINATOR, else the default.
   /// Errors    a cluster file that cannot be read
   [[nodiscard]] Result<std::string> resolve() const;
-  /// What the command proves itself with: a key in the folder that read_cluster() finds.
+  /// The command's credentials: a key in the folder that read_cluster() finds.
   /// Errors    no key there, or one that other users can read
   [[nodiscard]] Result<Security> security() const;
   /// Connects with both.

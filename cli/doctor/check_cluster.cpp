@@ -12,7 +12,7 @@
 namespace taut::cli {
 namespace {
 
-// Clocks that are further apart tear timelines and logs of several machines apart.
+// Clocks further apart misalign timelines and logs of several machines.
 constexpr double kSkewLimit_s = 0.1;
 
 Finding clock_finding(const std::vector<ClockReading>& readings) {
@@ -32,7 +32,7 @@ Finding clock_finding(const std::vector<ClockReading>& readings) {
 }
 
 Finding unreachable(const CoordinatorAim& aim, const Error& why) {
-  // Another release, say: it answers, and what it says is the finding.
+  // Another release, for example: it answers, and its answer is the finding.
   if (why.code != ErrorCode::kTimeout) {
     return trouble("coordinator", why.message, "run the same release everywhere");
   }
@@ -53,7 +53,7 @@ std::optional<ClockOffset> clock_offset(const std::vector<ClockReading>& reading
   std::optional<ClockOffset> best;
   for (const ClockReading& one : readings) {
     const double half_way = (one.received - one.sent) / 2;
-    // A clock that was set back meanwhile is no measurement.
+    // A reading during which the clock was set back is not a measurement.
     if (one.coordinator_s <= 0 || half_way < 0) continue;
     if (best && best->uncertain_by <= half_way) continue;
     best =

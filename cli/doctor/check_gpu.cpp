@@ -6,7 +6,7 @@
 namespace taut::cli {
 namespace {
 
-// The toolkit that the CUDA backend is built with, as the driver counts.
+// The toolkit that the CUDA backend is built with, in the driver's numbering.
 constexpr int kNeeded = 12040;
 
 std::string version(int number) {

@@ -11,7 +11,7 @@
 namespace taut::cli {
 namespace {
 
-// A link that is slower than the median by this factor holds a clock up.
+// A link that is slower than the median by this factor delays every clock.
 constexpr double kSlow = 4;
 
 struct Link {
@@ -34,7 +34,7 @@ std::vector<Link> links_of(const ClusterFacts& cluster) {
   return links;
 }
 
-/// Links that failed for one reason are one finding.
+/// Links that failed for the same reason are one finding.
 Findings failures(const std::vector<Link>& links) {
   struct Cases {
     bool connects = false;

@@ -94,7 +94,7 @@ Findings check_clocks(const ClusterFacts& cluster) {
       where = title_of(node);
     }
     if (std::abs(offset->seconds) - offset->uncertain_by > kSkewLimit_s) {
-      // It is the coordinator's clock minus the node's.
+      // The sign is that of the coordinator's clock minus the node's.
       skewed.push_back(fmt::format("{} is {:.0f} ms {}", title_of(node),
                                    std::abs(offset->seconds) * 1e3,
                                    offset->seconds > 0 ? "behind" : "ahead"));

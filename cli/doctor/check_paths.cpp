@@ -66,8 +66,9 @@ bool is_copied(Use use) {
   return use == Use::kData || use == Use::kWeights;
 }
 
-/// What makes two views of a path the same one. Copies of data may be many: their contents count. A
-/// shared folder is one: it has one inode, which a network file system shows on every machine.
+/// What makes two views of a path the same. Copies of data may be many: their contents count. A
+/// shared folder is a single one: it has one inode, which a network file system shows on every
+/// machine.
 std::string mark(const Seen& one, Use use) {
   const pb::PathFacts& facts = *one.facts;
   if (is_copied(use)) {
@@ -76,7 +77,7 @@ std::string mark(const Seen& one, Use use) {
   return fmt::format("{} {}", facts.exists(), facts.inode());
 }
 
-/// When a shared folder was changed: of two folders that have one inode by chance, another time. A
+/// When a shared folder was changed: two folders that have the same inode by chance differ in it. A
 /// machine that has cached the attributes shows an older time of the same folder.
 std::string change_mark(const Seen& one, Use use) {
   return is_copied(use) ? std::string() : std::to_string(one.facts->changed_ns());

@@ -50,7 +50,7 @@ Finding finding_of(const Listener& one, const PortFacts& port, bool coordinator_
     case PortFacts::State::kElsewhere:
       return trouble(
           "port", place + " is not an address of this machine",
-          fmt::format("set {} to one that is, or start this process over there", one.setting));
+          fmt::format("set {} to one that is, or start this process on that machine", one.setting));
     case PortFacts::State::kForbidden:
       return trouble("port", place + ": this user may not listen there",
                      elsewhere + ", above 1023");
@@ -62,7 +62,7 @@ Finding finding_of(const Listener& one, const PortFacts& port, bool coordinator_
   }
   const std::string held = fmt::format(
       "{} is held by {}", place, port.holder.empty() ? "a process of another user" : port.holder);
-  // The cluster that this config describes is running already, or another one at its address.
+  // The cluster of this config already runs, or another one at its address.
   if (port.holder.starts_with("tautline-")) {
     if (coordinator_answers) return fine("port", held + ", of the cluster that runs");
     return warning("port", held + ", although no coordinator answers",

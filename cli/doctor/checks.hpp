@@ -11,10 +11,9 @@
 
 namespace taut::cli {
 
-// Each check judges one aspect of the machine. They read nothing but
-// what the Machine tells them.
+// Each check judges one aspect of the machine. They read nothing but the Machine's facts.
 
-/// The option for the daemons' addresses.
+/// Which coordinator is checked, and how.
 struct CoordinatorAim {
   std::string address;
   double wait_s = 2;
@@ -24,11 +23,11 @@ struct CoordinatorAim {
 /// The config's addresses and limits, beyond what reading it has checked.
 [[nodiscard]] Findings check_config(const pb::ClusterConfig& config);
 /// The coordinator: its members, and its clock compared with this machine's.
-/// answers  set to whether it does
+/// answers  set to whether it answers
 [[nodiscard]] Findings check_coordinator(const CoordinatorAim& aim, Machine& machine,
                                          bool& answers);
-/// Whether what the config listens on is free. A port that is held is no trouble where the cluster
-/// runs already.
+/// Whether what the config listens on is free. A port in use is no trouble if the cluster already
+/// runs.
 [[nodiscard]] Findings check_ports(const pb::ClusterConfig& config, bool coordinator_answers,
                                    Machine& machine);
 [[nodiscard]] Findings check_shared_memory(const pb::ClusterConfig& config, Machine& machine);
@@ -48,7 +47,7 @@ struct ClockOffset {
   double seconds = 0;
   double uncertain_by = 0;  // half of the round trip
 };
-/// Nothing if no reading has a time.
+/// nullopt if no reading has a time.
 [[nodiscard]] std::optional<ClockOffset> clock_offset(const std::vector<ClockReading>& readings);
 
 }  // namespace taut::cli

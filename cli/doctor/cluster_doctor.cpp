@@ -10,7 +10,7 @@ namespace taut::cli {
 namespace {
 
 constexpr Duration kBetweenAsks = std::chrono::milliseconds(100);
-// An answer that takes longer is asked for again, after a look around.
+// An answer that takes longer is requested again, after a call of LookAround.
 constexpr Duration kAnswerWithin = std::chrono::milliseconds(500);
 constexpr Duration kSilenceLimit = std::chrono::seconds(10);
 

@@ -11,22 +11,22 @@
 
 namespace taut::cli {
 
-/// Enough to leave the slow start of a connection behind, and usually a fraction of a second.
+/// Enough to get past a connection's slow start, and usually takes a fraction of a second.
 inline constexpr std::uint32_t kUsualTransferBytes = 8U << 20U;
 /// Processes take 25 s at most.
 inline constexpr double kExamineWait_s = 40;
 
-/// Sleeps briefly and looks whether the wait is to continue. Errors: it is not.
+/// Sleeps briefly and checks whether to keep waiting. Errors: it must stop.
 using LookAround = std::function<Result<void>()>;
 
 /// Has every process examined and waits for the facts, which take some seconds.
 /// transfer_bytes  that each process sends to each shard, to measure the link
-/// Errors          as ControlClient::check_nodes; those of looking around
+/// Errors          as ControlClient::check_nodes(); those of `look_around`
 [[nodiscard]] Result<ClusterFacts> examine_cluster(ControlClient& client, const JobNeeds& needs,
                                                    std::uint32_t transfer_bytes, double wait_s,
                                                    const LookAround& look_around);
 
-/// All that the facts say.
+/// Everything that follows from the facts.
 [[nodiscard]] Findings judge_cluster(const ClusterFacts& cluster, const JobNeeds& needs,
                                      const std::string& own_build);
 

@@ -22,7 +22,7 @@ bool is_sha256(const std::string& text) {
   return text.size() == kDigits && text.find_first_not_of("0123456789abcdef") == std::string::npos;
 }
 
-/// The file as it is published, or unpacked; empty: it does not exist.
+/// The file as published, or unpacked; empty if it does not exist.
 fs::path find_file(const fs::path& folder, const std::string& name) {
   constexpr std::string_view kPacked = ".gz";
   std::error_code ignored;

@@ -22,13 +22,13 @@ struct DataSet {
 /// A data set on this machine.
 struct DataSetFacts {
   std::string name{};
-  std::filesystem::path folder{};  // the folder of its files; empty: none
+  std::filesystem::path folder{};  // the folder with its files; empty: none
   std::vector<std::string> missing{};
-  std::vector<std::string> damaged{};  // their bytes are not the published ones
+  std::vector<std::string> damaged{};  // their bytes differ from the published ones
 };
 
-/// Reads the list of the published sets, configs/data_sets.txt: lines of "set file sha256"; what
-/// follows # is for people.
+/// Reads the list of the published sets, configs/data_sets.txt: lines of "set file sha256"; text
+/// after # is a comment.
 /// Errors    invalid: with the number of the line
 [[nodiscard]] Result<std::vector<DataSet>> parse_data_sets(std::string_view text,
                                                            const std::string& name);
@@ -37,8 +37,8 @@ struct DataSetFacts {
 [[nodiscard]] DataSetFacts examine(const DataSet& set,
                                    const std::vector<std::filesystem::path>& folders);
 
-/// The folders in which a set is looked for: Debian's package, and data/NAME of the working folder
-/// and of the project.
+/// The folders in which a set is searched for: Debian's package, and data/NAME of the working
+/// folder and of the project.
 [[nodiscard]] std::vector<std::filesystem::path> places_of(const DataSet& set,
                                                            const std::filesystem::path& configs);
 

@@ -24,8 +24,8 @@ struct PortFacts {
   std::string holder{};  // "python3 (process 412)"; empty: unknown
 };
 
-/// One question to the coordinator and its answer, in seconds since 1970. `sent` and `received` are
-/// read off this machine's clock, `coordinator_s` off the coordinator's; 0: it sends none.
+/// One request to the coordinator and its answer, in seconds since 1970. `sent` and `received` are
+/// read from this machine's clock, `coordinator_s` from the coordinator's; 0: it sends none.
 struct ClockReading {
   double sent = 0;
   double received = 0;
@@ -42,13 +42,13 @@ struct CoordinatorFacts {
 
 struct FolderFacts {
   std::filesystem::path nearest{};  // the folder itself, or the closest existing one above it
-  std::string unwritable{};         // why a file cannot be made in `nearest`; empty: it can
+  std::string unwritable{};         // why no file can be created in `nearest`; empty: one can
   std::uint64_t free_bytes = 0;
   std::uint64_t free_files = 0;
 };
 
 struct GpuFacts {
-  std::string driver{};                // of /proc/driver/nvidia; empty: no driver is loaded
+  std::string driver{};                // from /proc/driver/nvidia; empty: no driver is loaded
   std::vector<std::string> present{};  // models that the driver lists
   std::string library_error{};  // why libcuda.so.1 cannot be opened or initialized; empty: it can
   int cuda_version = 0;         // the newest that the driver supports: 1000 major + 10 minor
@@ -70,7 +70,7 @@ struct HostFacts {
   std::uint64_t available_bytes = 0;
   std::uint64_t group_limit_bytes = 0;       // of its control group; 0: none
   std::uint64_t open_files = 0;              // the soft limit
-  std::uint64_t open_files_hard = 0;         // how far it may be raised
+  std::uint64_t open_files_hard = 0;         // the most that it may be raised to
   std::uint64_t address_space = 0;           // bytes; 0: no limit
   std::optional<std::uint64_t> shm_bytes{};  // free in /dev/shm; nullopt if it does not exist
 };
@@ -81,10 +81,10 @@ struct LibraryFacts {
   std::string running{};  // empty: unknown
 };
 
-/// A program of Tautline's, next to this one.
+/// Another program of Tautline, next to this one.
 struct ProgramFacts {
   std::string name{};
-  Result<std::string> build;  // what it says of itself
+  Result<std::string> build;  // as it reports
 };
 
 }  // namespace taut::cli

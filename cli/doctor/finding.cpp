@@ -70,7 +70,7 @@ std::string findings_json(const Findings& findings) {
                    {"advice", finding.advice}});
   }
   const Json whole = {{"verdict", word(worst(findings))}, {"findings", all}};
-  // A path may hold bytes that are no UTF-8.
+  // A path may contain bytes that are not UTF-8.
   return whole.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

@@ -12,7 +12,7 @@ enum class Verdict : std::uint8_t {
   kTrouble,  // something that is configured, or that every run needs, will fail
 };
 
-/// One thing that was looked at.
+/// The result of checking one thing.
 struct Finding {
   Verdict verdict = Verdict::kOk;
   std::string about;   // a word or two: "port", "disk"
@@ -25,10 +25,10 @@ using Findings = std::vector<Finding>;
 [[nodiscard]] Finding warning(std::string about, std::string found, std::string advice);
 [[nodiscard]] Finding trouble(std::string about, std::string found, std::string advice);
 
-/// The gravest of all; kOk where there are none.
+/// The gravest verdict; kOk if there are none.
 [[nodiscard]] Verdict worst(const Findings& findings);
 
-/// One line for each, advice below it; the last line counts them.
+/// One line for each, with the advice below it; the last line counts them.
 [[nodiscard]] std::vector<std::string> findings_lines(const Findings& findings);
 /// One object on a line: {"verdict": ..., "findings": [{"verdict", "about", "found", "advice"}]}.
 [[nodiscard]] std::string findings_json(const Findings& findings);

@@ -6,8 +6,8 @@
 
 namespace taut::cli {
 
-/// What a complete job, as it is submitted, asks of a cluster: its parameters' bytes, and the paths
-/// that daemons open.
+/// What a complete job, as it is submitted, requires of a cluster: its parameters' bytes, and the
+/// paths that daemons open.
 /// Errors    invalid: its nets or its solver
 [[nodiscard]] Result<JobNeeds> needs_of(const pb::Job& job);
 

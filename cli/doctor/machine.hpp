@@ -19,9 +19,9 @@ class Machine {
   Machine& operator=(const Machine&) = delete;
   virtual ~Machine() = default;
 
-  /// Whether "host:port" can be listened on, and which process does.
+  /// Whether "host:port" can be listened on, and which process listens there.
   [[nodiscard]] virtual PortFacts port(const std::string& address) = 0;
-  /// Asks a coordinator for its status, several times.
+  /// Requests a coordinator's status, several times.
   /// Errors    timeout: no answer within wait_s; mismatch: another wire version
   [[nodiscard]] virtual Result<CoordinatorFacts> coordinator(const std::string& address,
                                                              double wait_s) = 0;
@@ -35,11 +35,11 @@ class Machine {
   [[nodiscard]] virtual std::vector<ProgramFacts> programs() = 0;
 };
 
-/// The one that this process runs on.
-/// security  what it asks the coordinator with, or why it has nothing to ask with
+/// The machine that this process runs on.
+/// security  the credentials for the coordinator, or why there are none
 [[nodiscard]] std::unique_ptr<Machine> this_machine(Result<Security> security);
 
-// Its parts, a file each.
+// Its parts, one file each.
 [[nodiscard]] PortFacts system_port(const std::string& address);
 [[nodiscard]] Result<CoordinatorFacts> ask_coordinator(const std::string& address, double wait_s,
                                                        const Security& security);

@@ -22,7 +22,7 @@ struct NeededPath {
   std::string path;
 };
 
-/// What a job asks of a cluster.
+/// What a job requires of a cluster.
 struct JobNeeds {
   std::string job;  // its name; empty: no job was given
   std::uint64_t parameter_bytes = 0;
@@ -31,7 +31,7 @@ struct JobNeeds {
   std::vector<NeededPath> paths;
 };
 
-/// What a check of every node has brought.
+/// The result of a check of every node.
 struct ClusterFacts {
   std::vector<pb::NodeFacts> nodes;
   std::vector<std::string> silent;  // names of processes that have not answered
@@ -40,21 +40,21 @@ struct ClusterFacts {
 
 // Each check judges one aspect of all nodes. They read nothing but the facts.
 
-/// Which processes have answered, and that they are of one release.
+/// Which processes have answered, and whether they are of one release.
 [[nodiscard]] Findings check_answers(const ClusterFacts& cluster, const std::string& own_build);
 /// The ways from every process to every shard: connected, admitted, and how fast.
-/// needs  of the job that will use them
+/// needs  of the job that will use the links
 [[nodiscard]] Findings check_links(const ClusterFacts& cluster, const JobNeeds& needs);
 /// Every node's clock, compared with the coordinator's.
 [[nodiscard]] Findings check_clocks(const ClusterFacts& cluster);
 /// Folders of keys: private, and the same keys admitted by every server.
 [[nodiscard]] Findings check_node_keys(const ClusterFacts& cluster);
-/// The paths of the job and those that were named.
+/// The paths of the job, and those that the user named.
 [[nodiscard]] Findings check_paths(const ClusterFacts& cluster, const JobNeeds& needs);
 /// Memory for the job's parameters, their states and replicas, on servers, hosts and devices.
 [[nodiscard]] Findings check_memory(const ClusterFacts& cluster, const JobNeeds& needs);
 
-/// "server0 (hosta)", or what there is of it.
+/// "server0 (hosta)", or as much of it as is known.
 [[nodiscard]] std::string title_of(const pb::NodeFacts& node);
 /// "1 process", "4 processes".
 [[nodiscard]] std::string processes(std::size_t number);

@@ -27,7 +27,7 @@ std::string driver_version() {
   return line;
 }
 
-/// What /proc/driver/nvidia/gpus/*/information calls "Model:".
+/// The "Model:" in /proc/driver/nvidia/gpus/*/information.
 std::vector<std::string> listed_models() {
   std::vector<std::string> models;
   std::error_code failed;
@@ -66,7 +66,7 @@ class DriverLibrary {
 
   [[nodiscard]] const std::string& error() const { return error_; }
 
-  /// The status of one of its functions; kMissing where this driver has none of that name.
+  /// The status of one of its functions; kMissing if this driver has no function of that name.
   template <class... Arguments>
   int call(const char* name, Arguments... arguments) {
     auto* function = reinterpret_cast<int (*)(Arguments...)>(dlsym(handle_, name));

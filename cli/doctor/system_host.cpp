@@ -13,7 +13,7 @@
 namespace taut::cli {
 namespace {
 
-/// The text behind "NAME :" in the first such line of a file in /proc; empty if absent.
+/// The text after "NAME :" in the first such line of a file in /proc; empty if absent.
 std::string value_of(const char* file, const std::string& name) {
   std::ifstream in(file);
   for (std::string line; std::getline(in, line);) {
@@ -33,7 +33,7 @@ std::vector<std::string> words_of(const std::string& text) {
   return words;
 }
 
-/// Of /proc/meminfo, whose numbers are KiB.
+/// From /proc/meminfo, whose numbers are KiB.
 std::uint64_t memory_line(const std::string& name) {
   return std::strtoull(value_of("/proc/meminfo", name).c_str(), nullptr, 10) * 1024;
 }
@@ -75,7 +75,7 @@ HostFacts system_host() {
   facts.processor_quota = processor_quota();
   facts.memory_bytes = memory_line("MemTotal");
   facts.available_bytes = memory_line("MemAvailable");
-  // "max" is no number and reads as 0: none.
+  // "max" is not a number and reads as 0: none.
   facts.group_limit_bytes =
       std::strtoull(first_line("/sys/fs/cgroup/memory.max").c_str(), nullptr, 10);
   rlimit limit{};

@@ -6,7 +6,7 @@
 namespace taut::cli {
 namespace {
 
-// The shortest of a few round trips is the one that nothing got in the way of.
+// The shortest of a few round trips was disturbed least.
 constexpr int kReadings = 8;
 
 double unix_now() {

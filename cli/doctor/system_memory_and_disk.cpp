@@ -33,7 +33,7 @@ constexpr int kWithin_ms = 5000;
   _exit(view ? 0 : 1);
 }
 
-/// Everything that the other process writes, until it ends or the time is over.
+/// Everything that the other process writes, until it ends or kWithin_ms have passed.
 std::string hear(int report) {
   std::string message;
   std::array<char, 512> part{};
@@ -53,7 +53,7 @@ fs::path nearest_folder(fs::path path) {
   return path;
 }
 
-/// Makes a file, as a run would, and removes it again.
+/// Creates a file, as a run would, and removes it again.
 std::string why_unwritable(const fs::path& folder) {
   std::error_code ignored;
   if (!fs::is_directory(folder, ignored)) return "is not a folder";
@@ -99,7 +99,7 @@ FolderFacts system_folder(const fs::path& path) {
   struct statvfs disk = {};
   if (statvfs(facts.nearest.c_str(), &disk) == 0) {
     facts.free_bytes = std::uint64_t{disk.f_bavail} * disk.f_frsize;
-    // Some file systems keep no count of files: they report none in all.
+    // Some file systems do not count files: they report a total of 0.
     facts.free_files = disk.f_files == 0 ? UINT64_MAX : std::uint64_t{disk.f_favail};
   }
   return facts;

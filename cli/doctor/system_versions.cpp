@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 constexpr Duration kWithin{5'000'000};
 constexpr Bytes kMaxOutput(1ULL << 16U);
 
-/// What `program --version` prints, into a file that is removed again.
+/// The output of `program --version`, through a file that is removed afterwards.
 Result<std::string> version_of(const fs::path& program, const fs::path& output) {
   TAUT_TRY(auto child, ChildProcess::start({.name = program.filename().string(),
                                             .program = program,
@@ -81,7 +81,7 @@ std::vector<LibraryFacts> linked_libraries() {
   return {
       {"ZeroMQ", fmt::format("{}.{}.{}", ZMQ_VERSION_MAJOR, ZMQ_VERSION_MINOR, ZMQ_VERSION_PATCH),
        fmt::format("{}.{}.{}", major, minor, patch)},
-      // The library itself refuses to run with headers of another version.
+      // The library itself refuses to run with another version's headers.
       {"protobuf", protobuf(GOOGLE_PROTOBUF_VERSION), ""},
       {"zlib", ZLIB_VERSION, zlibVersion()},
       {"OpenSSL", OPENSSL_VERSION_STR, OpenSSL_version(OPENSSL_VERSION_STRING)},

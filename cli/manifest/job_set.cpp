@@ -9,7 +9,7 @@
 namespace taut::cli {
 namespace {
 
-// A pod is asked to end, hands its work over, and has some time left to write its files.
+// A pod that must end hands its work over, and has some time left to write its files.
 constexpr std::uint32_t kBeyondNotice_s = 30;
 
 /// One kind of pod of the JobSet.
@@ -23,7 +23,7 @@ struct PodKind {
   std::uint64_t memory = 0;
   std::uint32_t processors = 1;
   std::uint32_t gpus = 0;
-  std::string restart = "OnFailure";  // whether the kubelet starts its container again
+  std::string restart = "OnFailure";  // whether the kubelet restarts its container
 };
 
 std::string list(const std::vector<std::string>& words) {
@@ -40,7 +40,7 @@ std::string volume(const std::string& name, const std::string& claim, bool is_re
                      is_read_only ? "    readOnly: true\n" : "");
 }
 
-/// Puts the keys where only this user can read them, which a mounted Secret is not, and the pod's
+/// Puts the keys where only this user can read them, unlike in a mounted Secret, and the pod's
 /// address and its Job's number into the configurations.
 constexpr const char* kPrepare = R"sh(umask 077
 mkdir -p /run/tautline/keys/admitted
@@ -160,7 +160,7 @@ std::string pod(const ManifestOptions& options, const PodKind& kind) {
 }
 
 std::string replicated_job(const ManifestOptions& options, const PodKind& kind) {
-  // A pod that fails is made again under its name, and joins again.
+  // A pod that fails is created again under its name, and joins again.
   std::string text =
       fmt::format(R"(- name: {0}
   replicas: 1
@@ -234,7 +234,7 @@ PodKind worker_pods(const ManifestOptions& options) {
       .count = options.workers,
       .command = list({"tautline-worker", "--config", "/run/tautline/worker.textproto", "--name",
                        "worker$(JOB_COMPLETION_INDEX)", "--ready-file", "/run/tautline/ready"}),
-      // A worker has no other port. One that hangs is noticed by the coordinator.
+      // A worker has no other port. The coordinator notices one that hangs.
       .ports = options.open_metrics ? kMetricsPort : "",
       .probes = options.open_metrics ? tcp_probes(7680) : kReadiness,
       .memory = options.worker_memory,
@@ -250,7 +250,7 @@ PodKind submit_pod(const ManifestOptions& options) {
                            options.name + "-coordinator:7600", "--keys", "/run/tautline/keys",
                            "--wait", "600"}),
           .memory = 512ULL << 20U,
-          // Started again, it would submit the job a second time.
+          // If it were restarted, it would submit the job a second time.
           .restart = "Never"};
 }
 

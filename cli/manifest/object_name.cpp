@@ -13,7 +13,7 @@ bool is_digit(char letter) {
   return letter >= '0' && letter <= '9';
 }
 
-/// Letters in lower case, digits and '-', which is neither the first nor the last.
+/// Lower case letters, digits and '-', which is neither first nor last.
 bool is_label(std::string_view text) {
   const auto is_plain = [](char letter) {
     return (letter >= 'a' && letter <= 'z') || is_digit(letter);
@@ -22,7 +22,7 @@ bool is_label(std::string_view text) {
          std::ranges::all_of(text, [&](char letter) { return letter == '-' || is_plain(letter); });
 }
 
-/// What a reader of YAML 1.1 takes for a truth value or for nothing.
+/// What a reader of YAML 1.1 takes for a truth value or null.
 bool is_yaml_word(std::string_view text) {
   constexpr std::array<std::string_view, 9> kWords = {"true", "false", "yes", "no",  "on",
                                                       "off",  "y",     "n",   "null"};
@@ -40,7 +40,7 @@ std::string object_name(const std::string& name) {
     text += is_plain ? static_cast<char>(std::tolower(byte)) : '-';
   }
   text.erase(0, std::min(text.find_first_not_of('-'), text.size()));
-  // The first of a Service's name is a letter.
+  // A Service's name must start with a letter.
   if (!text.empty() && is_digit(text.front())) text = "job-" + text;
   text = text.substr(0, kMax);
   while (text.ends_with('-')) text.pop_back();

@@ -13,9 +13,9 @@ namespace taut::cli {
 /// Source    Kubernetes' documentation, "Object Names and IDs"
 [[nodiscard]] bool is_namespace_name(const std::string& name);
 
-/// Whether a PersistentVolumeClaim may: a subdomain of RFC 1123, labels with '.' between them, of
-/// at most 253 characters in all.
-/// Source    the same
+/// Whether a PersistentVolumeClaim may have this name: a subdomain of RFC 1123, labels with '.'
+/// between them, of at most 253 characters in all.
+/// Source    as is_namespace_name()
 [[nodiscard]] bool is_claim_name(const std::string& name);
 
 }  // namespace taut::cli

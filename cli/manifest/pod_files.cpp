@@ -18,8 +18,8 @@ constexpr const char* kPodIp = "POD_IP";
 constexpr const char* kJobUid = "JOB_UID";
 constexpr const char* kStateFolder = "/var/lib/tautline";
 constexpr const char* kKeysFolder = "/run/tautline/keys";
-constexpr double kStartWait_s = 600;  // until the coordinator's image is there
-// Of a ConfigMap's data, in all. Source: Kubernetes' documentation, "ConfigMaps".
+constexpr double kStartWait_s = 600;  // until the coordinator's image is pulled
+// All of a ConfigMap's data. Source: Kubernetes' documentation, "ConfigMaps".
 constexpr std::size_t kMaxConfigMapBytes = std::size_t{1} << 20U;
 
 pb::ClusterConfig common_config(const ManifestOptions& options, const Folders& folders) {
@@ -36,8 +36,8 @@ pb::ClusterConfig common_config(const ManifestOptions& options, const Folders& f
   return config;
 }
 
-/// Where the coordinator keeps its jobs, which its next pod continues with. On a claim, which may
-/// serve many runs, each has its own folder.
+/// Where the coordinator keeps its jobs, with which its next pod continues. On a claim, which may
+/// serve many runs, each run has its own folder.
 std::string state_folder(const ManifestOptions& options) {
   if (options.runs_claim.empty()) return fmt::format("{}/state", kStateFolder);
   return fmt::format("{}/state/{}-{}", kRunsFolder, options.name, kJobUid);
@@ -52,13 +52,13 @@ pb::ClusterConfig coordinator_config(const ManifestOptions& options, const Folde
   own.set_address(fmt::format("{}:7600", kPodIp));
   own.set_state_folder(state_folder(options));
   own.set_run_folder(fmt::format("{}/jobs", kRunsFolder));
-  // The page can change jobs: it is reached through kubectl port-forward alone.
+  // The page can change jobs: it is reached only through kubectl port-forward.
   config.mutable_http()->set_dashboard("127.0.0.1:7680");
   return config;
 }
 
-/// Metrics of servers and workers show figures, and change nothing. Where they are not open, they
-/// need a token and are reached through kubectl port-forward alone.
+/// Metrics of servers and workers show figures, and change nothing. Unless they are open, they need
+/// a token and are reached only through kubectl port-forward.
 void serve_metrics(const ManifestOptions& options, pb::ClusterConfig& config) {
   pb::HttpConfig& http = *config.mutable_http();
   http.set_metrics(fmt::format("{}:7680", options.open_metrics ? kPodIp : "127.0.0.1"));

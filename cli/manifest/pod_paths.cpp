@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A path in the job, and what it is for people.
+/// A path in the job, and its readable description.
 struct JobPath {
   std::string what;
   std::string path;
@@ -58,8 +58,8 @@ std::vector<JobPath> other_paths(const pb::Job& job) {
   return paths;
 }
 
-/// The folder that has the file, or the folder itself. What is not on this machine is a file if its
-/// name has an ending.
+/// The folder that contains the file, or the folder itself. A path that is not on this machine is a
+/// file if its name has an extension.
 std::string folder_of(const fs::path& path) {
   std::error_code failed;
   fs::path plain = path.lexically_normal();

@@ -9,8 +9,8 @@
 
 namespace taut::cli {
 
-/// The folders in which pods open what a job names: what is mounted, and without a claim for the
-/// data the job's own folders of data, which are in the image.
+/// The folders in which pods open what a job names: those that are mounted, and without a claim for
+/// the data the job's own data folders, which are in the image.
 /// job     after settle_in_pods()
 /// Errors  those of the job's data
 [[nodiscard]] Result<std::vector<std::string>> pod_folders(const ManifestOptions& options,

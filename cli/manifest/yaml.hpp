@@ -8,7 +8,7 @@ namespace taut::cli {
 
 // Parts of manifests, as YAML.
 
-/// Each line of a text, so many columns to the right.
+/// Each line of a text, indented by `columns` columns.
 [[nodiscard]] std::string indented(const std::string& text, int columns);
 
 /// An object's metadata: the JobSet's name with a suffix, and the labels that all objects have.

@@ -17,11 +17,11 @@ namespace {
 
 constexpr auto kBetweenLooks = std::chrono::milliseconds(100);
 constexpr double kAnswerWithin_s = 2;
-// The leader may have died, or its machine: the engine ends this node too, or it ends itself.
+// The leader or its machine may have died: the engine ends this node too, or it ends itself.
 constexpr Duration kSilenceLimit = std::chrono::seconds(60);
 constexpr Duration kBetweenQuestions = std::chrono::seconds(2);
 constexpr Duration kGrace = std::chrono::milliseconds(3500);
-// After a signal, in addition to what the leader takes to save.
+// After a signal, in addition to the time that the leader takes to save.
 constexpr double kMoreThanSaving_s = 5;
 
 }  // namespace
@@ -43,7 +43,7 @@ Result<void> FollowingNode::find_leader() {
   std::string last = "it names no coordinator yet";
   while (true) {
     const Meeting::Leader leader = meeting_.leader();
-    // The leader has failed before it had a coordinator.
+    // The leader failed before it had a coordinator.
     if (leader.is_of_this_attempt) return make_error(ErrorCode::kClosed, "rank 0 has ended");
     if (!leader.coordinator.empty()) {
       auto control = connect(leader.coordinator);
@@ -92,7 +92,7 @@ Result<int> FollowingNode::await_end() {
   while (true) {
     const Meeting::Leader leader = meeting_.leader();
     if (leader.status) return *leader.status;
-    // The leader saves the job; the daemons work until it has.
+    // The leader saves the job; until then the daemons must work.
     if (stop_signal() != 0 && until == TimePoint::never()) {
       until = steady_now() + from_seconds(options_.save_s + kMoreThanSaving_s);
     }

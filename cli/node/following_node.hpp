@@ -13,25 +13,25 @@
 
 namespace taut::cli {
 
-/// Every rank but 0: it finds the leader, runs its share of the daemons, and ends with the run.
+/// Every rank but 0: finds the leader, runs its share of the daemons, and ends with the run.
 /// Thread: main.
 class FollowingNode {
  public:
   FollowingNode(const NodeOptions& options, const NodePlace& place, NodeShare share,
                 std::filesystem::path folder);
 
-  /// Returns the run's exit status, as the leader gave it.
-  /// Errors    timeout: no leader answers, or not any more; unavailable: a daemon ended
+  /// Returns the run's exit status from the leader.
+  /// Errors    timeout: no leader answers, or it stopped answering; unavailable: a daemon ended
   [[nodiscard]] Result<int> run();
-  /// Ends the daemons and takes this node's notice back.
+  /// Ends the daemons and removes this node's notice.
   void end();
 
  private:
-  /// Waits for a leader that answers: what the folder says may be of an earlier attempt.
+  /// Waits for a leader that answers: the folder's content may be from an earlier attempt.
   [[nodiscard]] Result<void> find_leader();
   [[nodiscard]] Result<ControlClient> connect(const std::string& coordinator) const;
   [[nodiscard]] Result<void> start_daemons();
-  /// The exit status of the run once it has ended.
+  /// Returns the exit status of the run once it has ended.
   [[nodiscard]] Result<int> await_end();
 
   const NodeOptions& options_;

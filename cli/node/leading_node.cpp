@@ -40,10 +40,10 @@ constexpr auto kBetweenLooks = std::chrono::milliseconds(20);
 constexpr double kControlWait_s = 10;
 constexpr Duration kSaveRequestWait = std::chrono::milliseconds(500);
 constexpr Duration kGrace = std::chrono::milliseconds(3500);
-// After a run has ended, for the other nodes to see that and to end their daemons.
+// After a run has ended, for the other nodes to notice that and end their daemons.
 constexpr Duration kLeaveWithin = std::chrono::seconds(8);
 
-/// Where this node listens: what the user or the engine names, or what others reach it by.
+/// Where this node listens: as the user or the engine names it, or as others reach it.
 Result<std::string> address_of(const NodeOptions& options, const NodePlace& place) {
   if (!options.host.empty()) return numeric_address(options.host);
   if (place.count == 1) return std::string("127.0.0.1");
@@ -52,7 +52,7 @@ Result<std::string> address_of(const NodeOptions& options, const NodePlace& plac
                                          : numeric_address(place.leader);
 }
 
-/// Asks once for each job: for the end of one that runs, with a checkpoint, and that one that waits
+/// Requests once for each job: the end of a running one, with a checkpoint, and that a waiting one
 /// is held. Returns those that run.
 /// asked    the jobs for which that is confirmed
 std::vector<std::string> save_jobs(const pb::StatusReply& status, ControlClient& client,
@@ -62,7 +62,7 @@ std::vector<std::string> save_jobs(const pb::StatusReply& status, ControlClient&
   for (const pb::JobStatus& job : status.jobs()) {
     if (has_ended(job.state())) continue;
     const JobId id(job.job());
-    // One that waits would start on the workers of one that is saved.
+    // A waiting job would start on the workers of one that is saved.
     const bool waits = job.state() == pb::SUBMITTED;
     if (!waits) running.push_back(fmt::format("job {}", job.job()));
     if (asked.contains(id) || !answers) continue;
@@ -84,7 +84,7 @@ LeadingNode::LeadingNode(const NodeOptions& options, const NodePlace& place, Nod
       servers_(share_.servers * place.count),
       workers_(share_.workers * place.count) {}
 
-Result<void> LeadingNode::look_around() {
+Result<void> LeadingNode::check_daemons() {
   std::this_thread::sleep_for(kBetweenLooks);
   if (stop_signal() != 0) return make_error(ErrorCode::kClosed, "interrupted");
   return daemons_.check();
@@ -95,7 +95,7 @@ Result<void> LeadingNode::prepare_job() {
   TrainOptions train;
   train.job_file = options_.job_file;
   train.job = options_.job;
-  // Should nodes differ in their devices, this number is corrected once all have joined.
+  // If nodes differ in their devices, this number is corrected once all have joined.
   if (!train.job.workers) train.job.workers = workers_;
   TAUT_TRY(definition_, training_job(train));
   // In the run's folder, in which the next attempt looks for them.
@@ -163,7 +163,7 @@ Result<void> LeadingNode::start_daemons() {
                        common_config(options_, coordinator_, folder.string()), daemons_));
   TAUT_TRY(const Security security, user_security(keys_->folder()));
   TAUT_TRY(auto control, connect_control(coordinator_, kControlWait_s, security));
-  job_ = std::make_unique<SubmittedJob>(std::move(control), [this] { return look_around(); });
+  job_ = std::make_unique<SubmittedJob>(std::move(control), [this] { return check_daemons(); });
   TAUT_TRY(meeting_.open(coordinator_));
   fmt::print("coordinator {0} (tautline top --coordinator {0})\n", coordinator_);
   std::fflush(stdout);
@@ -221,7 +221,7 @@ Result<void> LeadingNode::await_nodes() {
                       options_.wait_s, servers, servers_, workers, workers_,
                       meeting_.folder().string()));
     }
-    TAUT_TRY(look_around());
+    TAUT_TRY(check_daemons());
   }
 }
 
@@ -275,7 +275,7 @@ Result<void> LeadingNode::examine_nodes() {
   TAUT_TRY(auto client, connect_control(coordinator_, kControlWait_s, security));
   TAUT_TRY(const ClusterFacts cluster,
            examine_cluster(client, needs, kUsualTransferBytes, kExamineWait_s,
-                           [this] { return look_around(); }));
+                           [this] { return check_daemons(); }));
   const Findings findings = judge_cluster(cluster, needs, build_name());
   for (const std::string& line : findings_lines(findings)) fmt::print("{}\n", line);
   std::fflush(stdout);
@@ -291,7 +291,7 @@ Result<int> LeadingNode::serve() {
              counted(workers_, "worker"), coordinator_);
   std::fflush(stdout);
   while (true) {
-    const auto looked = look_around();
+    const auto looked = check_daemons();
     if (looked) continue;
     if (stop_signal() == 0) return looked.error();
     fmt::print(stderr, "tautline node: signal {}: saving the jobs that run before it ends\n",

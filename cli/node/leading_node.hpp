@@ -18,22 +18,22 @@
 
 namespace taut::cli {
 
-/// Rank 0: it hosts the coordinator, waits until every node has joined, submits the job, and ends
-/// the run. Thread: main.
+/// Rank 0: hosts the coordinator, waits until every node has joined, submits the job, and ends the
+/// run. Thread: main.
 class LeadingNode {
  public:
   LeadingNode(const NodeOptions& options, const NodePlace& place, NodeShare share,
               std::filesystem::path folder);
 
-  /// Runs the whole of it. Returns the exit status of a run that has ended; its summary is printed.
+  /// Runs everything. Returns the exit status of a run that has ended; its summary is printed.
   /// Errors    the job or the folder cannot be used; a node did not join; interrupted
   [[nodiscard]] Result<int> run();
-  /// Tells the other nodes, waits a moment for them to leave, and ends the daemons.
+  /// Notifies the other nodes, waits a moment for them to leave, and ends the daemons.
   void end(int status);
 
  private:
   [[nodiscard]] Result<void> prepare_job();
-  /// A job that an earlier attempt has saved is continued.
+  /// Continues a job that an earlier attempt has saved.
   [[nodiscard]] Result<void> continue_from_checkpoint();
   [[nodiscard]] Result<void> start_daemons();
   [[nodiscard]] Result<void> await_nodes();
@@ -41,9 +41,10 @@ class LeadingNode {
   [[nodiscard]] Result<void> examine_nodes();
   [[nodiscard]] Result<int> train();
   [[nodiscard]] Result<int> serve();
-  /// Saves the submitted jobs that run and ends them, within the time for that; names the others.
+  /// Saves and ends the submitted jobs that run, within the time for that; prints those left
+  /// unsaved.
   [[nodiscard]] Result<void> save_submitted();
-  [[nodiscard]] Result<void> look_around();
+  [[nodiscard]] Result<void> check_daemons();
   [[nodiscard]] std::string how_to_continue() const;
 
   const NodeOptions& options_;

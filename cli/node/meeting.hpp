@@ -11,7 +11,7 @@
 
 namespace taut::cli {
 
-/// What a node says of itself once it has found the leader.
+/// What a node announces once it has found the leader.
 struct NodeNotice {
   std::uint32_t rank = 0;
   std::string host{};
@@ -26,7 +26,7 @@ struct NodeNotice {
 ///   leader            where the coordinator listens, or that the run has ended
 ///   nodes/RANK.json   each node's notice
 ///
-/// Files of an earlier attempt may still be there until the leader has called clear(); that an
+/// Files of an earlier attempt may still exist until the leader has called clear(); whether an
 /// address is of this attempt is known once the coordinator there has answered.
 class Meeting {
  public:
@@ -37,11 +37,11 @@ class Meeting {
   [[nodiscard]] const std::filesystem::path& folder() const { return folder_; }
   [[nodiscard]] std::filesystem::path keys() const { return folder_ / "keys"; }
 
-  /// The leader's: removes what an earlier attempt has left.
+  /// Leader only: removes what an earlier attempt has left.
   [[nodiscard]] Result<void> clear();
-  /// The leader's: says where the coordinator listens.
+  /// Leader only: announces where the coordinator listens.
   [[nodiscard]] Result<void> open(const std::string& coordinator);
-  /// The leader's: says that the run has ended, with its exit status. Makes the folder.
+  /// Leader only: announces that the run has ended, with its exit status. Creates the folder.
   [[nodiscard]] Result<void> close(int status);
 
   struct Leader {
@@ -49,13 +49,13 @@ class Meeting {
     std::optional<int> status{};      // of a run that has ended
     bool is_of_this_attempt = false;  // known of a run that has ended, if the engine counts them
   };
-  /// What the leader has said so far.
+  /// What the leader has announced so far.
   [[nodiscard]] Leader leader() const;
 
   [[nodiscard]] Result<void> join(const NodeNotice& notice);
-  /// Takes a node's notice back: its daemons have ended.
+  /// Removes a node's notice: its daemons have ended.
   void leave(std::uint32_t rank);
-  /// In the order of their ranks. Errors: invalid: a file that is no notice
+  /// In the order of their ranks. Errors: invalid: a file that is not a notice
   [[nodiscard]] Result<std::vector<NodeNotice>> notices() const;
 
  private:

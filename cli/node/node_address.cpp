@@ -17,8 +17,8 @@
 namespace taut::cli {
 namespace {
 
-// Of the block that is reserved for documentation (RFC 5737): in use nowhere, so that the
-// way to it is the one to everything that is far away.
+// In the block that is reserved for documentation (RFC 5737): used nowhere, so that the route to it
+// is the one to all distant addresses.
 constexpr const char* kFarAway = "192.0.2.1";
 constexpr const char* kLoopback = "127.0.0.1";
 
@@ -48,7 +48,7 @@ bool is_loopback(const std::string& host) {
   return host.starts_with("127.") || host == "::1";
 }
 
-/// The first address of an interface that is up and no loopback; IPv4 before IPv6. Empty: none.
+/// The first address of an interface that is up and not loopback; IPv4 before IPv6. Empty: none.
 std::string first_interface() {
   ifaddrs* list = nullptr;
   if (getifaddrs(&list) != 0) return {};
@@ -59,7 +59,7 @@ std::string first_interface() {
       if (!is_up || one->ifa_addr == nullptr || one->ifa_addr->sa_family != family) continue;
       std::string host =
           numeric(one->ifa_addr, family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6));
-      // An address of the link alone would need the interface's name with it.
+      // A link-local address would need the interface's name with it.
       if (!host.empty() && !host.starts_with("fe80:")) return host;
     }
   }

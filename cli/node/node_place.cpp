@@ -37,7 +37,7 @@ Result<std::uint32_t> number(const Environment& environment, const char* name, s
       fmt::format("{} must be a whole number from {} to {}, is \"{}\"", name, min, max, value));
 }
 
-/// The names under which an engine gives the four numbers. The local ones may be absent.
+/// The variables in which an engine gives the four numbers. The local ones may be absent.
 struct Names {
   const char* rank;
   const char* count;
@@ -55,8 +55,8 @@ Result<NodePlace> read_numbers(const Environment& environment, const Names& name
   return place;
 }
 
-/// A name of an engine's job in a folder's name: what is none of letters, digits, '.', '-' and '_'
-/// becomes '-'.
+/// An engine's job name for use in a folder's name: everything but letters, digits, '.', '-' and
+/// '_' becomes '-'.
 std::string run_name(const std::string& engine, std::string id) {
   if (id.empty()) return {};
   for (char& letter : id) {
@@ -67,7 +67,7 @@ std::string run_name(const std::string& engine, std::string id) {
   return engine + "-" + id;
 }
 
-/// How many tasks a node has, of "2(x3),1": two on each of three nodes, then one.
+/// How many tasks a node has, from "2(x3),1": two on each of three nodes, then one.
 std::optional<std::uint32_t> tasks_of_node(std::string_view list, std::uint32_t node) {
   while (!list.empty()) {
     const std::string_view entry = list.substr(0, list.find(','));
@@ -102,7 +102,7 @@ std::string leaf_switch(std::string_view address, std::string_view pattern) {
 
 Result<NodePlace> place_in_slurm(const Environment& environment) {
   const std::string job = text(environment, "SLURM_JOB_ID");
-  // A batch script has a rank and a number of tasks too, although it runs on the first node alone.
+  // A batch script also has a rank and a number of tasks, although it runs only on the first node.
   if (environment("SLURM_STEP_ID") == nullptr) {
     const auto nodes = number(environment, "SLURM_JOB_NUM_NODES", 1, kMaxRanks);
     if (nodes && nodes.value() > 1) {
@@ -142,7 +142,7 @@ Result<NodePlace> place_in_torchrun(const Environment& environment) {
   place.engine = "torchrun";
   place.leader = text(environment, "MASTER_ADDR");
   const std::string id = text(environment, "TORCHELASTIC_RUN_ID");
-  // "none" is what torchrun says where its user named no run.
+  // torchrun reports "none" if its user named no run.
   place.run = run_name("torchrun", id == "none" ? std::string() : id);
   return place;
 }
@@ -161,7 +161,7 @@ Result<NodePlace> find_place(const Environment& environment) {
     place.attempt = place.run;
     return place;
   }
-  // Slurm's own launcher sets some of Hydra's variables too.
+  // Slurm's own launcher also sets some of Hydra's variables.
   if (has("PMI_SIZE") && !has("SLURM_STEP_ID")) {
     TAUT_TRY(NodePlace place, read_numbers(environment, {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID",
                                                          "MPI_LOCALNRANKS"}));

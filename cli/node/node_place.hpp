@@ -8,15 +8,15 @@
 
 namespace taut::cli {
 
-/// Where this process is among those that an engine, such as Slurm, has started for one run.
+/// The place of this process among those that an engine, such as Slurm, has started for one run.
 struct NodePlace {
   std::string engine{};   // "slurm", "mpi", "torchrun"; empty: started by hand, alone
-  std::string run{};      // the engine's name for the run, e.g. "slurm-812"; empty: it gives none
-  std::string attempt{};  // at this run, by the engine's own count; empty: it has none
+  std::string run{};      // the engine's name for the run, e.g. "slurm-812"; empty: it has none
+  std::string attempt{};  // at this run, as the engine counts them; empty: it does not
   std::uint32_t rank = 0;
   std::uint32_t count = 1;        // of all ranks
-  std::uint32_t local_rank = 0;   // among those of the same machine
-  std::uint32_t local_count = 1;  // of those
+  std::uint32_t local_rank = 0;   // among the ranks on the same machine
+  std::uint32_t local_count = 1;  // how many those are
   std::string rack{};    // the switch that this machine is at; empty: the engine names none
   std::string leader{};  // a name or address of rank 0's machine; empty: unknown
 };

@@ -45,7 +45,7 @@ int end_status(const Result<int>& ended) {
 }  // namespace
 
 int run_node(const NodeOptions& options, const NodePlace& place) {
-  // Slurm's --signal and mpirun forward SIGUSR1: as SIGTERM, it means to save and to leave.
+  // Slurm's --signal and mpirun forward SIGUSR1: like SIGTERM, it means to save and leave.
   watch_stop_signals({SIGUSR1});
   auto folder = folder_of(options, place);
   if (!folder) return fail("node", folder.error().message);
@@ -69,7 +69,7 @@ int run_node(const NodeOptions& options, const NodePlace& place) {
   LeadingNode node(options, place, std::move(share), std::move(folder).value());
   const int status = settle(node.run());
   node.end(status);
-  // A job that cannot be read leaves nothing.
+  // A job that cannot be read must leave nothing behind.
   std::error_code none;
   if (is_own) fs::remove(run_folder, none);
   return status;

@@ -10,7 +10,7 @@
 
 namespace taut::cli {
 
-/// The options of `tautline node`, the same on every node but for `host` and `rack`.
+/// The options of `tautline node`, the same on every node except for `host` and `rack`.
 struct NodeOptions {
   std::string job_file;  // empty: the nodes wait for jobs that are submitted
   JobOptions job;
@@ -22,11 +22,11 @@ struct NodeOptions {
   std::uint64_t device_memory_budget = 0;
   pb::ClusterConfig::DataSecurity data_security = pb::ClusterConfig::CURVE;
   std::string output;   // the folder that all nodes see; empty: named after the engine's run
-  std::string host;     // by which the others reach this node; empty: found
-  std::string rack;     // of this node; empty: what the engine says
+  std::string host;     // by which the others reach this node; empty: determined
+  std::string rack;     // of this node; empty: as the engine reports
   double wait_s = 300;  // for every node to join
   bool check = false;   // all nodes are examined before the job starts
-  double save_s = 25;   // for the checkpoint of a run that is ordered to end
+  double save_s = 25;   // for the checkpoint of a run that must end
 };
 
 /// Runs this node's part of the run: its servers and workers, and on rank 0 the coordinator and the

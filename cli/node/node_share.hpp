@@ -18,8 +18,8 @@ struct NodeShare {
   std::vector<std::uint32_t> devices{};  // CUDA devices for its workers, in turn; empty: none
 };
 
-/// Divides a machine's devices among the ranks that share it: every local_count-th is this one's.
-/// devices   of the machine that this process may use
+/// Divides a machine's devices among the ranks that share it: this one gets every local_count-th.
+/// devices   how many of the machine's devices this process may use
 [[nodiscard]] NodeShare share_of(const NodeOptions& options, const NodePlace& place,
                                  std::uint32_t devices);
 

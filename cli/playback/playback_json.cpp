@@ -29,7 +29,7 @@ class Rows {
   [[nodiscard]] double length_us(std::size_t bin) const {
     return std::min(width_us_, end_us_ - width_us_ * static_cast<double>(bin));
   }
-  /// What part of each bin a row of microseconds is, of so many that may be at it at once.
+  /// A row of microseconds as parts of each bin, if `of` threads may spend time at once.
   [[nodiscard]] Json thousandths(std::span<const double> us, std::size_t of) const {
     Json row = Json::array();
     if (us.empty() || of == 0) return row;
@@ -42,7 +42,7 @@ class Rows {
     }
     return has_some ? row : Json::array();
   }
-  /// The mean of what was added in each bin; null: nothing was.
+  /// The mean of what was added in each bin; null if nothing was.
   [[nodiscard]] Json means(std::span<const double> sums, std::span<const double> numbers) const {
     Json row = Json::array();
     for (std::size_t i = 0; i < count_ && !numbers.empty(); ++i) {
@@ -60,7 +60,7 @@ class Rows {
   }
 
  private:
-  /// To six digits, which no figure shows.
+  /// To six digits, more than any figure shows.
   static double rounded(double value) {
     if (value == 0 || !std::isfinite(value)) return 0;
     const double power = std::pow(10, 5 - std::floor(std::log10(std::abs(value))));
@@ -72,7 +72,7 @@ class Rows {
   const double end_us_;
 };
 
-/// Those that have processes.
+/// The hosts that have processes.
 Json hosts_json(const Playback& playback, const Rows& rows) {
   using State = Playback::State;
   static constexpr std::array<std::pair<State, const char*>, 3> kOfWorkers = {
@@ -92,7 +92,7 @@ Json hosts_json(const Playback& playback, const Rows& rows) {
   return hosts;
 }
 
-/// Those that carried something.
+/// The links that carried something.
 Json links_json(const Playback& playback, const lab::TrainingOutcome& outcome, const Rows& rows) {
   Json links = Json::array();
   for (const lab::LinkUse& use : outcome.links) {
@@ -123,7 +123,7 @@ Json workers_json(const Playback& playback, const Rows& rows) {
   return workers;
 }
 
-/// The bound where a policy moves it; null: the job's own.
+/// The bound if a policy moves it; null: the job's own.
 Json bounds_json(const Playback& playback, const Rows& rows) {
   Json bounds = Json::array();
   for (const std::int32_t bound : playback.bounds(rows.count())) {

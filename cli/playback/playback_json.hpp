@@ -8,11 +8,11 @@
 
 namespace taut::cli {
 
-/// The file of a lab's run that plays it again, in its folder.
+/// The file, in the folder of a lab's run, that replays the run.
 inline constexpr const char* kPlaybackFile = "playback.json";
 inline constexpr int kPlaybackFormat = 1;
 
-/// What it has in addition to the run's summary, the outcome and the playback.
+/// What the file has in addition to the run's summary, the outcome and the playback.
 struct PlaybackFigures {
   double waiting = 0;  // share, of all workers
   double mean_staleness = 0;

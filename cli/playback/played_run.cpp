@@ -17,7 +17,7 @@ using Json = nlohmann::json;
 
 constexpr Bytes kMaxFile{1ULL << 30U};
 
-/// What is wrong with a file, from deep inside of it to parse_played_run().
+/// What is wrong with a file, thrown from deep inside to parse_played_run().
 struct Mistake {
   std::string what;
 };
@@ -45,7 +45,7 @@ PlayedRun::Figures figures_of(const Json& whole, const char* name, std::size_t b
   return figures;
 }
 
-/// Enters when a host was away, as shares of the bins.
+/// Adds when a host was away, as shares of the bins.
 void add_loss(PlayedRun& run, const Json& loss) {
   const auto host =
       std::ranges::find(run.hosts, loss.at("host").get<std::string>(), &PlayedRun::Host::name);
@@ -109,7 +109,7 @@ PlayedRun run_of(const Json& whole) {
   run.iterations_per_s = figures_of(whole, "iterations_per_s", run.bins);
   run.loss = figures_of(whole, "loss", run.bins);
   run.staleness = figures_of(whole, "staleness", run.bins);
-  // Those of an earlier build do not say it.
+  // Files of an earlier build lack it.
   if (whole.contains("bound")) run.bound = figures_of(whole, "bound", run.bins);
   for (const Json& test : whole.at("tests")) {
     run.tests.push_back({.at_s = test.at("at_s").get<double>(),

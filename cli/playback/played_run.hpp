@@ -12,7 +12,7 @@
 
 namespace taut::cli {
 
-/// A lab's run as its playback.json has it: rows of equal bins of virtual time.
+/// A lab's run from its playback.json: rows of equal bins of virtual time.
 struct PlayedRun {
   /// Thousandths of each bin; empty: 0 in all.
   using Shares = std::vector<std::int32_t>;
@@ -35,7 +35,7 @@ struct PlayedRun {
   struct Worker {
     std::string name;
     std::size_t host = 0;
-    std::vector<std::int32_t> clock;  // at the end of each bin; negative: it is no member
+    std::vector<std::int32_t> clock;  // at the end of each bin; negative: not a member
   };
   struct Test {
     double at_s = 0;
@@ -64,7 +64,7 @@ struct PlayedRun {
 
   /// The bound at the end of a bin; nullopt if there is none.
   [[nodiscard]] std::optional<double> bound_at(std::size_t bin) const;
-  /// When a bin ends; the last one with the run.
+  /// When a bin ends; the last one ends with the run.
   [[nodiscard]] double end_s(std::size_t bin) const;
   /// A row's share of a bin, from 0 to 1.
   [[nodiscard]] static double share(const Shares& row, std::size_t bin) {
@@ -72,10 +72,10 @@ struct PlayedRun {
   }
 };
 
-/// Errors    not_found; invalid: the file is no playback, or of another format
+/// Errors    not_found; invalid: the file is not a playback, or of another format
 [[nodiscard]] Result<PlayedRun> read_played_run(const std::filesystem::path& file);
 
-/// Overload for a text of a given name.
+/// Overload for a text; errors call it `name`.
 [[nodiscard]] Result<PlayedRun> parse_played_run(std::string text, const std::string& name);
 
 }  // namespace taut::cli

@@ -7,14 +7,14 @@
 
 namespace taut::cli {
 
-/// Parts of figures as SVG files that stand alone: no style sheet, white ground, colours that are
-/// told apart with any colour vision.
+/// Parts of figures as SVG files that stand alone: no style sheet, white background, colors that
+/// can be told apart with any color vision.
 
 /// Source    Okabe and Ito, "Color Universal Design", 2008
 inline constexpr std::array<const char*, 7> kOkabeIto = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
                                                          "#e69f00", "#56b4e9", "#000000"};
 
-/// A colour from 0, dark blue, to 1, yellow, whose lightness ascends evenly.
+/// A color from 0, dark blue, to 1, yellow, whose lightness ascends evenly.
 /// Source    Nuñez, Anderton and Renslow, "Optimizing colormaps with consideration for color vision
 ///           deficiency", PLOS ONE 13 (2018): cividis; as d3-scale-chromatic approximates it
 [[nodiscard]] std::string cividis(double share);
@@ -31,7 +31,7 @@ struct PlotFrame {
   [[nodiscard]] double y(double value) const;
 };
 
-/// Opens an SVG of a frame, with room for a legend of so many lines at its right.
+/// Opens an SVG of a frame, with room for a legend at its right if it has one.
 [[nodiscard]] std::string open_plot(const PlotFrame& frame, const std::string& title,
                                     bool has_legend);
 [[nodiscard]] std::string close_plot();
@@ -43,12 +43,12 @@ enum class AxisValues { kNumbers, kWhole, kPercent };
 struct PlotLine {
   std::string name;
   std::vector<double> x;
-  std::vector<double> y;  // not finite: the line is interrupted
+  std::vector<double> y;  // where not finite, the line is interrupted
 };
-/// A line in one of the colours; from the eighth on it is dashed too.
+/// A line in one of the colors; from the eighth on it is also dashed.
 [[nodiscard]] std::string plot_line(const PlotFrame& frame, const PlotLine& line, std::size_t style,
                                     bool has_dots = false);
-/// The area between two lines over the same places.
+/// The area between two lines over the same x values.
 [[nodiscard]] std::string plot_band(const PlotFrame& frame, const std::vector<double>& x,
                                     const std::vector<double>& low, const std::vector<double>& high,
                                     const std::string& fill);
@@ -57,7 +57,7 @@ struct PlotLine {
                                     const std::string& fill);
 [[nodiscard]] std::string plot_text(double x, double y, const std::string& anchor,
                                     const std::string& text);
-/// An entry of the legend at the right: a field of a colour, or a line in a style.
+/// An entry of the legend at the right: a patch of a color, or a line in a style.
 [[nodiscard]] std::string legend_field(const PlotFrame& frame, std::size_t place,
                                        const std::string& fill, const std::string& name);
 [[nodiscard]] std::string legend_line(const PlotFrame& frame, std::size_t place, std::size_t style,

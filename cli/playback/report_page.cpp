@@ -32,7 +32,7 @@ void put(std::string& page, std::string_view place, const std::string& content) 
   page.replace(at, place.size(), content);
 }
 
-/// JSON that ends no script element.
+/// JSON that does not end a script element.
 std::string in_script(const std::string& json) {
   std::string safe;
   safe.reserve(json.size());

@@ -8,8 +8,8 @@
 
 namespace taut::cli {
 
-/// The page that plays a run, as one file that loads nothing: the lab's player of the dashboard's
-/// page (server/dashboard/page/lab.html), with the run and its figures in it.
+/// The page that replays a run, as one file that loads nothing: the lab's player of the dashboard's
+/// page (server/dashboard/page/lab.html), with the run and its figures embedded.
 [[nodiscard]] std::string report_page(const PlayedRun& run, const std::vector<Figure>& figures);
 
 }  // namespace taut::cli

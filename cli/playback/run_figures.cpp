@@ -15,7 +15,7 @@ namespace {
 
 // More workers than this are shown as quantiles, not as lines.
 constexpr std::size_t kLines = 14;
-// Rows with a name; of more hosts some are left out, and of more links those with the least load.
+// Named rows; of more hosts some are left out, of more links those with the least load.
 constexpr std::size_t kRows = 32;
 // Columns of pictures whose cells are rectangles.
 constexpr std::size_t kColumns = 256;
@@ -25,7 +25,7 @@ constexpr double kRowHeight = 15;
 constexpr std::array kStateFills = {kOkabeIto[0], kOkabeIto[4], kOkabeIto[3], kOkabeIto[2],
                                     kOkabeIto[6]};
 constexpr const char* kIdle = "#e6e6e6";
-// The states of a host from the bottom of its row on.
+// The states of a host, from the bottom of its row.
 constexpr std::array<std::size_t, PlayedRun::kStates> kStacked = {
     PlayedRun::kComputing, PlayedRun::kServing, PlayedRun::kPaused, PlayedRun::kWaiting,
     PlayedRun::kAway};
@@ -52,7 +52,7 @@ double highest_bound(const PlayedRun& run) {
   return highest;
 }
 
-/// The bound over time, dashed: a line, or steps where a policy moves it.
+/// The bound over time, dashed: a line, or steps if a policy moves it.
 std::string bound_svg(const PlayedRun& run, const PlotFrame& frame) {
   std::string path;
   std::optional<double> last;
@@ -78,8 +78,8 @@ std::string bound_svg(const PlayedRun& run, const PlotFrame& frame) {
          plot_text(frame.left + 4, frame.y(high) - 4, "start", name);
 }
 
-/// The clocks of all workers over time: of each, or where they are many their quantiles.
-/// from_slowest  counted from the slowest worker's
+/// The clocks of all workers over time: each, or for many workers their quantiles.
+/// from_slowest  relative to the slowest worker's
 std::string clocks_svg(const PlayedRun& run, const std::string& title, bool from_slowest) {
   const std::vector<double> times = times_of(run);
   constexpr std::array kQuantiles = {0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0};
@@ -139,8 +139,8 @@ std::string curve_svg(const PlayedRun& run, const std::string& title, const std:
          time_axis(frame) + plot_line(frame, line, 0, has_dots) + close_plot();
 }
 
-/// A curve of what has a value in most bins.
-/// reach  bins to both sides of which the mean is drawn, by their lengths: the last one is shorter
+/// A curve of a figure that has a value in most bins.
+/// reach  bins on both sides over which the mean is taken, by length: the last one is shorter
 PlotLine line_of(const PlayedRun& run, const char* name, const PlayedRun::Figures& row,
                  std::size_t reach) {
   PlotLine line{name, {}, {}};
@@ -161,7 +161,7 @@ PlotLine line_of(const PlayedRun& run, const char* name, const PlayedRun::Figure
   return line;
 }
 
-/// What the workers' hosts do, as parts of all of them.
+/// What the workers' hosts do, as shares of all their time.
 std::string states_svg(const PlayedRun& run, const std::string& title) {
   const std::vector<double> times = times_of(run);
   const PlotFrame frame = [&] {
@@ -197,8 +197,8 @@ std::string states_svg(const PlayedRun& run, const std::string& title) {
          value_axis(frame, "workers", AxisValues::kPercent) + time_axis(frame) + close_plot();
 }
 
-/// A row of cells; equal neighbours are one.
-/// fill_of  the colour of the bins from one to another
+/// A row of cells; equal neighbors are merged.
+/// fill_of  the color of the bins from one to another
 template <class FillOf>
 std::string cells_of(const PlayedRun& run, const PlotFrame& frame, double y, FillOf fill_of) {
   const std::size_t step = std::max<std::size_t>(1, (run.bins + kColumns - 1) / kColumns);
@@ -228,7 +228,7 @@ PlotFrame rows_frame(const PlayedRun& run, std::size_t rows) {
   return frame;
 }
 
-/// A name that fits before a row.
+/// A name that fits in front of a row.
 std::string row_name(const PlotFrame& frame, double y, const std::string& name) {
   constexpr std::size_t kMaxNameLength = 18;
   if (name.size() <= kMaxNameLength) return plot_text(frame.left - 6, y + 11, "end", name);
@@ -243,8 +243,8 @@ double mean_share(const PlayedRun::Shares& row, std::size_t from, std::size_t to
   return sum / static_cast<double>(to - from);
 }
 
-/// A host's states in the bins from one to another, from the bottom of its row: what is below each
-/// in the end; never more than all of its time.
+/// A host's states in the bins from one to another, stacked from the bottom of its row: the top of
+/// each; never more than all of its time.
 std::array<double, kStacked.size()> stack_of(const PlayedRun::Host& host, std::size_t from,
                                              std::size_t to) {
   std::array<double, kStacked.size()> tops{};
@@ -360,7 +360,8 @@ std::vector<Figure> figures_of(const PlayedRun& run) {
       return curve_svg(run, title, label, line_of(run, label, row, reach), false, false);
     };
   };
-  // A bin may have a clock's end or none: these are drawn as means over a sixtieth of the run.
+  // A bin may or may not contain a clock's end: these are drawn as means over a sixtieth of the
+  // run.
   const std::size_t smooth = std::max<std::size_t>(1, run.bins / 120);
   add("clocks", "Clocks of the workers",
       [&](const char* title) { return clocks_svg(run, title, false); });

@@ -26,7 +26,7 @@ struct RunTable {
 /// The tables of a run. Times are in virtual seconds, at the end of each bin.
 [[nodiscard]] std::vector<RunTable> tables_of(const PlayedRun& run);
 
-/// A column for each worker, or link; of hosts a line for each host and time.
+/// A column for each worker, or link; for hosts, a line for each host and time.
 [[nodiscard]] std::string clocks_csv(const PlayedRun& run);
 [[nodiscard]] std::string links_csv(const PlayedRun& run);
 [[nodiscard]] std::string hosts_csv(const PlayedRun& run);

@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A net that is replaced as a whole has thousands of differences.
+// A net that is replaced entirely has thousands of differences.
 constexpr std::size_t kMaxShownFields = 200;
 
 /// One line of the differencer: "modified: a.b: 1 -> 2", "added: a.b: 2", "deleted: a.b: 1".
@@ -63,7 +63,7 @@ std::span<const FieldDifference> shown_of(const std::vector<FieldDifference>& fi
   return std::span(fields).first(std::min(fields.size(), kMaxShownFields));
 }
 
-/// How many fields are not shown; empty: none.
+/// How many fields are not shown; empty if none.
 std::string left_out_of(const std::vector<FieldDifference>& fields) {
   if (fields.size() <= kMaxShownFields) return {};
   return fmt::format("and {} more",
@@ -78,7 +78,7 @@ FigurePair figure(const std::string& what, const std::optional<double>& first,
                   const std::optional<double>& second, int digits) {
   FigurePair pair{what, shown(first, digits), shown(second, digits), {}};
   if (first && second) pair.difference = fmt::format("{:+.{}f}", *second - *first, digits);
-  // "+0.0000" and "-0.0" are no difference.
+  // "+0.0000" and "-0.0" are not a difference.
   if (pair.difference.find_first_not_of("+-0.") == std::string::npos) pair.difference.clear();
   return pair;
 }

@@ -20,7 +20,7 @@ struct FigurePair {
   std::string what;
   std::string first;
   std::string second;
-  std::string difference;  // empty: none is meant
+  std::string difference;  // empty: not meaningful
 };
 
 struct RunComparison {

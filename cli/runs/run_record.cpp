@@ -16,7 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-// Below runs/SWEEP/RUN nothing is a run's folder.
+// Below runs/SWEEP/RUN no folder is a run's.
 constexpr int kMaxDepth = 3;
 constexpr const char* kNotes = "notes.json";
 
@@ -55,7 +55,7 @@ std::vector<std::string> words_of(const json& object, const char* key) {
 
 void add_origin(const json& about, RunRecord& run) {
   run.kind = text_of(about, "kind");
-  // A sweep's run says which of its points it is.
+  // A sweep's run records which of its points it is.
   if (run.kind.empty()) run.kind = about.contains("seed") ? "sweep" : "train";
   run.job = text_of(about, "name");
   run.began = text_of(about, "began");

@@ -9,7 +9,7 @@
 
 namespace taut::cli {
 
-/// What a folder says of its run: one of train, submit or sweep, or a whole sweep.
+/// What a folder records about its run: one of train, submit or sweep, or a whole sweep.
 struct RunRecord {
   std::filesystem::path folder;
   std::string name;     // the folder below the one that was searched
@@ -24,7 +24,7 @@ struct RunRecord {
   std::string project;  // the commit of the working folder's repository
   std::string build;
   std::string message;
-  std::string advice;  // how it is continued; empty: it is done, or has no checkpoint
+  std::string advice;  // how to continue it; empty: it is done, or has no checkpoint
   std::size_t workers = 0;
   std::int64_t iterations = 0;
   std::int64_t max_iter = 0;
@@ -40,25 +40,25 @@ struct RunRecord {
   std::vector<std::string> tags;
 };
 
-/// Whether a folder is one run's.
+/// Whether a folder is that of one run.
 [[nodiscard]] bool is_run(const std::filesystem::path& folder);
-/// Whether a folder is a whole sweep's, with its runs in it.
+/// Whether a folder is that of a whole sweep, with its runs in it.
 [[nodiscard]] bool is_sweep(const std::filesystem::path& folder);
 
-/// Of a sweep: how it began, how many of its runs are done, and the checkpoints of them all.
-/// Errors    not_found: the folder is no run's and no sweep's
+/// For a sweep: how it started, how many of its runs are done, and the checkpoints of them all.
+/// Errors    not_found: the folder is neither a run's nor a sweep's
 [[nodiscard]] Result<RunRecord> read_record(const std::filesystem::path& folder);
 
-/// The runs below a folder, a sweep's too, in the order in which they began.
+/// The runs below a folder, including those of a sweep, in the order in which they started.
 [[nodiscard]] std::vector<RunRecord> records_below(const std::filesystem::path& folder);
 
-/// The run that a user names: its folder, its name below `runs`, or a submitted job's number. A
-/// sweep has a folder or a name too.
+/// The run that a user names: by its folder, its name below `runs`, or a submitted job's number. A
+/// sweep can also be named, by folder or name.
 /// Errors    not_found; invalid: the name fits several
 [[nodiscard]] Result<RunRecord> find_record(const std::filesystem::path& runs,
                                             const std::string& name);
 
-/// Writes what a user says of the run next to its results: notes.json.
+/// Writes the user's notes about the run next to its results: notes.json.
 [[nodiscard]] Result<void> write_notes(const RunRecord& run);
 
 }  // namespace taut::cli

@@ -90,7 +90,7 @@ SweepTarget target_of(const SweepMetric& metric, std::optional<double> given,
   if (!metric.is_share && *reached != 0) {
     step = std::pow(10, std::floor(std::log10(std::abs(*reached))) - 1);
   }
-  // A value that was rounded to such a step before is not moved by another one.
+  // A value that was rounded to such a step before must not move by another one.
   constexpr double kRounding = 1e-9;
   const double steps = *reached / step;
   target.value = step * (metric.higher_is_better ? std::floor(steps + kRounding)
@@ -164,7 +164,7 @@ std::vector<double> differences(const PointFigures& a, const PointFigures& b) {
   return found;
 }
 
-/// Every pair of the bounds: how many seeds the weakest of them has.
+/// The least number of seeds that any pair of bounds has in common.
 std::size_t paired_seeds(const std::vector<const PointFigures*>& bounds) {
   std::size_t least = bounds.front()->by_seed.size();
   for (std::size_t i = 0; i < bounds.size(); ++i) {
@@ -175,8 +175,8 @@ std::size_t paired_seeds(const std::vector<const PointFigures*>& bounds) {
   return least;
 }
 
-/// What a point's tests take of its runs' time, where that is too much for its times to be its own;
-/// empty: it is not.
+/// The share of its runs' time that a point's tests take, if it is too much for the times to count;
+/// empty if it is not.
 std::string too_much_testing(const std::vector<const PointFigures*>& reached) {
   const auto share = [](const PointFigures* point) { return point->test_share.mean; };
   const PointFigures& most = **std::ranges::max_element(reached, {}, share);
@@ -199,7 +199,7 @@ std::string too_much_testing(const std::vector<const PointFigures*>& reached) {
              std::ceil(10 / factor - kRounding) / 10);
 }
 
-/// Why the runs give no verdict; empty: they do.
+/// Why the runs give no verdict; empty if they give one.
 std::string obstacles(const std::vector<const PointFigures*>& reached) {
   std::vector<std::string> reasons;
   const std::size_t seeds = paired_seeds(reached);
@@ -243,7 +243,7 @@ std::string obstacles(const std::vector<const PointFigures*>& reached) {
   return reasons.empty() ? "" : "No verdict: " + joined(reasons, "; ");
 }
 
-/// The soonest bound against each other one. p-values are corrected for all pairs.
+/// The soonest bound compared with each other one. p-values are corrected for all pairs.
 std::vector<PairedTest> paired_tests(const std::vector<const PointFigures*>& bounds) {
   std::vector<double> p;
   std::vector<PairedTest> tests;

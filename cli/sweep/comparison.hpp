@@ -14,28 +14,28 @@
 
 namespace taut::cli {
 
-/// Why a run that was never started has no result.
+/// The reason for no result of a run that was never started.
 inline constexpr const char* kNotRun = "not run yet";
 
-/// Seeds from which on so many bounds are compared: with fewer, no lead among them can be
-/// distinguished from chance by the test of verdict(), however large it is.
+/// The least number of seeds with which this many bounds are compared: with fewer, the test of
+/// verdict() cannot distinguish any lead among them from chance, however large it is.
 [[nodiscard]] std::size_t seeds_needed(std::size_t bounds);
 
-/// The share of a run's time up to which tests leave the bounds' times their own.
+/// The share of a run's time that tests may take for its times to count as the bound's own.
 inline constexpr double kMaxTestShare = 0.1;
 
-/// A run as it ended: with a result, or a reason why it has none.
+/// How a run ended: its result, or the reason why it has none.
 struct SweepOutcome {
   SweepRun run;
   std::optional<RunResult> result;
   std::string failure;
 };
 
-/// That a plan's seeds are too few to compare its bounds, with the number that is not, before
-/// anything has run; empty: they are enough, or there is nothing to compare.
+/// Before anything has run: that a plan has too few seeds to compare its bounds, with the number
+/// that suffices; empty if they suffice or there is nothing to compare.
 [[nodiscard]] std::string too_few_seeds(const SweepPlan& plan, std::size_t seeds);
 
-/// The value of the metric to which times are compared.
+/// The value of the metric that runs must reach for their times to be compared.
 struct SweepTarget {
   SweepMetric metric;
   double value = 0;
@@ -64,7 +64,7 @@ struct PointFigures {
   Spread rate;
   Spread wait_share;
   Spread staleness;
-  Spread test_share;  // of those whose records say it
+  Spread test_share;  // of those whose records contain it
   Spread to_target_s;
   Spread to_target_clocks;
 
@@ -73,7 +73,7 @@ struct PointFigures {
   }
 };
 
-/// The target that is compared: the given one, or the best value that every run reached, rounded
+/// The target for the comparison: the given one, or the best value that every run reached, rounded
 /// toward worse: accuracies to half a percent, others to two digits.
 [[nodiscard]] SweepTarget target_of(const SweepMetric& metric, std::optional<double> given,
                                     const std::vector<SweepOutcome>& outcomes);
@@ -83,13 +83,13 @@ struct PointFigures {
                                                    const std::vector<SweepOutcome>& outcomes,
                                                    const SweepTarget& target);
 
-/// What the points of a group are: "bound" or "setting".
+/// What distinguishes the points of a group: "bound" or "setting".
 [[nodiscard]] std::string kind_of(const std::vector<PointFigures>& points);
 
 /// The unit of the points' throughput, e.g. "images/s".
 [[nodiscard]] std::string rate_of(const std::vector<PointFigures>& points);
 
-/// The soonest point against another one, seed by seed.
+/// The soonest point compared with another one, seed by seed.
 struct PairedTest {
   std::string name;  // the other one
   std::size_t seeds = 0;
@@ -98,28 +98,28 @@ struct PairedTest {
 };
 
 /// Which bound or setting of one group reached the target soonest, by how much, and whether that is
-/// beyond the noise; or why the runs do not say.
+/// beyond the noise; or why the runs do not show it.
 struct SweepVerdict {
   std::string text;
   bool is_given = false;          // false: the text says why not
   std::vector<PairedTest> tests;  // empty unless given
 };
 
-/// For the points of one group. They are compared where every run reached the target: paired over
-/// the seeds, by the exact sign-flip test, at 5 % with Holm's correction over all pairs, because
-/// the soonest one is chosen by the same times. It takes seeds_needed() seeds, in each run
-/// kTestsNeeded tests around the target that take at most kMaxTestShare of its time, and no runs
-/// that shared cores with others.
+/// For the points of one group. They are compared if every run reached the target: paired over the
+/// seeds, by the exact sign-flip test, at 5 % with Holm's correction over all pairs, because the
+/// soonest one is chosen by the same times. Requires seeds_needed() seeds, in each run kTestsNeeded
+/// tests around the target that take at most kMaxTestShare of its time, and no runs that shared
+/// cores with others.
 [[nodiscard]] SweepVerdict verdict(const std::vector<PointFigures>& points,
                                    const SweepTarget& target);
 
-/// Which setting has the best final value, on the mean; empty where bounds are compared, or where
-/// no run has finished.
+/// Which setting has the best mean final value; empty if bounds are compared, or if no run has
+/// finished.
 [[nodiscard]] std::string best_final(const std::vector<PointFigures>& points,
                                      const SweepMetric& metric);
 
-/// How the verdict was reached, a line each: the target and when it was chosen, the tests of a run
-/// and what they take of its time, what the size of the test set adds to the error.
+/// How the verdict was reached, one fact a line: the target and when it was chosen, a run's tests
+/// and the share of its time that they take, and what the size of the test set adds to the error.
 [[nodiscard]] std::vector<std::string> basis_of(const std::vector<PointFigures>& points,
                                                 const SweepTarget& target);
 

@@ -17,16 +17,16 @@ struct Curve {
   }
 };
 
-/// The curve at a place, on the line between its points. nullopt outside of them.
+/// The curve's value at a place, linear between its points. nullopt outside of them.
 [[nodiscard]] std::optional<double> value_at(const Curve& curve, double x);
 
-/// Where the curve first reaches a height, from below or from above, on the line between its
-/// points. nullopt: never.
+/// Where the curve first reaches a height, from below or from above, linear between its points.
+/// nullopt if it never does.
 [[nodiscard]] std::optional<double> first_reaching(const Curve& curve, double y,
                                                    bool from_below = true);
 
-/// The means of unordered points (x, y) within `bins` equal parts of [0, end]; a part without
-/// points has none in the curve.
+/// The means of unordered points (x, y) within `bins` equal parts of [0, end]; the curve skips
+/// parts without points.
 [[nodiscard]] Curve binned(std::span<const double> x, std::span<const double> y, double end,
                            std::size_t bins);
 

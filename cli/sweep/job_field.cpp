@@ -30,14 +30,14 @@ struct Step {
   std::optional<std::string> element;
 };
 
-/// A field of a message; of a list, the element, or all of it.
+/// A field of a message; for a list, the element, or the whole list.
 struct Place {
   Message* message = nullptr;
   const FieldDescriptor* field = nullptr;
   std::optional<int> element;
 };
 
-/// Names of layers contain '.' and '/', so a path is split outside of brackets only.
+/// Layer names contain '.' and '/', so a path is split only outside of brackets.
 Result<std::vector<Step>> steps_of(const std::string& path) {
   std::vector<Step> steps;
   std::size_t at = 0;
@@ -92,7 +92,7 @@ std::optional<int> index_in(const std::string& text, int size) {
   return index;
 }
 
-/// The element's own name; empty: it has none.
+/// The element's own name; empty if it has none.
 std::string name_of(const Message& element) {
   const FieldDescriptor* field = element.GetDescriptor()->FindFieldByName("name");
   if (field == nullptr || field->is_repeated() ||
@@ -102,7 +102,7 @@ std::string name_of(const Message& element) {
   return element.GetReflection()->GetString(element, field);
 }
 
-/// Which element of a list of messages a step names.
+/// The index of the element of a list of messages that a step names.
 Result<int> message_element(const std::string& path, const Place& place, const Step& step) {
   const Reflection& reflection = *place.message->GetReflection();
   const int size = reflection.FieldSize(*place.message, place.field);
@@ -224,7 +224,7 @@ Result<void> put_word(const std::string& path, const Place& place, const std::st
 }  // namespace
 
 Result<FieldKind> job_field_kind(const std::string& path, const pb::Job& job) {
-  pb::Job copy = job;  // a message that the job leaves out is added on the way
+  pb::Job copy = job;  // messages that the job omits are added on the way
   TAUT_TRY(const Place place, find(path, copy));
   switch (place.field->cpp_type()) {
     case FieldDescriptor::CPPTYPE_INT32:

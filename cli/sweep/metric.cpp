@@ -37,7 +37,7 @@ std::map<std::string, bool> outputs_of(const model::Graph& graph) {
   return outputs;
 }
 
-/// Records of a batch: of the first blob that is fed.
+/// Records of a batch, from the first blob that is fed.
 std::int64_t batch_of(const model::Graph& graph, const model::KnownRecords& known) {
   for (const model::Node& node : graph.nodes) {
     if (!node.is_fed || node.tops.empty()) continue;

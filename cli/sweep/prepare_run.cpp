@@ -39,7 +39,7 @@ std::string processor() {
   return fmt::format("{}, {} cores", model, std::thread::hardware_concurrency());
 }
 
-/// What is known of a run; an empty object: nothing.
+/// What run.json records about a run; an empty object if nothing.
 nlohmann::json run_json_of(const fs::path& folder) {
   const auto text = read_file(folder / "run.json");
   if (!text) return nlohmann::json::object();
@@ -47,8 +47,8 @@ nlohmann::json run_json_of(const fs::path& folder) {
   return parsed.is_object() ? parsed : nlohmann::json::object();
 }
 
-/// Whether a folder was prepared for a run's job. The job's text is no sign of it: the run's
-/// process writes that anew, with the paths that it has found.
+/// Whether a folder was prepared for a run's job. The job's text does not show it: the run's
+/// process writes it again, with the paths that it has found.
 bool is_made_for(const fs::path& folder, const SweepRun& run) {
   const nlohmann::json known = run_json_of(folder);
   if (const auto job = known.find("job_sha256"); job != known.end()) {
@@ -76,7 +76,7 @@ std::vector<std::pair<std::string, std::string>> describe_host() {
 
 Result<void> prepare_run(const fs::path& folder, const SweepRun& run, const Company& company) {
   std::error_code failed;
-  // Files of an earlier attempt would be read as this one's.
+  // Files of an earlier attempt would be mistaken for this one's.
   fs::remove_all(folder, failed);
   fs::create_directories(folder, failed);
   if (failed) {

@@ -47,10 +47,10 @@ std::vector<std::string> cells_of(const std::string& line) {
   return cells;
 }
 
-/// A CSV file's lines by column; a line that the process's end cut short is left out.
+/// A CSV file's lines by column; omits a last line that was cut short when the process ended.
 class CsvLines {
  public:
-  /// Errors    not_found; invalid: a column that is needed is missing
+  /// Errors    not_found; invalid: a required column is missing
   static Result<CsvLines> open(const fs::path& path, const std::vector<const char*>& needed) {
     TAUT_TRY(std::string text, read_file(path));
     CsvLines csv(std::move(text));
@@ -64,7 +64,7 @@ class CsvLines {
   bool next() {
     for (std::string line; std::getline(lines_, line);) {
       cells_ = cells_of(line);
-      // More cells than columns: an earlier build began the file.
+      // More cells than columns: an earlier build started the file.
       if (cells_.size() >= columns_.size()) return true;
     }
     return false;
@@ -87,7 +87,7 @@ class CsvLines {
   std::vector<std::string> cells_;
 };
 
-/// The metric in a test's line of metrics.csv; NaN: it is in tests.csv, or the test gave none.
+/// The metric in a test's line of metrics.csv; NaN: it is in tests.csv, or the test lacks it.
 double value_in(const CsvLines& csv, const SweepMetric& metric) {
   if (metric.name == "accuracy") return csv.value("test_accuracy");
   if (metric.name == "loss") return csv.value("test_loss");
@@ -136,7 +136,7 @@ Result<WorkerMetrics> read_metrics(const fs::path& path, const SweepMetric& metr
   return metrics;
 }
 
-/// Clocks that a worker has finished by a time.
+/// How many clocks a worker has finished by a time.
 double clocks_at(const WorkerMetrics& worker, double at) {
   const auto after = std::upper_bound(worker.at.begin(), worker.at.end(), at);
   return after == worker.at.begin()
@@ -144,7 +144,7 @@ double clocks_at(const WorkerMetrics& worker, double at) {
              : worker.clock[static_cast<std::size_t>(after - worker.at.begin() - 1)];
 }
 
-/// Of a run's time, from its beginning to its last clock. The last test is made after that.
+/// Within a run's time, from its start to its last clock. The last test is made after that.
 std::optional<double> test_share(const std::vector<WorkerMetrics>& workers, double began,
                                  double ended) {
   if (ended <= began) return std::nullopt;

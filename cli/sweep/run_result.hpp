@@ -13,8 +13,8 @@
 
 namespace taut::cli {
 
-/// The results in a finished run's folder. Time runs from when the first worker opened the job;
-/// clocks are the mean over the workers of those they had finished by then.
+/// The results in a finished run's folder. Time starts when the first worker opened the job; clocks
+/// are the mean over the workers of those that they had finished by then.
 struct RunResult {
   Curve test_by_time;  // the sweep's metric; seconds
   Curve test_by_clock;
@@ -28,14 +28,14 @@ struct RunResult {
   double best_value = 0;
   std::map<std::int64_t, std::uint64_t> staleness;  // reads
   double mean_staleness = 0;
-  /// Of wall_s, in tests: other workers wait for the one that tests, or move ahead of it. nullopt:
-  /// the run's records do not say.
+  /// The share of wall_s in tests: other workers wait for the one that tests, or move ahead of it.
+  /// nullopt if the run's records lack it.
   std::optional<double> test_share;
   Company company;  // runs at the same time
 };
 
 /// Reads the summary.json and each worker's metrics.csv and tests.csv in a run's folder.
-/// Errors    not_found; invalid: a file that is no such thing, or a run without a test
+/// Errors    not_found; invalid: a file of another kind, or a run without a test
 [[nodiscard]] Result<RunResult> read_run(const std::filesystem::path& folder,
                                          const SweepMetric& metric = {});
 

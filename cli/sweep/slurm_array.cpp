@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 constexpr Duration kAnswerWithin = std::chrono::seconds(60);
 constexpr auto kBetweenAnswers = std::chrono::milliseconds(20);
 
-/// A word as a shell reads it again.
+/// A word quoted for a shell.
 std::string quoted(const std::string& word) {
   std::string text = "'";
   for (const char letter : word)
@@ -40,7 +40,7 @@ std::string literal(const std::string& path) {
   return text;
 }
 
-/// A program of Slurm's that is on the PATH.
+/// A program of Slurm that is on the PATH.
 Result<fs::path> find_program(const std::string& name) {
   const char* path = std::getenv("PATH");
   std::istringstream folders(path == nullptr ? "" : path);
@@ -59,8 +59,8 @@ struct Answer {
   std::string text;
 };
 
-/// The arguments with which env runs squeue so that its answer is whole: by itself it shortens the
-/// list of an array's pending tasks to 64 letters, also where it prints one task a line, and the
+/// The arguments with which env runs squeue so that its answer is complete: by default it shortens
+/// the list of an array's pending tasks to 64 letters, even if it prints one task a line, and the
 /// user's variables may leave out more.
 std::vector<std::string> asking_for_all(const fs::path& squeue, const std::string& job) {
   std::vector<std::string> arguments;
@@ -74,12 +74,12 @@ std::vector<std::string> asking_for_all(const fs::path& squeue, const std::strin
 }
 
 /// Runs a program to its end.
-/// name  of the command of Slurm's, which is that program or runs in it
+/// name  of Slurm's command, which is that program or runs in it
 /// Errors    unavailable: it does not end; closed: interrupted, and the command with it
 Result<Answer> run(const std::string& name, const fs::path& program,
                    std::vector<std::string> arguments, const fs::path& folder) {
   const fs::path log = folder / (name + ".log");
-  // An answer that was interrupted leaves one, and this one would be appended to it.
+  // An interrupted answer leaves one, to which this one would be appended.
   std::error_code none;
   fs::remove(log, none);
   TAUT_TRY(auto child,
@@ -158,7 +158,7 @@ TaskStates task_states(std::string_view printed) {
     const auto [end, failed] = std::from_chars(number.data(), number.data() + number.size(), task);
     const bool is_number = failed == std::errc() && end == number.data() + number.size();
     if (!is_number || state.empty()) continue;
-    // A run that was submitted again after a failure is in two jobs: the one that lives counts.
+    // A run that was submitted again after a failure is in two jobs: the active one counts.
     const auto known = states.find(task);
     if (known == states.end() || has_ended(known->second)) states[task] = state;
   }
@@ -200,7 +200,7 @@ Result<std::string> submit_array(const SlurmArray& array) {
 }
 
 Result<SlurmQueue> ask_queue(const std::vector<std::string>& jobs, const fs::path& folder) {
-  // One job at a time: of several, one that is forgotten would hide the others.
+  // One job at a time: in a query for several, a forgotten one would hide the others.
   std::string printed;
   SlurmQueue queue;
   for (const std::string& job : jobs) {

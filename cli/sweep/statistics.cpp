@@ -30,7 +30,7 @@ namespace {
 
 constexpr int kMaxDigits = 9;
 
-/// After the point, so that the value has at least two that count.
+/// Decimals with which the value has at least two significant digits.
 int digits_for(double value, int digits) {
   if (value == 0 || !std::isfinite(value)) return digits;
   return std::clamp(1 - static_cast<int>(std::floor(std::log10(std::abs(value)))), digits,
@@ -71,7 +71,7 @@ double sign_flip_p(std::span<const double> differences) {
     const double z = std::abs(observed) / std::sqrt(squares);
     return 2 * boost::math::cdf(boost::math::complement(boost::math::normal(), z));
   }
-  // Sums that are equal but for rounding count as equal.
+  // Sums that are equal except for rounding count as equal.
   const double least = std::abs(observed) - 1e-9 * size;
   const std::size_t flips = std::size_t{1} << differences.size();
   std::size_t as_far = 0;
@@ -87,7 +87,7 @@ double sign_flip_p(std::span<const double> differences) {
 
 double lowest_sign_flip_p(std::size_t differences) {
   if (differences == 0) return 1;
-  // Of all signs, only the two choices that are equal give as large a sum.
+  // Among all signs, only the two choices with equal signs give as large a sum.
   if (differences <= kMaxExact) return std::ldexp(1.0, 1 - static_cast<int>(differences));
   return sign_flip_p(std::vector<double>(differences, 1.0));
 }

@@ -29,13 +29,13 @@ constexpr const char* kGridFile = "sweep.textproto";
 constexpr const char* kBaseFile = "base_job.textproto";
 constexpr Bytes kMaxText{16UL << 20U};
 
-/// What a folder is the sweep of: its grid, and the job as resolved.
+/// The sweep that a folder contains: its grid, and the job as resolved.
 struct Grid {
   pb::Sweep sweep;
   pb::Job base;
 };
 
-/// nullopt: the folder has no sweep. Errors: a file that cannot be read.
+/// nullopt if the folder has no sweep. Errors: a file that cannot be read.
 Result<std::optional<Grid>> grid_in(const fs::path& folder) {
   std::error_code failed;
   if (!fs::exists(folder / kGridFile, failed)) return std::optional<Grid>();
@@ -57,8 +57,8 @@ Result<void> write_grid(const fs::path& folder, const Grid& grid) {
 }
 
 /// Whether this sweep may replace the one in the folder.
-/// Errors    exists: a finished run would not be part of it, or tasks in Slurm's queue are of the
-///           folder's own
+/// Errors    exists: a finished run would not be part of it, or tasks in Slurm's queue are part of
+///           the folder's own
 Result<void> check_folder(const fs::path& folder, const SweepPlan& plan) {
   TAUT_TRY(const std::optional<Grid> grid, grid_in(folder));
   if (!grid) return ok();
@@ -125,8 +125,8 @@ Result<pb::SweepPolicy> load_policy(const std::string& file) {
 
 namespace {
 
-/// The folder's own grid, whatever grid the command line asks for; the metric and its target may be
-/// others.
+/// The folder's own grid, whatever grid the command line requests; the metric and its target may
+/// differ.
 Result<Grid> grid_to_report(const SweepOptions& options) {
   const fs::path folder = folder_of(options);
   TAUT_TRY(std::optional<Grid> grid, grid_in(folder));
@@ -175,7 +175,7 @@ Result<void> run(SweepSession& session, const SweepOptions& options) {
   return session.run_all();
 }
 
-/// Whether the sweep can be planned but for what was typed: the mistake is then one of usage.
+/// Whether the sweep can be planned without the command-line options: then it is a usage mistake.
 bool is_of_options(const SweepOptions& requested, const pb::Job& base) {
   if (!requested.report_only) return plan_sweep(requested.from_files, base).has_value();
   const auto grid = grid_in(folder_of(requested));
@@ -212,7 +212,7 @@ int run_sweep(const SweepOptions& requested) {
   }
   if (!is_of_folder) {
     auto written = write_grid(folder, grid.value());
-    if (written) written = write_beginning(folder);
+    if (written) written = write_start_record(folder);
     if (!written) return fail("sweep", written.error().message);
   }
   if (!options.json && !options.task) print_plan(options, plan.value(), folder);

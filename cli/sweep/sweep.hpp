@@ -10,10 +10,10 @@
 
 namespace taut::cli {
 
-/// The options of `tautline sweep`, put over the sweep file.
+/// The options of `tautline sweep`, which override the sweep file.
 struct SweepOptions {
   pb::Sweep sweep;
-  pb::Sweep from_files;  // the same without what was typed
+  pb::Sweep from_files;  // the same without command-line options
   std::string job_file;  // empty: the default job
   std::string data;      // folder; empty: what the job names
   std::string output;    // folder; an interrupted sweep continues there
@@ -21,7 +21,7 @@ struct SweepOptions {
   bool report_only = false;
   bool on_slurm = false;            // the runs are tasks of an array job
   std::vector<std::string> sbatch;  // further options of sbatch
-  std::optional<std::size_t> task;  // run this one of the folder's own sweep, and no other
+  std::optional<std::size_t> task;  // run only this run of the folder's own sweep
   bool target_is_late = false;      // the folder's runs were made for another target
 };
 

@@ -24,10 +24,10 @@ namespace fs = std::filesystem;
 
 constexpr auto kBetweenLooks = std::chrono::milliseconds(100);
 constexpr Duration kBetweenAsks = std::chrono::seconds(2);
-// The controller may be restarted meanwhile.
+// The controller may be restarted in the meantime.
 constexpr Duration kUnansweredFor = std::chrono::minutes(10);
-// What a task has written may reach this machine later than Slurm's word that it ended: NFS keeps
-// what it knows of a folder for up to a minute (nfs(5), acdirmax).
+// What a task has written may reach this machine later than Slurm's report that it ended: NFS
+// caches a folder's attributes for up to a minute (nfs(5), acdirmax).
 constexpr Duration kFilesWithin = std::chrono::seconds(90);
 constexpr const char* kJobsFile = "slurm-jobs";
 
@@ -114,7 +114,7 @@ Result<std::string> SweepSession::submit_rest(const std::map<std::size_t, std::s
   return job;
 }
 
-/// Reads the runs that have ended; true once none is left to wait for.
+/// Reads the runs that have ended; true once no run needs to be waited for.
 bool SweepSession::collect(const std::map<std::size_t, std::string>& states) {
   std::vector<RunningRun> shown;
   const TimePoint now = steady_now();
@@ -150,7 +150,7 @@ bool SweepSession::collect(const std::map<std::size_t, std::string>& states) {
 
 Result<void> SweepSession::run_on_slurm() {
   TAUT_TRY(SlurmQueue queue, ask_queue(jobs_of(folder_), folder_));
-  // Jobs that have ended have nothing to say any more: what they left undone is in the new one.
+  // Jobs that have ended report nothing more: the runs that they left undone are in the new one.
   std::vector<std::string> jobs = std::move(queue.living);
   TAUT_TRY(const std::string submitted, submit_rest(queue.tasks));
   if (!submitted.empty()) jobs.push_back(submitted);

@@ -13,11 +13,11 @@
 
 namespace taut::cli {
 
-/// Tests of a run from its start to twice the clocks that a target takes, with which the target's
-/// time is known well enough to compare it.
+/// The number of tests, from a run's start to twice the clocks that a target takes, with which the
+/// target's time is known well enough to compare it.
 inline constexpr std::size_t kTestsNeeded = 20;
 
-/// One cell of a sweep's grid: a job but for its seed.
+/// One cell of a sweep's grid: a job except for its seed.
 struct SweepPoint {
   std::string slack;  // "0", "1", ..., "async", or a policy's name
   std::uint32_t workers = 1;
@@ -58,8 +58,8 @@ struct SweepPlan {
   std::vector<SweepRun> runs;  // all points with the first seed, then all with the second, ...
 };
 
-/// Puts the fields of `over` over those of `base`: like protobuf's merge, but a repeated field that
-/// is given replaces the other.
+/// Merges the fields of `over` into those of `base`: like protobuf's merge, but a repeated field
+/// that is given replaces the other.
 void put_fields_over(const google::protobuf::Message& over, google::protobuf::Message& base);
 
 /// The runs of a sweep. Where a solver's test_interval gives a run fewer than kTestsNeeded tests,

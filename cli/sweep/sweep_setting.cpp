@@ -21,7 +21,7 @@ constexpr const char* kFile = "began.json";
 
 }  // namespace
 
-Result<void> write_beginning(const fs::path& folder) {
+Result<void> write_start_record(const fs::path& folder) {
   std::error_code ignored;
   if (fs::exists(folder / kFile, ignored)) return ok();
   const pb::RunOrigin origin = run_origin();

@@ -17,7 +17,7 @@ namespace taut::cli {
 namespace {
 
 constexpr std::size_t kMaxSettings = 1000;
-/// Draws that give no new setting before the sweep is refused.
+/// Draws without a new setting after which the sweep is refused.
 constexpr std::uint64_t kMaxRepeats = 10000;
 
 /// One of the varied fields.
@@ -38,7 +38,7 @@ double value_at(const pb::SweepRange& range, double share) {
   return range.low() * std::pow(range.high() / range.low(), share);
 }
 
-/// What is wrong with a field's values; empty: nothing.
+/// What is wrong with a field's values; empty if nothing is.
 std::string problem_of(const pb::SweepVary& vary, FieldKind kind, bool is_drawn) {
   const int given =
       (vary.value_size() > 0 ? 1 : 0) + (vary.word_size() > 0 ? 1 : 0) + (vary.has_range() ? 1 : 0);
@@ -73,7 +73,7 @@ std::vector<std::string> values_of(const pb::SweepVary& vary, FieldKind kind) {
   const double last = static_cast<double>(vary.range().steps()) - 1;
   for (std::uint32_t i = 0; i < vary.range().steps(); ++i) {
     const std::string value = text_of(value_at(vary.range(), i / last), kind);
-    // Steps that are rounded to one whole number are one value.
+    // Steps that are rounded to the same whole number are one value.
     if (values.empty() || values.back() != value) values.push_back(value);
   }
   return values;
@@ -87,7 +87,7 @@ std::string axis_instead(const std::string& path) {
   return {};
 }
 
-/// The field's values, tried on a copy of the job.
+/// The field's values, after trying them on a copy of the job.
 Result<Axis> axis_of(const pb::SweepVary& vary, const pb::Job& job, bool is_drawn) {
   const std::string& path = vary.field();
   if (path.empty()) return invalid("vary: has no field, e.g. field: \"solver.base_lr\"");
@@ -116,7 +116,7 @@ Result<Axis> axis_of(const pb::SweepVary& vary, const pb::Job& job, bool is_draw
   return axis;
 }
 
-/// Every combination; the last field's values follow each other.
+/// Every combination; the last field varies fastest.
 std::vector<Setting> grid_of(const std::vector<Axis>& axes) {
   std::vector<Setting> settings(1);
   for (const Axis& axis : axes) {
@@ -132,14 +132,14 @@ std::vector<Setting> grid_of(const std::vector<Axis>& axes) {
   return settings;
 }
 
-/// Uniform in [0, 1), on 53 bits.
+/// Uniform in [0, 1), with 53 bits.
 double share_of(const math::Philox& random) {
   const auto high = static_cast<double>(random.words[0] >> 5U);
   const auto low = static_cast<double>(random.words[1] >> 6U);
   return (high * 0x1.0p26 + low) * 0x1.0p-53;
 }
 
-/// A function of the seed, the field and the draw's number alone.
+/// A function of only the seed, the field and the draw's number.
 std::string drawn_value(const Axis& axis, std::uint64_t seed, std::uint64_t draw) {
   const std::string& path = axis.vary->field();
   const double share =
@@ -186,7 +186,7 @@ bool is_number(const std::string& text) {
   return !text.empty() && error == std::errc() && stopped == end;
 }
 
-/// Behind the last '.' that is not in a layer's name.
+/// After the last '.' that is not in a layer's name.
 std::string last_part(const std::string& path) {
   std::size_t start = 0;
   bool is_name = false;

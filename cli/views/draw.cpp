@@ -58,7 +58,7 @@ std::string fit(const std::string& line, std::size_t width) {
                         : line.substr(0, cut) + "…" + (is_coloured ? "\x1b[0m" : "");
     }
     ++at;
-    // The further bytes of a UTF-8 character.
+    // The other bytes of a UTF-8 character.
     while (at < line.size() && (static_cast<unsigned char>(line[at]) & 0xC0U) == 0x80U) ++at;
   }
   return line;
@@ -90,7 +90,7 @@ std::vector<std::string> histogram(const std::vector<std::pair<std::int64_t, std
   if (bins.empty()) return {};
   const std::int64_t first = bins.front().first;
   const std::int64_t values = bins.back().first - first + 1;
-  // Every value its own row where they are few; else ranges of one length.
+  // Each value has its own row if they are few; else rows are ranges of one length.
   const bool is_grouped = std::ssize(bins) > max_rows;
   const std::int64_t each = is_grouped ? (values + max_rows - 1) / max_rows : 1;
   std::map<std::int64_t, std::uint64_t> counts;  // by the row's first value

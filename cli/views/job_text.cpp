@@ -15,7 +15,7 @@
 namespace taut::cli {
 namespace {
 
-// Clocks that are older say so.
+// Older clocks are shown as such.
 constexpr double kOld_s = 3;
 
 bool takes_part(const pb::WorkerStatus& worker) {
@@ -26,7 +26,7 @@ std::string elapsed_text(const pb::JobStatus& job) {
   return "elapsed " + clock_time(job.running_s());
 }
 
-/// Empty where it is not known.
+/// Empty if unknown.
 std::string left_text(const pb::JobStatus& job) {
   return job.left_s() > 0 ? "left " + clock_time(job.left_s()) : std::string();
 }
@@ -35,7 +35,7 @@ double share(std::int64_t part, std::int64_t whole) {
   return whole <= 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
 }
 
-/// Of a worker on the shards' scale; nullptr: the shards do not know it.
+/// A worker on the shards' scale; nullptr if the shards do not know it.
 const pb::JobClocks::MemberClock* clock_of(const pb::JobStatus& job,
                                            const pb::WorkerStatus& worker) {
   for (const pb::JobClocks::MemberClock& member : job.clocks().members()) {
@@ -44,8 +44,8 @@ const pb::JobClocks::MemberClock* clock_of(const pb::JobStatus& job,
   return nullptr;
 }
 
-/// What a worker waits, or waited since the start; or how long it has been silent, since its
-/// figures are as old.
+/// The share of its time that a worker waits, or has waited since the start; or how long it has
+/// been silent, since its figures are as old.
 std::string waiting_text(const pb::WorkerStatus& worker, const WaitShares& waits, bool is_recent) {
   if (worker.is_stale() && worker.state() == pb::PROCESS_RUNNING) {
     return fmt::format("silent {:.0f} s", worker.silent_s());
@@ -68,7 +68,7 @@ std::size_t widest_name(const pb::JobStatus& job, std::size_t limit) {
 }
 
 /// Each worker's clock on a scale from the slowest one's to the bound, as one shard sees them at
-/// one moment; without a scale where no shard has said so yet.
+/// one moment; without a scale if no shard has reported yet.
 std::vector<std::string> worker_tracks(const pb::JobStatus& job, int width, bool colours,
                                        const WaitShares* recent) {
   const WaitShares since_start = waits_since_start(job);
@@ -126,7 +126,7 @@ std::string loss_text(const JobProgress& progress) {
   return progress.loss ? fmt::format("{:.4f}", *progress.loss) : "-";
 }
 
-/// What fits: the times go before the accuracy does.
+/// As much as fits: the times are dropped before the accuracy.
 std::string figures_line(const pb::JobStatus& job, const JobProgress& progress, int width,
                          const JobWords& words) {
   const std::string loss = "loss " + loss_text(progress);
@@ -152,7 +152,7 @@ std::string drift_line(const pb::JobStatus& job, const JobProgress& progress) {
   return line + fmt::format("; slack {}", job.slack());
 }
 
-/// ", at most 0.4 s (3 clocks) behind": of the whole backups; empty: it is not known.
+/// ", at most 0.4 s (3 clocks) behind": of the complete backups; empty if unknown.
 std::string lag_text(const pb::JobStatus& job) {
   const auto furthest = furthest_behind(job);
   if (!furthest) return {};
@@ -160,7 +160,7 @@ std::string lag_text(const pb::JobStatus& job) {
                      counted(furthest->clocks, "clock"));
 }
 
-/// The numbers of the shards that are lost with their server: "1, 4"; of many the first eight.
+/// The numbers of the shards that are lost with their server: "1, 4"; at most the first eight.
 std::string unprotected_text(const pb::JobStatus& job) {
   constexpr int kShown = 8;
   std::string numbers;
@@ -223,7 +223,7 @@ JobProgress progress_of(const pb::JobStatus& job) {
     slowest = std::min(slowest, own.clock());
     fastest = std::max(fastest, own.clock());
     if (own.images() == 0) continue;  // no loss yet, at whatever clock it continues
-    // Of a batch that is divided by speed each has its share.
+    // In a batch that is divided by speed each worker has its share.
     const double share = own.share() > 0 ? own.share() : 1;
     losses += share * own.loss();
     with_loss += share;
@@ -233,7 +233,7 @@ JobProgress progress_of(const pb::JobStatus& job) {
   sum.apart = fastest - slowest;
   if (with_loss > 0) sum.loss = losses / with_loss;
   if (job.clocks().members().empty()) return sum;
-  // From one shard at one moment, where workers report at different ones.
+  // From one shard at one moment, whereas workers report at different ones.
   sum.iteration = job.clocks().version();
   sum.apart = 0;
   for (const auto& member : job.clocks().members()) {
@@ -254,8 +254,8 @@ std::vector<std::pair<std::int64_t, std::uint64_t>> staleness_of(const pb::JobSt
   return {reads.begin(), reads.end()};
 }
 
-/// What is lost with a server, and how far the backups are behind; empty: no shard of the job has a
-/// backup, as on one server.
+/// What is lost with a server, and how far the backups are behind; empty if no shard of the job has
+/// a backup, as on one server.
 std::string protection_line(const pb::JobStatus& job) {
   const auto& shards = job.shards();
   if (shards.empty()) return {};
@@ -266,7 +266,7 @@ std::string protection_line(const pb::JobStatus& job) {
       given_up == shards.end() ? std::string() : fmt::format(" ({})", given_up->problem());
   if (whole == shards.size()) {
     const int backups = fewest_whole_backups(job);
-    const int wanted = wanted_backups(job);
+    const int wanted = required_backups(job);
     const std::string count = counted(whole, "shard");
     if (backups < wanted) {
       return fmt::format("{}, with {} of {} backups on other servers{}{}", count, backups, wanted,

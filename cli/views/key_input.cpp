@@ -36,7 +36,7 @@ std::optional<char> KeyInput::next(Duration within) {
   const auto wait_ms =
       std::chrono::duration_cast<std::chrono::milliseconds>(std::max(within, Duration::zero()));
   pollfd input{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
-  // Without a terminal it is no more than a wait that a signal ends.
+  // Without a terminal this is only a wait that a signal ends.
   const int ready = poll(&input, state_->open ? 1 : 0, static_cast<int>(wait_ms.count()));
   if (ready <= 0) return std::nullopt;
   char key = 0;

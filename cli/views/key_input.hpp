@@ -7,8 +7,8 @@
 
 namespace taut::cli {
 
-/// Standard input key by key, unseen, while this lives; the terminal is as it was afterwards, also
-/// where an exception ends it. If standard input is not a terminal, there are no keys.
+/// Standard input key by key, without echo, while this object lives; then the terminal is restored,
+/// even if an exception ends it. If standard input is not a terminal, there are no keys.
 /// Thread    one, one object at a time
 class KeyInput {
  public:
@@ -17,7 +17,7 @@ class KeyInput {
   KeyInput(const KeyInput&) = delete;
   KeyInput& operator=(const KeyInput&) = delete;
 
-  /// The next key, or nothing after the time is over or on a signal.
+  /// The next key; nullopt after `within`, or on a signal.
   [[nodiscard]] std::optional<char> next(Duration within);
 
  private:

@@ -78,7 +78,7 @@ Json to_json(const Message& message) {
 }  // namespace
 
 std::string message_json(const Message& message) {
-  // Bytes that are no UTF-8 become U+FFFD: a worker's name comes from its own config.
+  // Bytes that are not UTF-8 become U+FFFD: a worker's name comes from its own config.
   return to_json(message).dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

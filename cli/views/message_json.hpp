@@ -6,9 +6,9 @@
 
 namespace taut::cli {
 
-/// A message as one JSON object on a line, with every field that is no message, set or not, under
-/// its own name. Integers are numbers, 64-bit ones too; enums are words; a number that is not
-/// finite is null.
+/// A message as one JSON object on a line, with every field that is not a message, set or not,
+/// under its own name. Integers are numbers, including 64-bit ones; enums are words; a number that
+/// is not finite is null.
 [[nodiscard]] std::string message_json(const google::protobuf::Message& message);
 
 }  // namespace taut::cli

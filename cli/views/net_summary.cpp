@@ -18,7 +18,7 @@ constexpr std::size_t kNameWidth = 28;
 constexpr std::size_t kTypeWidth = 16;
 constexpr std::size_t kShapeWidth = 18;
 
-/// "1.82 G", "96", "3.1 M": three digits that count.
+/// "1.82 G", "96", "3.1 M": three significant digits.
 std::string short_count(std::uint64_t number) {
   constexpr const char* kUnits[] = {"", " k", " M", " G", " T", " P"};
   auto value = static_cast<double>(number);
@@ -101,7 +101,7 @@ std::string net_summary_json(const model::Graph& graph) {
                                        {"flops", 2 * cost.multiply_adds},
                                        {"training_bytes", cost.training_bytes},
                                        {"inference_bytes", cost.inference_bytes}};
-  // Names are what a file holds: bytes that are no UTF-8 become a mark.
+  // Names are a file's content: bytes that are not UTF-8 become a mark.
   return summary.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 

@@ -15,7 +15,7 @@ constexpr std::size_t kNameWidth = 24;
 constexpr std::size_t kUserWidth = 16;
 constexpr int kNamesShown = 4;  // of a job's workers
 
-/// The names of the workers that work for a job, the first of them.
+/// The names of the workers that work for a job, at most the first few.
 struct Working {
   std::string names;
   int count = 0;
@@ -34,12 +34,12 @@ Working working(const pb::JobStatus& job) {
   return all;
 }
 
-/// "2", or of a job that may have more or fewer "2 to 4", "2 of 4".
+/// "2", or for a job that may have more or fewer "2 to 4", "2 of 4".
 std::string with_limit(std::uint32_t count, const char* word, std::uint32_t limit) {
   return count >= limit ? std::to_string(count) : fmt::format("{} {} {}", count, word, limit);
 }
 
-/// Running ones first, then those that wait, by their places; held ones last.
+/// Running jobs first, then waiting ones, by their places; held ones last.
 bool goes_before(const pb::JobStatus* a, const pb::JobStatus* b) {
   const auto rank = [](const pb::JobStatus& job) {
     return job.state() != pb::SUBMITTED ? 0 : job.held() ? 2 : 1;

@@ -21,7 +21,7 @@ class Settings {
  public:
   explicit Settings(const PlaceOf& place_of) : place_of_(place_of) {}
 
-  /// path      of the message in the whole, e.g. "solver_param."; it has as many dots as it is deep
+  /// path      of the message in the whole, e.g. "solver_param."; it has one dot for each level
   void add(const Message& effective, const Message* file, const std::string& path) {
     for (int i = 0; i < effective.GetDescriptor()->field_count(); ++i) {
       add_field(effective, file, *effective.GetDescriptor()->field(i), path);

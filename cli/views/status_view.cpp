@@ -18,7 +18,7 @@ void append(std::vector<std::string>& lines, const std::vector<std::string>& mor
   lines.insert(lines.end(), more.begin(), more.end());
 }
 
-/// Of a running job its block has the reason why the newest checkpoint was not written.
+/// A running job's block shows why the newest checkpoint was not written.
 std::string note_of(const pb::JobStatus& job) {
   std::vector<std::string> notes{job.message(), job.advice()};
   const bool is_said = job.message().find(job.checkpoint_failure()) != std::string::npos;
@@ -57,7 +57,7 @@ std::vector<std::string> follower_table(const pb::StatusReply& status) {
   return rows.size() == 1 ? std::vector<std::string>() : aligned(rows);
 }
 
-/// Of a running job that divides its batch by speed; empty: it does not.
+/// For a running job that divides its batch by speed; empty if it does not.
 std::string shares_line(const pb::JobStatus& job) {
   std::string shares;
   for (const pb::WorkerStatus& worker : job.workers()) {
@@ -68,8 +68,8 @@ std::string shares_line(const pb::JobStatus& job) {
   return shares;
 }
 
-/// Of a job on one server, or with replication { interval: 0 }; empty: its shards have backups. A
-/// training does not show it, since one on a laptop is as it should be.
+/// For a job on one server, or with replication { interval: 0 }; empty if its shards have backups.
+/// A training does not show it, since on a laptop this is normal.
 std::string no_backups_line(const pb::JobStatus& job) {
   if (!job.has_no_backups()) return {};
   return "no shard has a backup: " + job.no_backups().reason();

@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kBarWidth = 40;
 
-/// The share of a worker's training time that it waited for others.
+/// The share of its training time that a worker waited for others.
 double waiting_share(const pb::Progress& progress) {
   const double spent = progress.compute_s() + progress.wait_s();
   return spent > 0 ? progress.wait_s() / spent : 0;
@@ -26,7 +26,7 @@ double waiting_share(const pb::Progress& progress) {
 
 using Json = nlohmann::ordered_json;
 
-/// The mean of the workers that have met; null: none keeps separate parameters.
+/// The mean over the workers that have met; null if none keeps separate parameters.
 Json consensus_error_of(const pb::JobStatus& job) {
   double sum = 0;
   int workers = 0;
@@ -43,7 +43,7 @@ void append(std::vector<std::string>& lines, std::vector<std::string> more) {
   for (std::string& line : more) lines.push_back("  " + std::move(line));
 }
 
-/// Each worker's share, or of many the least, the middle and the largest.
+/// Each worker's share, or for many workers the least, the middle and the largest.
 std::string waiting_text(const pb::JobStatus& job) {
   constexpr int kListed = 4;
   std::vector<std::pair<double, std::string>> shares;
@@ -139,7 +139,7 @@ std::vector<std::string> summary_lines(const RunSummary& run) {
   for (const pb::KeptCheckpoint& kept : run.job.checkpoints()) {
     lines.push_back(fmt::format("checkpoint at {}: {}", grouped(kept.clock()), kept.folder()));
   }
-  // Why a job failed is said apart from its summary.
+  // The reason for a job's failure is printed separately from its summary.
   const bool has_note = run.job.state() == pb::DONE && !run.job.message().empty();
   if (has_note) lines.push_back("note: " + run.job.message());
   if (!run.job.checkpoint_failure().empty()) lines.push_back(run.job.checkpoint_failure());

@@ -18,11 +18,11 @@ struct RunSummary {
   double wall_s = 0;             // from the start of `tautline train` to the end of the job
   double first_iteration_s = 0;  // from its start to the first worker's first clock; 0: none
   std::string folder;
-  std::string advice = {};                 // how a run that ended early is continued; empty: not
+  std::string advice = {};                 // how to continue a run that ended early; empty: not
   std::vector<std::string> replaced = {};  // how processes ended that were started again
 };
 
-/// The summary as lines for people: table, staleness histogram, tests, checksum, folder.
+/// The summary as readable lines: table, staleness histogram, tests, checksum, folder.
 [[nodiscard]] std::vector<std::string> summary_lines(const RunSummary& run);
 
 enum class JsonLayout { kIndented, kOneLine };

@@ -42,7 +42,7 @@ void LiveBlock::erase() {
 
 void LiveBlock::draw() {
   const auto width = static_cast<std::size_t>(terminal_width());
-  // A line that wraps would make the block higher than it counts.
+  // A line that wraps would make the block higher than its line count.
   for (const std::string& line : shown_) fmt::print("{}\n", fit(line, width - 1));
   std::fflush(stdout);
 }

@@ -6,13 +6,13 @@
 
 namespace taut::cli {
 
-/// Standard output is a terminal that can draw over lines: not TERM=dumb.
+/// Whether standard output is a terminal that can draw over lines: not TERM=dumb.
 [[nodiscard]] bool on_terminal();
-/// Its width in characters; 80 where that is not known.
+/// Its width in characters; 80 if unknown.
 [[nodiscard]] int terminal_width();
-/// Its height in lines; 50 where that is not known.
+/// Its height in lines; 50 if unknown.
 [[nodiscard]] int terminal_height();
-/// Prints lines; where standard output is a terminal, cut to its width.
+/// Prints lines; if standard output is a terminal, cut to its width.
 void print_lines(const std::vector<std::string>& lines);
 
 /// Lines at the end of standard output that are redrawn in place. Thread: one.
@@ -25,7 +25,7 @@ class LiveBlock {
 
   /// Draws `lines`, cut to the terminal's width, over what the last call drew.
   void show(const std::vector<std::string>& lines);
-  /// Prints lines above the block, to stay.
+  /// Prints permanent lines above the block.
   void print_above(const std::vector<std::string>& lines);
   /// Leaves the block on the screen; the next show() starts a new one.
   void leave();

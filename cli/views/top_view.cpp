@@ -138,7 +138,7 @@ std::vector<std::string> TopView::draw(const pb::StatusReply& status, TimePoint 
   append(lines, shards(status, span_s, std::max(width - 60, kBarWidth)));
   lines.emplace_back();
   append(lines, log_lines(status, 5));
-  // The last line says which keys there are.
+  // The last line lists the keys.
   if (std::ssize(lines) >= height - 1) {
     lines.resize(static_cast<std::size_t>(std::max(1, height - 2)));
   }

@@ -11,13 +11,13 @@
 namespace taut::cli {
 
 /// A cluster's status as one screen: the running job, its slowest workers, how stale reads were,
-/// how busy each shard is, and the log's last lines. Rates are over the time since the screen
-/// before.
+/// how busy each shard is, and the log's last lines. Rates are over the time since the previous
+/// screen.
 /// Thread    one
 class TopView {
  public:
   /// colours  of lost workers, stalled ones and stragglers, next to their signs
-  /// job      that is shown; none: the first that runs, or else the newest
+  /// job      the one to show; none: the first that runs, or else the newest
   explicit TopView(bool colours, JobId job = JobId()) : colours_(colours), job_(job) {}
 
   /// At most `height` - 1 lines, of which the last names the keys; a thousand workers still fit.
@@ -28,7 +28,7 @@ class TopView {
   [[nodiscard]] std::vector<std::string> shards(const pb::StatusReply& status, double span_s,
                                                 int bar_width) const;
 
-  /// nullptr: the coordinator has none.
+  /// nullptr if the coordinator has none.
   [[nodiscard]] const pb::JobStatus* shown_job(const pb::StatusReply& status) const;
 
   const bool colours_;

@@ -9,7 +9,7 @@
 namespace taut::cli {
 namespace {
 
-/// The others wait for it: it hardly waits, and they do, on the mean.
+/// The others wait for it: it hardly waits, and on average they do.
 bool is_straggler(const pb::JobStatus& job, const pb::WorkerStatus& worker,
                   const WaitShares& waits) {
   constexpr double kHardly = 0.1;

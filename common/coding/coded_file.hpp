@@ -27,7 +27,7 @@ class CodedFile final : public RandomRead {
       std::vector<std::shared_ptr<const RandomRead>> parts);
 
   /// A part that cannot be read counts as missing.
-  /// Errors    invalid beyond the end; unavailable, with the error of a part, where too few others
+  /// Errors    invalid beyond the end; unavailable, with the error of a part, if too few others
   ///           can be read
   [[nodiscard]] Result<void> read(std::uint64_t offset, std::span<std::byte> out) const override;
 
@@ -47,7 +47,7 @@ class CodedFile final : public RandomRead {
 /// Thread    one at a time
 class PartEncoder {
  public:
-  /// Takes the next bytes of a part, which end at `offset + bytes.size()` of it; an error ends it.
+  /// Takes the next bytes of a part, which start at its byte `offset`; an error ends the encoding.
   using Put = std::function<Result<void>(std::size_t part, std::uint64_t offset,
                                          std::span<const std::byte> bytes)>;
 
@@ -66,7 +66,7 @@ class PartEncoder {
   Put put_;
   std::vector<std::byte> stripe_;  // data blocks, then parity blocks, each of block_bytes
   std::uint64_t filled_ = 0;       // bytes of the stripe
-  std::uint64_t stripes_ = 0;      // that were put
+  std::uint64_t stripes_ = 0;      // passed to put_
 };
 
 }  // namespace taut

@@ -9,7 +9,7 @@
 namespace taut {
 namespace {
 
-constexpr std::size_t kTableBytes = 32;  // of a coefficient
+constexpr std::size_t kTableBytes = 32;  // per coefficient
 constexpr std::size_t kMaxPieceBytes = std::size_t{1} << 30U;
 
 /// ISA-L takes pointers without const, and does not write through those of the sources.

@@ -6,9 +6,9 @@
 
 namespace taut {
 
-/// How a file's bytes are distributed over `data` parts: a stripe is a block for each of them in
-/// turn, and the last one's blocks are as short as its bytes allow, the end of the last of them
-/// filled with zeros. Parity parts have a block of the same length in each stripe.
+/// How a file's bytes are distributed over `data` parts: each stripe has one block for each part in
+/// turn. The last stripe's blocks are as short as its bytes allow, and the rest of it is filled
+/// with zeros. Parity parts have a block of the same length in each stripe.
 struct Striping {
   std::uint64_t data = 1;
   std::uint64_t block_bytes = 1;
@@ -32,7 +32,7 @@ struct Striping {
   struct Place {
     std::size_t part = 0;
     std::uint64_t offset = 0;  // within the part
-    std::uint64_t count = 0;   // bytes from there on that follow each other in part and file
+    std::uint64_t count = 0;   // bytes from there on that are contiguous in part and file
   };
   /// Where a byte of the file is. REQUIRES: offset < file_bytes.
   [[nodiscard]] Place place_of(std::uint64_t offset) const {

@@ -93,7 +93,7 @@ Option Command::texts(const std::string& name,
                       const std::function<void(const std::vector<std::string>&)>& set,
                       const std::string& help) {
   CLI::Option* option = app_->add_option_function<std::vector<std::string>>(name, set, help);
-  // What follows an option's one value is an argument, not another value.
+  // The word after an option's value is an argument, not another value.
   if (name.starts_with('-')) option->allow_extra_args(false);
   return Option(option->type_name("TEXT"));
 }
@@ -164,7 +164,7 @@ void Command::require_command() {
 }
 
 void Command::on_run(const std::function<void()>& run) {
-  // CLI11 also calls it after a command of this one has run.
+  // CLI11 also calls it after a subcommand of this command has run.
   app_->callback([app = app_, run] {
     if (app->get_subcommands().empty()) run();
   });

@@ -16,9 +16,9 @@ class Option;
 
 namespace taut::command_line {
 
-// The options of a command. CLI11 does the work; its header is the heaviest of the project and is
-// included by this folder's sources alone. Targets live until the command line has been parsed and
-// its command has run.
+// The options of a command. CLI11 does the work; its header is the most expensive to compile, so
+// only this folder's sources include it. Targets must exist until the command line has been parsed
+// and its command has run.
 
 /// Exit statuses of every program.
 inline constexpr int kFine = 0;
@@ -27,14 +27,14 @@ inline constexpr int kUsage = 2;
 
 struct CommandFacts;
 
-/// A mistake of the command line that is found after its values have been checked one by one, e.g.
-/// "--slack: contradicts --mode". Thrown by what runs a command, reported as any usage mistake.
+/// A mistake in the command line that is found after its values were checked one by one, e.g.
+/// "--slack: contradicts --mode". Thrown by a command's function; reported like any usage mistake.
 class UsageError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// One option or argument, to be described further.
+/// One option or argument, which its methods describe further.
 class Option {
  public:
   explicit Option(CLI::Option* option) : option_(option) {}
@@ -48,22 +48,22 @@ class Option {
   Option hidden();
   Option needs(Option other);
   Option excludes(Option other);
-  /// Several values with ',' between them.
+  /// Accepts several values, separated by ','.
   Option separated_by_commas();
-  /// Refuses values. The check returns what is wrong, or nothing.
+  /// Refuses values. The check returns what is wrong; empty if the value is valid.
   Option check(const std::function<std::string(const std::string&)>& check);
 
-  /// "--slack"; of an argument "JOB".
+  /// "--slack", or for an argument "JOB".
   [[nodiscard]] std::string name() const;
-  /// Whether the command line has it. REQUIRES  it was parsed
+  /// Whether the command line contains it. REQUIRES  it was parsed
   [[nodiscard]] bool is_given() const;
 
  private:
   CLI::Option* option_;
 };
 
-/// A command, or the program itself. A name that starts with '-' makes an option, another one an
-/// argument without an option.
+/// A command, or the program itself. A name that starts with '-' adds an option, any other name a
+/// positional argument.
 class Command {
  public:
   using SetText = std::function<void(const std::string&)>;
@@ -97,16 +97,16 @@ class Command {
   Option flag(const std::string& name, const std::function<void()>& set, const std::string& help);
   Option flag(const std::string& name, bool& target, const std::string& help);
 
-  /// A command of this one.
+  /// Adds a subcommand.
   Command command(const std::string& name, const std::string& help, const std::string& footer,
                   const std::string& group = "Commands");
-  /// One of its commands must be named.
+  /// Makes naming one of its subcommands mandatory.
   void require_command();
-  /// What runs when the command line names this command.
+  /// Sets what runs when the command line names this command.
   void on_run(const std::function<void()>& run);
 
   [[nodiscard]] std::string name() const;
-  /// The help of the command that `words` name, from the program down.
+  /// The help of the command named by `words`, starting at the program.
   /// Errors    UsageError: no such command, with a guess
   [[nodiscard]] std::string help_of(const std::vector<std::string>& words) const;
 

@@ -70,7 +70,7 @@ ValueKind value_kind(const OptionFacts& option) {
   if (!option.choices.empty()) return ValueKind::kChoices;
   if (option.value == "COMMAND") return ValueKind::kCommand;
   if (option.value == "DIR") return ValueKind::kFolder;
-  // Everything that is no file by its name.
+  // Placeholders of values that are not files.
   static constexpr std::array<std::string_view, 10> kNoFiles{
       "", "N", "TEXT", "NUMBER", "MS", "SECONDS", "SIZE", "HOST:PORT", "SLACK", "HxW"};
   for (const std::string_view value : kNoFiles) {

@@ -13,9 +13,9 @@ namespace taut::command_line {
 // pages. Options without a group are hidden, and left out.
 
 struct OptionFacts {
-  std::vector<std::string> names;    // "--slack"; a positional's one name, e.g. "JOB"
+  std::vector<std::string> names;    // "--slack"; a positional's only name, e.g. "JOB"
   std::string value;                 // its value's placeholder, e.g. "FILE"; empty: a flag
-  std::vector<std::string> choices;  // the values that it accepts, where they are few
+  std::vector<std::string> choices;  // the values that it accepts, if it lists them
   std::string help;
   std::string default_value;  // empty: none that can be printed
   bool required = false;
@@ -31,7 +31,7 @@ struct CommandFacts {
   std::vector<OptionFacts> positionals;
   std::vector<OptionFacts> options;
   std::vector<CommandFacts> commands;
-  bool requires_command = false;  // it does nothing by itself
+  bool requires_command = false;  // it does nothing on its own
 };
 
 class Command;
@@ -40,7 +40,7 @@ class Command;
 [[nodiscard]] CommandFacts facts_of(const Command& command);
 [[nodiscard]] CommandFacts facts_of(const CLI::App& app);
 
-/// What the values of an option are, for completion.
+/// The kind of an option's values, for completion.
 enum class ValueKind { kNone, kChoices, kFile, kFolder, kCommand };
 [[nodiscard]] ValueKind value_kind(const OptionFacts& option);
 

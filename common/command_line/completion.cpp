@@ -18,7 +18,7 @@ std::string identifier(std::string name) {
   return name;
 }
 
-/// Every command of the program, itself first.
+/// Appends a command and then every command below it.
 void collect(const CommandFacts& command, std::vector<const CommandFacts*>& all) {
   all.push_back(&command);
   for (const CommandFacts& inner : command.commands) collect(inner, all);
@@ -78,7 +78,7 @@ std::string zsh_values(const OptionFacts& option, const CommandFacts& program) {
   return " ";
 }
 
-/// The arguments of _arguments, one a line.
+/// The arguments of _arguments, one per line.
 std::string zsh_specifications(const CommandFacts& command, const CommandFacts& program) {
   std::string text;
   for (const OptionFacts& option : command.options) {

@@ -14,7 +14,7 @@ constexpr std::size_t kHelpColumn = 26;
 
 void append_entry(std::string& text, const std::string& label, const std::string& help) {
   std::string line = "  " + label;
-  // A long label has its help below it.
+  // The help of a long label starts on the next line.
   if (line.size() + 2 > kHelpColumn) {
     text += line + "\n";
     line.clear();

@@ -9,7 +9,7 @@
 namespace taut::command_line {
 
 /// What --help prints: usage, arguments, options, commands in their groups, and the footer, in
-/// lines of at most 80 columns where words allow it.
+/// lines of at most 80 columns unless a word is longer.
 [[nodiscard]] std::string help_text(const CommandFacts& command);
 
 /// "tautline train [OPTIONS] [JOB]".
@@ -18,7 +18,7 @@ namespace taut::command_line {
 /// "--slack N", "--device auto|cpu|cuda", "FILE...".
 [[nodiscard]] std::string option_label(const OptionFacts& option);
 
-/// What it does, with its default where that can be printed.
+/// What it does, with its default if that can be printed.
 [[nodiscard]] std::string option_help(const OptionFacts& option);
 
 /// Text as lines of at most `width` columns, broken between words.

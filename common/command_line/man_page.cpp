@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t kWidth = 78;
 
-/// Text without meaning for roff. `literal`: to be typed as it is, so that '-' is no hyphen.
+/// Text escaped for roff. `literal`: users type it as it is, so '-' must not become a hyphen.
 std::string escaped(const std::string& text, bool literal) {
   std::string out;
   for (const char c : text) {
@@ -30,7 +30,7 @@ std::string escaped(const std::string& text, bool literal) {
   return out;
 }
 
-/// A line that starts with '.' or '\'' would be a request.
+/// Escapes a line that starts with '.' or '\'', which would be a request.
 std::string as_line(const std::string& text) {
   const bool is_request = text.starts_with('.') || text.starts_with('\'');
   return (is_request ? "\\&" : "") + text + "\n";
@@ -59,7 +59,7 @@ void append_usage(std::string& page, const CommandFacts& command) {
                   escaped(usage(command).substr(command.path.size()), true));
 }
 
-/// The footer's lines as they are.
+/// Appends the footer's lines unchanged.
 void append_footer(std::string& page, const CommandFacts& command) {
   if (command.footer.empty()) return;
   page += ".nf\n";

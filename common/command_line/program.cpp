@@ -28,7 +28,7 @@ class HelpFormatter : public CLI::Formatter {
   }
 };
 
-/// Today, or the day that a reproducible build names in seconds since 1970.
+/// Today, or the day that a reproducible build sets, in seconds since 1970.
 std::string date_of_page() {
   const char* const named = std::getenv("SOURCE_DATE_EPOCH");
   const std::time_t when = named != nullptr ? std::atoll(named) : std::time(nullptr);
@@ -56,7 +56,7 @@ const CLI::App& chosen_in(const CLI::App& app) {
   return chosen.empty() ? app : chosen_in(*chosen.front());
 }
 
-/// What is wrong with a word that the command does not take.
+/// What is wrong with a word that the command does not accept.
 std::string unexpected(const std::string& word, const CommandFacts& command) {
   const std::string name = word.substr(0, word.find('='));
   std::vector<std::string> known;
@@ -71,7 +71,7 @@ std::string unexpected(const std::string& word, const CommandFacts& command) {
   return fmt::format("no command {}{}", in_quotes(word), did_you_mean(word, known));
 }
 
-/// CLI11 says "--mode: 1 required bsp|ssp|async missing" and "--seed: At Most 1 required but
+/// Rewords CLI11's "--mode: 1 required bsp|ssp|async missing" and "--seed: At Most 1 required but
 /// received 2".
 std::string wrong_number_of_values(const CLI::ParseError& error) {
   constexpr std::string_view kBefore = ": 1 required ";
@@ -89,7 +89,7 @@ std::string wrong_number_of_values(const CLI::ParseError& error) {
 /// Why the command line is refused, without a final full stop.
 std::string explain(const CLI::App& app, const CLI::ParseError& error) {
   const CommandFacts command = facts_of(chosen_in(app));
-  // Where a command is required and none is known, CLI11 only says that one is.
+  // If a required command is missing or unknown, CLI11 only reports that one is required.
   const std::vector<std::string> left = app.remaining(true);
   if (!left.empty()) return unexpected(left.front(), command);
   if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr && !command.commands.empty() &&
@@ -107,7 +107,7 @@ Program::Program(const std::string& name, const std::string& help, const std::st
                  ManNotes notes)
     : app_(std::make_unique<CLI::App>(help, name)), notes_(std::move(notes)) {
   app_->footer(footer);
-  // Commands inherit both.
+  // Commands inherit the formatter and the help flag.
   app_->formatter(std::make_shared<HelpFormatter>());
   app_->set_help_flag("-h,--help", "Prints this help");
   app_->set_version_flag("--version", notes_.version, "Prints the version");

@@ -14,7 +14,7 @@ namespace taut::command_line {
 class Program {
  public:
   /// help      one line for --help
-  /// footer    an example or several
+  /// footer    one or more examples
   Program(const std::string& name, const std::string& help, const std::string& footer,
           ManNotes notes);
   ~Program();
@@ -25,7 +25,7 @@ class Program {
   [[nodiscard]] Command command() { return Command(*app_); }
 
   /// Parses the command line and runs the command that it names. Returns the exit status if the
-  /// program ends here: after help, version or --generate, or for a usage mistake, which is
+  /// program ends here: after help, version or --generate, or after a usage mistake, which is
   /// explained on standard error in one line.
   /// Errors    what the command throws, other than UsageError
   [[nodiscard]] std::optional<int> parse(int argc, char** argv);

@@ -23,7 +23,7 @@ Limit& limit() {
   return the_limit;
 }
 
-/// Without links and dots, as far as it exists.
+/// The path without links and dots, as far as it exists; empty if it cannot be resolved.
 std::string resolved(const fs::path& path) {
   std::error_code failed;
   fs::path whole = fs::weakly_canonical(fs::absolute(path, failed), failed);
@@ -32,7 +32,7 @@ std::string resolved(const fs::path& path) {
   return text;
 }
 
-/// In a folder that cannot be resolved, which is empty, nothing is.
+/// False for an empty folder, which is one that could not be resolved.
 bool is_within(const std::string& path, const std::string& folder) {
   if (folder.empty()) return false;
   if (folder == "/" || path == folder) return true;

@@ -7,23 +7,23 @@
 
 namespace taut {
 
-/// Limits what open_to_read() and open_to_write() open in this process: files that are in these
-/// folders once every link is followed, and these files, also while they are written under their
-/// name with ".part" after it. Call it before other threads open files.
-/// folders  empty: there is no limit, as before the first call. One whose name is empty, or cannot
-///          be resolved, allows nothing
+/// Restricts what open_to_read() and open_to_write() open in this process to files that are in
+/// these folders after every link is followed, and to these files, also under their names with
+/// ".part..." appended while they are written. REQUIRES: no other thread opens files yet.
+/// folders  empty: no limit, as before the first call. A folder whose name is empty or cannot be
+///          resolved allows nothing
 void limit_files_to(const std::vector<std::filesystem::path>& folders,
                     const std::vector<std::filesystem::path>& files);
 
-/// Whether there is a limit.
+/// Whether access is restricted.
 [[nodiscard]] bool are_files_limited();
 
-/// Whether a folder or a file, which need not exist, is within the limit now. What is opened by its
-/// name afterwards may be another one, if its owner changes a link in between.
-/// Errors    invalid: it is not, with the folders that are
+/// Checks that a folder or a file, which need not exist, is within the limit now. Opening that name
+/// afterwards may open another file, if its owner changes a link in between.
+/// Errors    invalid: it is not; names the allowed folders
 [[nodiscard]] Result<void> check_place(const std::filesystem::path& path);
 
-/// Whether an open file is within the limit.
+/// Checks that an open file is within the limit.
 /// shown     its name in errors
 /// inside    a file in it, if it is a folder
 /// Errors    as check_place()

@@ -41,7 +41,7 @@ BlockTag block_tag(std::uint64_t number, std::span<const std::byte> bytes) {
   int count = 0;
   unsigned char none = 0;
   const auto* const data = reinterpret_cast<const unsigned char*>(bytes.data());
-  // All of it is additional authenticated data; the message itself is empty.
+  // All bytes are additional authenticated data; the message itself is empty.
   TAUT_CHECK(context &&
                  EVP_EncryptInit_ex(context.get(), EVP_aes_128_gcm(), nullptr,
                                     key_of_process().data(), nonce.data()) == 1 &&

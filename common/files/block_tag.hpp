@@ -7,12 +7,12 @@
 
 namespace taut {
 
-/// A tag of a block of bytes, for this process alone: no other can find other bytes that have it,
-/// since it depends on a key that the process draws. Several times as fast as SHA-256.
+/// A tag of a block of bytes, for use within this process: no other process can find other bytes
+/// with the same tag, since it depends on this one's random key. Several times as fast as SHA-256.
 /// Source    NIST SP 800-38D, GMAC
 using BlockTag = std::array<std::byte, 16>;
 
-/// number    of the block: equal bytes elsewhere have another tag
+/// number    of the block: equal bytes in another block have another tag
 /// Thread    any
 [[nodiscard]] BlockTag block_tag(std::uint64_t number, std::span<const std::byte> bytes);
 

@@ -6,7 +6,7 @@
 
 namespace taut {
 
-/// A file descriptor with its owner.
+/// Owns a file descriptor.
 class Descriptor {
  public:
   Descriptor() = default;
@@ -22,10 +22,10 @@ class Descriptor {
     if (number_ >= 0) ::close(number_);
   }
 
-  /// Negative: none.
+  /// Negative if none is owned.
   [[nodiscard]] int get() const { return number_; }
   [[nodiscard]] int release() { return std::exchange(number_, -1); }
-  /// Whether it was closed without an error.
+  /// Closes it. Returns whether that succeeded.
   [[nodiscard]] bool close() { return ::close(release()) == 0; }
 
  private:

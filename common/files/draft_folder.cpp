@@ -31,7 +31,7 @@ fs::path parent_of(const fs::path& path) {
   return path.has_parent_path() ? path.parent_path() : fs::path(".");
 }
 
-/// Whether a file that was opened still has its name, or another process removed it meanwhile.
+/// Whether an open file still has its name: another process may have removed it meanwhile.
 bool has_name(const Descriptor& file, const fs::path& path) {
   struct stat opened {};
   struct stat named {};
@@ -39,7 +39,7 @@ bool has_name(const Descriptor& file, const fs::path& path) {
          opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
 }
 
-/// Whether a folder that exists holds nothing that a draft does not.
+/// Whether an existing folder may be a draft: it has a lock file, or is empty.
 bool may_be_draft(const fs::path& folder) {
   std::error_code failed;
   return fs::exists(folder / kLockName, failed) || (fs::is_empty(folder, failed) && !failed);
@@ -70,10 +70,10 @@ Result<std::unique_ptr<DraftFolder>> DraftFolder::create(const fs::path& folder)
                                     "another name",
                                     folder.string()));
     }
-    // A file system without locks does not say whether another process writes.
+    // Without locks in the file system, another process may be writing it.
     if (!is_new) return exists_already(draft);
   }
-  // Its writer ended in between, and a next one may have begun.
+  // The draft's writer ended in between, and another one may have started.
   if (!has_name(lock, draft / kLockName)) return exists_already(draft);
   std::unique_ptr<DraftFolder> draft_folder(new DraftFolder(place, draft, std::move(lock)));
   TAUT_TRY(draft_folder->remove_files());
@@ -82,7 +82,7 @@ Result<std::unique_ptr<DraftFolder>> DraftFolder::create(const fs::path& folder)
 
 DraftFolder::~DraftFolder() {
   if (is_in_place_ || !remove_files()) return;
-  // The lock goes last: what another process writes from then on is its own.
+  // The lock file is removed last: from then on another process may start its own draft.
   std::error_code ignored;
   fs::remove(draft_ / kLockName, ignored);
   fs::remove(draft_, ignored);
@@ -103,7 +103,7 @@ Result<void> DraftFolder::remove_files() const {
 }
 
 Result<void> DraftFolder::put_in_place() {
-  // Its files' names are on the disk before its own is.
+  // The names of its files must be on the disk before its own name is.
   TAUT_TRY(flush_folder(draft_));
   if (::rename(draft_.c_str(), place_.c_str()) != 0) {
     if (errno == ENOTEMPTY || errno == EEXIST) return exists_already(place_);

@@ -9,17 +9,17 @@
 namespace taut {
 
 /// A folder of files that appears whole or not at all: it is written as NAME.part next to its place
-/// and renamed. Meanwhile its process has a lock on a file in it, so that the draft of a process
-/// that has ended is known as such, and is replaced.
+/// and then renamed. Until then its process holds a lock on a file in it, so that the draft of a
+/// process that has ended is recognized and replaced.
 /// Thread    one
 class DraftFolder {
  public:
-  /// Creates an empty draft, and the folders above it.
-  /// Errors    exists: the folder; a draft that another process is writing; NAME.part, which is no
-  ///           draft; io
+  /// Creates an empty draft, and its parent folders.
+  /// Errors    exists: the folder exists, another process is writing its draft, or NAME.part is not
+  ///           a draft; io
   [[nodiscard]] static Result<std::unique_ptr<DraftFolder>> create(
       const std::filesystem::path& folder);
-  /// Removes the draft, unless it is in its place.
+  /// Removes the draft, unless it was put in place.
   ~DraftFolder();
   DraftFolder(const DraftFolder&) = delete;
   DraftFolder& operator=(const DraftFolder&) = delete;
@@ -27,8 +27,8 @@ class DraftFolder {
   /// Where the files are written.
   [[nodiscard]] const std::filesystem::path& path() const { return draft_; }
 
-  /// Renames the draft, whose files are on the disk. Called once.
-  /// Errors    exists: a folder has taken its place meanwhile; io
+  /// Renames the draft. REQUIRES: its files are flushed to the disk; called once.
+  /// Errors    exists: a folder of that name was created meanwhile; io
   [[nodiscard]] Result<void> put_in_place();
 
  private:

@@ -15,8 +15,8 @@ namespace taut {
 [[nodiscard]] Result<std::string> read_file(const std::filesystem::path& path,
                                             Bytes limit = Bytes(1ULL << 30));
 
-/// A whole file, decompressed when its bytes are gzip's.
-/// Errors: as GzStream; more than `limit`, or than half of the available memory, once decompressed.
+/// A whole file, decompressed if it is gzip.
+/// Errors: as GzStream; larger than `limit`, or half of the available memory, once decompressed.
 [[nodiscard]] Result<std::string> read_file_gz(const std::filesystem::path& path,
                                                Bytes limit = Bytes(4ULL << 30));
 
@@ -25,7 +25,7 @@ namespace taut {
 [[nodiscard]] Result<void> write_file_atomically(const std::filesystem::path& path,
                                                  std::string_view bytes);
 
-/// Finds a path that a file names: relative to the working folder, then to the folder of
+/// Resolves a path that a file mentions: relative to the working folder, then to the folder of
 /// `mentioned_in` and each of its parents. Errors: not found, naming every path that was tried.
 [[nodiscard]] Result<std::filesystem::path> find_mentioned(
     const std::filesystem::path& path, const std::filesystem::path& mentioned_in);

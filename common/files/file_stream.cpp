@@ -36,7 +36,7 @@ FileStream::FileStream(FileWriter file, std::uint64_t bytes)
 
 Result<std::unique_ptr<FileStream>> FileStream::create(const fs::path& path, std::uint64_t bytes) {
   TAUT_TRY(FileWriter file, FileWriter::create(path));
-  file.go_past_cache(bytes);
+  file.bypass_page_cache(bytes);
   return std::unique_ptr<FileStream>(new FileStream(std::move(file), bytes));
 }
 
@@ -47,7 +47,7 @@ FileStream::~FileStream() {
   thread_.join();
 }
 
-/// Blocks keep circulating after a failure, so that no thread waits for one forever.
+/// Blocks keep circulating after a failure, so that no thread waits forever for one.
 void FileStream::run() {
   while (true) {
     // Checked first: blocks queued before the queue was closed can still be popped.

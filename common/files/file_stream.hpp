@@ -24,7 +24,7 @@ class FileStream {
  public:
   static constexpr std::size_t kBlockBytes = std::size_t{8} << 20U;
 
-  /// bytes     the number that will be appended until it is committed
+  /// bytes     how many will be appended before commit()
   /// Errors    io. Throws std::bad_alloc.
   [[nodiscard]] static Result<std::unique_ptr<FileStream>> create(const std::filesystem::path& path,
                                                                   std::uint64_t bytes);
@@ -33,8 +33,8 @@ class FileStream {
   FileStream(const FileStream&) = delete;
   FileStream& operator=(const FileStream&) = delete;
 
-  /// Copies the bytes; waits while all blocks are still to be written.
-  /// Errors    io: names the file and the system's error, perhaps of an earlier piece
+  /// Copies the bytes; waits while all blocks are pending.
+  /// Errors    io: names the file and the system's error, possibly of an earlier piece
   [[nodiscard]] Result<void> append(std::span<const std::byte> bytes);
 
   /// Returns when the whole file is on the disk under its name; no append may follow.

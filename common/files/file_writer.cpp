@@ -15,7 +15,7 @@ namespace taut {
 namespace fs = std::filesystem;
 namespace {
 
-// A shorter piece is not worth a separate request.
+// A smaller piece is not worth a separate request.
 constexpr std::size_t kEarlyBytes = 1UL << 20U;
 
 Error io_error(const fs::path& path, const char* step, int error) {
@@ -79,7 +79,7 @@ Error FileWriter::failed(const char* step) const {
   return io_error(path_, step, errno);
 }
 
-void FileWriter::go_past_cache(std::uint64_t bytes) {
+void FileWriter::bypass_page_cache(std::uint64_t bytes) {
   TAUT_CHECK(file_ >= 0, "a committed file is not written to");
   // Not posix_fallocate, which writes every page if the file system cannot allocate.
   (void)fallocate(file_, 0, 0, static_cast<::off_t>(bytes));
@@ -118,7 +118,7 @@ Result<void> FileWriter::write_at(std::uint64_t offset, std::span<const std::byt
     offset += static_cast<std::uint64_t>(count);
   }
   if (durability_ == Durability::kFlushed && count_all >= kEarlyBytes && !(passes && past_cache_)) {
-    // Starts writing now instead of at the flush. A hint: otherwise the flush writes all of it.
+    // Starts writing now instead of at the flush. A hint: if it fails, the flush writes it all.
     (void)sync_file_range(file_, static_cast<::off_t>(begin), static_cast<::off_t>(count_all),
                           SYNC_FILE_RANGE_WRITE);
   }

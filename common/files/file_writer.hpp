@@ -11,7 +11,7 @@
 namespace taut {
 
 /// A file that is written in pieces and appears whole or not at all: its bytes go to NAME.partPID,
-/// which `commit` flushes and renames. Dropped without `commit`, nothing is left of it.
+/// which `commit` flushes and renames. Without `commit`, the destructor removes it.
 /// Thread    one at a time; write_at from several at once is allowed
 class FileWriter {
  public:
@@ -29,11 +29,11 @@ class FileWriter {
   /// Errors: io, with the file and the system's error.
   [[nodiscard]] Result<void> write_at(std::uint64_t offset, std::span<const std::byte> bytes);
 
-  /// From now on whole pages bypass the page cache if the file system supports it: memory, offset
-  /// and size of each piece are multiples of kPageBytes, and pieces are sequential. The first other
-  /// piece ends this mode; it and all that follow are written as usual.
+  /// From now on pieces bypass the page cache if the file system supports it. REQUIRES: pieces are
+  /// written sequentially. The first piece whose memory, offset or size is not a multiple of
+  /// kPageBytes ends this mode: it and all later pieces are written as usual.
   /// bytes     the final length of the file; its space is allocated at once
-  void go_past_cache(std::uint64_t bytes);
+  void bypass_page_cache(std::uint64_t bytes);
   static constexpr std::size_t kPageBytes = 4096;
 
   /// Moves the file to its path; no write may follow.

@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::size_t kReadBytes = 64 << 10;
-constexpr int kGzipWindow = 15 + 16;  // as zlib has it: gzip's header, the largest window
+constexpr int kGzipWindow = 15 + 16;  // in zlib's encoding: gzip's header, the largest window
 constexpr std::byte kGzipMagic[] = {std::byte{0x1f}, std::byte{0x8b}};
 
 }  // namespace
@@ -36,7 +36,7 @@ struct GzStream::State {
 
   [[nodiscard]] std::span<std::byte> rest() { return std::span(block).subspan(begin, end - begin); }
 
-  /// Fills the block, if it is empty. After that it is empty only at the end of the file.
+  /// Fills the block if it is empty. Afterwards it is empty only at the end of the file.
   Result<void> fill() {
     if (begin < end) return ok();
     begin = end = 0;
@@ -55,7 +55,7 @@ struct GzStream::State {
                                unpacked));
   }
 
-  /// Between two members: whether there is a further one. As gzip does, zeros are passed over.
+  /// Between two members: whether another one follows. Skips zeros, as gzip does.
   Result<bool> begins_member() {
     while (true) {
       TAUT_TRY(fill());
@@ -70,7 +70,7 @@ struct GzStream::State {
     }
   }
 
-  /// Up to so many bytes, at least one unless the file has ended.
+  /// Unpacks up to out.size() bytes, at least one unless the file has ended.
   Result<std::size_t> unpack(std::span<std::byte> out) {
     out = out.first(std::min<std::size_t>(out.size(), std::numeric_limits<int>::max()));
     while (true) {
@@ -110,12 +110,12 @@ struct GzStream::State {
   const fs::path path;
   const Descriptor file;
   std::array<std::byte, kReadBytes> block;
-  std::size_t begin = 0;  // what is still to be taken of the block
+  std::size_t begin = 0;  // unread bytes of the block: [begin, end)
   std::size_t end = 0;
   bool is_packed = false;
   bool in_member = false;
   z_stream packed{};
-  std::uint64_t unpacked = 0;  // bytes so far
+  std::uint64_t unpacked = 0;  // total bytes so far
 };
 
 GzStream::GzStream(std::unique_ptr<State> state) : state_(std::move(state)) {}

@@ -10,8 +10,8 @@
 
 namespace taut {
 
-/// A file's bytes from its first to its last, decompressed where they are gzip's, of one member or
-/// several. Neither the file nor what it unpacks to is in memory, apart from a block of it.
+/// Reads a file's bytes in order, decompressed if the file is gzip, with one member or several.
+/// Only one block of the file is in memory at a time.
 /// Thread    one at a time
 /// Source    RFC 1952
 class GzStream {
@@ -22,10 +22,10 @@ class GzStream {
   GzStream(GzStream&& other) noexcept;
   GzStream& operator=(GzStream&& other) noexcept;
 
-  /// Whether the file is gzip's, according to its first two bytes.
+  /// Whether the file is gzip, according to its first two bytes.
   [[nodiscard]] bool is_packed() const;
 
-  /// Fills `out` with the next bytes. Returns how many: fewer than its size only at the end.
+  /// Fills `out` with the next bytes. Returns their number, less than its size only at the end.
   /// Errors    io; invalid: a gzip stream that is damaged or truncated, with the place
   [[nodiscard]] Result<std::size_t> read(std::span<std::byte> out);
 
@@ -36,8 +36,8 @@ class GzStream {
   std::unique_ptr<State> state_;
 };
 
-/// The most bytes of one file that are kept in memory: half of available_memory(), or `limit` where
-/// that is less or the former is not known.
+/// The most bytes of one file that are kept in memory: half of available_memory(), or `limit` if
+/// that is less or the former is unknown.
 [[nodiscard]] Bytes in_memory_limit(Bytes limit);
 
 }  // namespace taut

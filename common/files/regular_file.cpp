@@ -44,13 +44,13 @@ Result<Descriptor> regular(const fs::path& path, Descriptor file) {
 }  // namespace
 
 Result<Descriptor> open_to_read(const fs::path& path) {
-  // It is looked at before it is opened: opening a pipe or a device does something already.
+  // It is checked before it is opened: merely opening a pipe or a device has side effects.
   const Descriptor place(open(path.c_str(), O_PATH | O_CLOEXEC));
   if (place.get() < 0) return cannot_open(path, errno);
   TAUT_TRY(check_opened(place.get(), path));
   TAUT_TRY(check_regular(path, place));
-  // Where files are limited, what is read is the file that was looked at, whatever its name leads
-  // to by then.
+  // If access is restricted, the file that was checked is the one that is read, even if its name
+  // leads to another one by now.
   const std::string name =
       are_files_limited() ? fmt::format("/proc/self/fd/{}", place.get()) : path.string();
   Descriptor file(open(name.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
@@ -60,7 +60,7 @@ Result<Descriptor> open_to_read(const fs::path& path) {
 
 namespace {
 
-/// The folder of a file that is to be written, within the limit.
+/// Opens the folder of a file to be written; the file must be within the limit.
 Result<Descriptor> open_folder_of(const fs::path& path, const fs::path& shown) {
   const fs::path parent = path.has_parent_path() ? path.parent_path() : fs::path(".");
   Descriptor folder(open(parent.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));

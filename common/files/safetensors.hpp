@@ -18,7 +18,7 @@
 #include "common/result.hpp"
 
 /// The safetensors format: an 8-byte little-endian length, a JSON header of that length, and the
-/// tensors' bytes, one after another without holes:
+/// tensors' bytes, one after another without gaps:
 ///
 ///   {"__metadata__": {"key": "value"}, "NAME": {"dtype": "F32", "shape": [2, 3],
 ///    "data_offsets": [0, 24]}, ...}
@@ -63,14 +63,14 @@ struct Head {
                                                       std::uint64_t file_bytes,
                                                       const std::string& name);
 
-/// The header. json is exactly its bytes, file_bytes the whole file's size.
-/// Errors    invalid: no such JSON; a name twice; an unknown dtype; a shape that does not fit its
-///           offsets; offsets that overlap, leave a hole, or do not end where the file does
+/// Parses the header. json is exactly its bytes, file_bytes the whole file's size.
+/// Errors    invalid: JSON of another form; a repeated name; an unknown dtype; a shape that does
+///           not match its offsets; offsets that overlap, leave a gap, or do not end with the file
 [[nodiscard]] Result<Head> parse_head(std::span<const std::byte> json, std::uint64_t file_bytes,
                                       const std::string& name);
 
-/// A file with a valid header. Reads at offsets: a file that shrinks in the meantime is an
-/// error, never a signal.
+/// A file with a valid header. It is read at offsets, not mapped: if it shrinks meanwhile, a read
+/// returns an error and never raises a signal.
 /// Thread    reads from several at once are allowed
 class Reader {
  public:
@@ -123,7 +123,7 @@ struct EncodedHead {
 };
 
 /// The head of a file of these tensors, in this order. name is the file's, for messages.
-/// Errors    invalid: a name twice, one that is not UTF-8, limits exceeded
+/// Errors    invalid: a repeated name, one that is not UTF-8, limits exceeded
 [[nodiscard]] Result<EncodedHead> encode_head(const std::vector<TensorSpec>& tensors,
                                               const Metadata& metadata, const std::string& name);
 
@@ -132,17 +132,18 @@ struct EncodedHead {
 /// Thread    one at a time
 class Writer {
  public:
-  /// Errors: invalid for a name twice, one that is not UTF-8, limits exceeded; io.
+  /// Errors: invalid for a repeated name, one that is not UTF-8, limits exceeded; io.
   [[nodiscard]] static Result<Writer> create(
       const std::filesystem::path& path, const std::vector<TensorSpec>& tensors,
       const Metadata& metadata,
       FileWriter::Durability durability = FileWriter::Durability::kFlushed);
 
-  /// The next bytes, tensor after tensor in the order given; a piece may end anywhere.
+  /// Appends the next bytes, tensor after tensor in the order given; a piece may end anywhere.
   [[nodiscard]] Result<void> append(std::span<const std::byte> bytes);
   [[nodiscard]] Result<void> append(std::span<const float> values);
 
-  /// Bytes from `first` on of tensor number `tensor`, in any order; pieces do not overlap.
+  /// Writes bytes from `first` on of tensor number `tensor`. Pieces may come in any order.
+  /// REQUIRES: pieces do not overlap.
   /// Errors: invalid beyond its end; io.
   [[nodiscard]] Result<void> write_at(std::size_t tensor, std::uint64_t first,
                                       std::span<const std::byte> bytes);

@@ -152,7 +152,7 @@ class HeadReader final : public nlohmann::json_sax<nlohmann::json> {
   Head& head_;
   Place place_ = Place::kBefore;
   bool in_metadata_ = false;
-  std::string entry_;  // the tensor or "__metadata__" that is being read
+  std::string entry_;  // the tensor or "__metadata__" being read
   std::string key_;
   Tensor tensor_;
   std::array<bool, 3> seen_{};  // of kFields
@@ -211,8 +211,8 @@ Result<std::uint64_t> parse_head_length(std::span<const std::byte> bytes, std::u
                     name, length, kMaxHeaderBytes));
   }
   if (length > file_bytes - sizeof length) {
-    return invalid(fmt::format("{}: its header of {} bytes is cut: the file has {}", name, length,
-                               file_bytes));
+    return invalid(
+        fmt::format("{}: its header has {} bytes, but the file has {}", name, length, file_bytes));
   }
   return length;
 }

@@ -39,7 +39,7 @@ Result<std::vector<Tensor>> place(const std::vector<TensorSpec>& specs, const st
   return tensors;
 }
 
-/// The JSON of a header, with spaces up to the alignment. Errors: a name that is not UTF-8.
+/// The JSON of a header, padded with spaces to the alignment. Errors: a name that is not UTF-8.
 Result<std::string> to_json(const Head& head, const std::string& name) {
   nlohmann::ordered_json json = nlohmann::ordered_json::object();
   if (!head.metadata.empty()) json["__metadata__"] = head.metadata;

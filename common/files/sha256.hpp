@@ -27,7 +27,7 @@ class Sha256 {
 /// HMAC-SHA-256 (RFC 2104) of a text: 64 lowercase hex digits.
 [[nodiscard]] std::string hmac_sha256(const std::string& key, const std::string& text);
 
-/// So many bytes that cannot be guessed, in hex.
+/// `bytes` random bytes that cannot be guessed, in hex.
 [[nodiscard]] std::string random_hex(std::size_t bytes);
 
 }  // namespace taut

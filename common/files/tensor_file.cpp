@@ -26,7 +26,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "stored tensors are little-endian");
 
 constexpr std::size_t kBlockBytes = 256 << 10;
-constexpr std::size_t kPinnedBytes = 64 << 10;  // that have one tag
+constexpr std::size_t kPinnedBytes = 64 << 10;  // that share one tag
 static_assert(kBlockBytes % kPinnedBytes == 0, "whole blocks are read at once");
 
 struct Spelling {

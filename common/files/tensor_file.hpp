@@ -16,7 +16,7 @@ namespace taut {
 
 class RandomRead;
 
-/// Where a tensor's numbers are in a file: a table's initial values, in place of its filler.
+/// Where a tensor's numbers are in a file: a table's initial values, used instead of its filler.
 struct TensorPlace {
   std::string file;          // an absolute path, the same for every process that reads it
   std::string sha256;        // of the whole file, 64 hex digits
@@ -25,14 +25,14 @@ struct TensorPlace {
   friend bool operator==(const TensorPlace&, const TensorPlace&) = default;
 };
 
-/// A file whose tensors are read at offsets. If it shrinks meanwhile, that is an error, never a
-/// signal.
+/// A file whose tensors are read at offsets. If it shrinks meanwhile, a read returns an error and
+/// never raises a signal.
 /// Thread    reads from several at once are allowed
 class TensorFile {
  public:
   /// Errors: not_found; invalid unless it is a regular file; io.
   [[nodiscard]] static Result<TensorFile> open(const std::filesystem::path& path);
-  /// A file that is stored in another way than as one. path: for messages.
+  /// A file that is not stored as a single file, but read through `stored`. path: for messages.
   TensorFile(std::filesystem::path path, std::uint64_t bytes,
              std::shared_ptr<const RandomRead> stored);
   ~TensorFile();
@@ -44,7 +44,7 @@ class TensorFile {
   [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
   /// Whether the file was written after it was opened, according to its modification time.
   [[nodiscard]] bool has_changed() const;
-  /// Whether its path names another file by now, as after a rename, or none. This one can still be
+  /// Whether its path now names another file, as after a rename, or none. This one can still be
   /// read.
   [[nodiscard]] bool was_replaced() const;
 
@@ -60,9 +60,9 @@ class TensorFile {
   [[nodiscard]] Result<std::string> sha256() const;
 
   /// As sha256(); later reads fail if the data differ from what was read here, so that a file that
-  /// was compared with a digest is used unchanged, whatever process writes to it. Keeps 16 bytes
+  /// was compared with a digest is used unchanged, even if a process writes to it. Keeps 16 bytes
   /// for every 64 KiB. REQUIRES: no other thread reads meanwhile.
-  /// stops   set by another thread: it ends with an error; nullptr: it reads the whole file
+  /// stops   if another thread sets it, pin() ends with an error; nullptr: it is never stopped
   /// Errors  also closed: it was stopped
   [[nodiscard]] Result<std::string> pin(const std::atomic<bool>* stops = nullptr);
 

@@ -10,7 +10,7 @@ std::mutex& library_mutex() {
   return mutex;
 }
 
-/// The innermost entry of the error stack is the reason; the outer ones are its callers.
+/// The innermost entry of the error stack is the reason; the outer entries are its callers.
 herr_t keep_innermost(unsigned /*depth*/, const H5E_error2_t* entry, void* data) {
   if (entry->desc != nullptr) *static_cast<std::string*>(data) = entry->desc;
   return 0;
@@ -32,7 +32,7 @@ std::string Library::problem() const {
   std::string text = "libhdf5 gives no reason";
   H5Ewalk2(H5E_DEFAULT, H5E_WALK_DOWNWARD, keep_innermost, &text);
   H5Eclear2(H5E_DEFAULT);
-  // It may quote names of the file.
+  // The message may quote names from the file.
   std::ranges::replace_if(
       text, [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
   return text;

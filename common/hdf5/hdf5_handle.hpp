@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-// Names of current versions are mapped to those of version 1.10, which all supported systems have.
+// Maps API names to their version of 1.10, which all supported systems have.
 #ifndef H5_USE_110_API
 #define H5_USE_110_API
 #endif
@@ -12,10 +12,10 @@
 
 namespace taut::hdf5 {
 
-/// Of a file's root: what has written it.
+/// The attribute of a file's root that names what wrote the file.
 inline constexpr const char* kWriterAttribute = "written_by";
 
-/// Holds the one lock of the library. Every call into it happens while one of these exists.
+/// Holds the one lock of the library. Every call into it must be made while one of these exists.
 class Library {
  public:
   Library();

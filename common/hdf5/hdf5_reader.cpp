@@ -18,9 +18,9 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kMaxAxes = 32;
-/// What deflate makes of its input at most: no filter of the library does more.
+/// The maximum expansion by deflate; no filter of the library expands more.
 constexpr std::uint64_t kMaxExpansion = 1032;
-/// A chunk of this size is decompressed, however little of it is stored.
+/// Chunks up to this size are decompressed, however few of their bytes are stored.
 constexpr std::uint64_t kSmallChunkBytes = 16ULL << 20U;
 
 std::string printable(std::string_view text) {
@@ -42,11 +42,11 @@ Result<std::uint64_t> check_signature(const fs::path& path) {
 }
 
 Result<Handle> open_file(const Library& library, const fs::path& path) {
-  // The library gets the file that was looked at, whatever its name leads to by then.
+  // The library opens the file that was checked, even if its name leads to another one by now.
   TAUT_TRY(const Descriptor opened, open_to_read(path));
   const std::string name = fmt::format("/proc/self/fd/{}", opened.get());
   const Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
-  // Locks fail on read-only and network file systems, and a file is only read.
+  // Locks fail on read-only and network file systems, and the file is only read.
   H5Pset_file_locking(access.id(), false, true);
   Handle file(H5Fopen(name.c_str(), H5F_ACC_RDONLY, access.id()), H5Fclose);
   if (file) return file;
@@ -139,7 +139,7 @@ class Walk {
     dataset.is_compressed = H5Pget_nfilters(creation.id()) != 0;
     const H5D_layout_t layout = H5Pget_layout(creation.id());
     if (layout == H5D_VIRTUAL || H5Pget_external_count(creation.id()) != 0) {
-      dataset.is_number = false;  // what other files hold is not followed
+      dataset.is_number = false;  // data in other files is not followed
       dataset.type.reset();
       return dataset;
     }

@@ -29,7 +29,7 @@ inline constexpr std::size_t kMaxObjects = 1U << 20U;
 inline constexpr int kMaxDepth = 32;
 inline constexpr std::size_t kMaxNameBytes = 4096;
 
-/// An array of a file.
+/// An array in a file.
 struct Dataset {
   std::string name;                     // its path within the file: "data/conv1/0"
   std::vector<std::uint64_t> shape;     // empty: a single number
@@ -39,22 +39,22 @@ struct Dataset {
   std::uint64_t element_bytes = 0;      // of one element as stored
   std::uint64_t stored_bytes = 0;       // what the file holds of it
   std::uint64_t chunk_bytes = 0;        // of one chunk once decompressed; 0: not chunked
-  std::optional<ElementType> type;      // of little-endian numbers of a usual size
+  std::optional<ElementType> type;      // of little-endian numbers of a common size
   std::optional<std::uint64_t> offset;  // bytes from the file's start, where stored as one piece
 };
 
 /// The arrays of a file, group by group in the order of their names.
-/// Errors    not_found; invalid: no HDF5 file, one that is truncated or damaged, limits, an array
+/// Errors    not_found; invalid: not an HDF5 file, truncated or damaged, limits exceeded, an array
 ///           whose extents overflow or that reaches beyond the end of the file
 /// Thread    any
 [[nodiscard]] Result<std::vector<Dataset>> list_datasets(const std::filesystem::path& path);
 
-/// What a file says of what has written it (Writer::create()); empty: nothing, or no HDF5 file.
+/// What wrote a file, as recorded by Writer::create(); empty if not recorded, or no HDF5 file.
 /// Thread    any
 [[nodiscard]] std::string writer_of(const std::filesystem::path& path);
 
 /// Reads a whole array as floats, however it is stored.
-/// limit     bytes that the floats may take
+/// limit     the most bytes that the floats may take
 /// Errors    invalid: not numbers, more than `limit`, extents that the stored bytes cannot fill,
 ///           damaged
 /// Thread    any

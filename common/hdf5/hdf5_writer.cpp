@@ -26,7 +26,7 @@ namespace fs = std::filesystem;
 
 static_assert(std::endian::native == std::endian::little, "arrays are written as they are");
 
-/// Creates an array whose place in the file is settled now and filled later. Returns its offset.
+/// Creates an array: its space in the file is allocated now and filled later. Returns its offset.
 Result<std::uint64_t> create_array(const Library& library, hid_t file, const ArraySpec& array,
                                    const fs::path& path) {
   const Handle links(H5Pcreate(H5P_LINK_CREATE), H5Pclose);
@@ -65,7 +65,7 @@ Result<std::vector<std::uint64_t>> create_arrays(int part, const fs::path& path,
                                                  const std::vector<ArraySpec>& arrays,
                                                  const std::string& writer) {
   const Library library;
-  // The open file itself: its name may lead to another one by now.
+  // Opens the file through its descriptor: its name may lead to another one by now.
   const std::string name = fmt::format("/proc/self/fd/{}", part);
   Handle file(H5Fcreate(name.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT), H5Fclose);
   if (!file) {
@@ -85,8 +85,8 @@ Result<std::vector<std::uint64_t>> create_arrays(int part, const fs::path& path,
   return offsets;
 }
 
-/// Whether it is the draft of a process that has ended.
-/// process  the end of its name
+/// Whether a file is the draft of a process that has ended.
+/// process  the end of its name, the process id
 bool is_abandoned(const fs::path& file, std::string_view process) {
   pid_t number = 0;
   const char* const last = process.data() + process.size();
@@ -96,7 +96,7 @@ bool is_abandoned(const fs::path& file, std::string_view process) {
   // A process of another container or machine may have that number.
   const auto opened = open_to_read(file);
   if (!opened || ::flock(opened.value().get(), LOCK_EX | LOCK_NB) != 0) return false;
-  // Parts of a download are called so too.
+  // Parts of a download may have such a name too.
   std::string head(kSignature.size(), '\0');
   const ssize_t count = ::pread(opened.value().get(), head.data(), head.size(), 0);
   return count == 0 || (count > 0 && head == kSignature);
@@ -145,7 +145,7 @@ Result<Writer> Writer::create(const fs::path& path, const std::vector<ArraySpec>
   Writer new_writer(path, part);
   new_writer.file_ = file.release();
   TAUT_TRY(new_writer.offsets_, create_arrays(new_writer.file_, path, arrays, writer));
-  // Says to remove_abandoned_drafts() that it is written. HDF5 has had its own lock until here.
+  // Shows remove_abandoned_drafts() that it is being written. Until here HDF5 held its own lock.
   (void)::flock(new_writer.file_, LOCK_EX | LOCK_NB);
   return new_writer;
 }
@@ -184,7 +184,7 @@ Result<void> Writer::finish_as(const fs::path& path) {
 
 Result<void> Writer::finish_as_new(const fs::path& path) {
   TAUT_TRY(close_file());
-  // A link, as a rename would replace what has taken the name meanwhile.
+  // A link, since a rename would replace a file that was created under this name meanwhile.
   if (::link(part_.c_str(), path.c_str()) == 0) {
     ::unlink(part_.c_str());
     part_.clear();

@@ -13,7 +13,7 @@ namespace taut::hdf5 {
 
 /// An array to be written: little-endian float32, stored as one piece.
 struct ArraySpec {
-  std::string name;  // its path within the file; the groups on it are created
+  std::string name;  // its path within the file; its groups are created
   std::vector<std::int64_t> shape;
 };
 
@@ -21,8 +21,8 @@ struct ArraySpec {
 /// Thread    one at a time
 class Writer {
  public:
-  /// writer    says of the file what has written it (writer_of()), at most 64 bytes; empty: nothing
-  /// Errors    invalid: a name that HDF5 cannot have, twice the same one; io
+  /// writer    recorded as what wrote the file (writer_of()), at most 64 bytes; empty: no record
+  /// Errors    invalid: a name that HDF5 does not allow, or a repeated one; io
   [[nodiscard]] static Result<Writer> create(const std::filesystem::path& path,
                                              const std::vector<ArraySpec>& arrays,
                                              const std::string& writer = {});
@@ -35,12 +35,12 @@ class Writer {
   [[nodiscard]] Result<void> write(std::size_t array, std::uint64_t first,
                                    std::span<const float> values);
 
-  /// Puts the file in its place, over one of that name; nothing is written afterwards. Errors: io.
+  /// Puts the file in place, replacing any of that name; no write may follow. Errors: io.
   [[nodiscard]] Result<void> finish();
   /// As finish(), under another name in the same folder. Errors: io.
   [[nodiscard]] Result<void> finish_as(const std::filesystem::path& path);
   /// As finish_as(), but no file is replaced.
-  /// Errors    exists: there is one of that name; this one can still be put elsewhere. io.
+  /// Errors    exists: a file has that name; this one can still be put elsewhere. io.
   [[nodiscard]] Result<void> finish_as_new(const std::filesystem::path& path);
 
  private:
@@ -54,7 +54,7 @@ class Writer {
   std::vector<std::uint64_t> offsets_;  // of each array in the file
 };
 
-/// Removes what processes left of a file that they were writing when they ended: NAME.partPID.
+/// Removes the drafts of a file, NAME.partPID, whose processes ended while they were writing it.
 void remove_abandoned_drafts(const std::filesystem::path& path);
 
 }  // namespace taut::hdf5

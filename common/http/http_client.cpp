@@ -31,7 +31,7 @@ class HttpClient::Connection {
     const TimePoint deadline = steady_now() + wait;
     const bool was_open = stream_.has_value();
     Result<Answer> answer = exchange(path, json, deadline);
-    // A server closes connections that are idle for long: only a new one shows whether it answers.
+    // A server closes connections that are idle too long: only a new one shows whether it answers.
     const bool may_be_old = was_open && !answer && answer.error().code == ErrorCode::kUnavailable;
     return may_be_old ? exchange(path, json, deadline) : std::move(answer);
   }
@@ -89,7 +89,7 @@ class HttpClient::Connection {
     return failed;
   }
 
-  /// Runs one operation to its end, or to the deadline.
+  /// Runs one operation until it ends or the deadline passes.
   template <class Start>
   error_code run(TimePoint deadline, const Start& start) {
     const Duration left = deadline - steady_now();

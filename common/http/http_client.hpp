@@ -14,11 +14,11 @@ struct Answer {
   std::string body;
 };
 
-/// A connection to one HTTP/1.1 server, made when it is first needed and again once it broke.
+/// A connection to one HTTP/1.1 server, opened when first needed and reopened after a failure.
 /// Thread    one
 class HttpClient {
  public:
-  /// The largest answer that is taken.
+  /// The largest answer that is accepted.
   static constexpr std::size_t kMaxAnswer = 256ULL << 20U;
 
   /// address  "host:port"
@@ -29,7 +29,7 @@ class HttpClient {
 
   /// Posts a JSON text and waits for the answer, connecting included.
   /// Errors    timeout; unavailable: no connection, or it broke; in both cases the server may have
-  ///           done what was requested, or do it yet
+  ///           carried out the request, or may still do so
   [[nodiscard]] Result<Answer> post(const std::string& path, const std::string& json,
                                     Duration wait);
 

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::int64_t kLinkLife_s = 600;
 constexpr std::size_t kMinSecret = 32;
-constexpr std::size_t kMaxUsed = 1024;  // links of the last minutes; few users make them
+constexpr std::size_t kMaxUsed = 1024;  // used links that have not expired; few users make links
 constexpr std::string_view kLinkPath = "/login";
 constexpr std::string_view kLinkQuery = "once=";
 
@@ -25,7 +25,7 @@ constexpr const char* kHowToLogIn =
     "machine and as the user who started the daemon; a program sends \"Authorization: Bearer "
     "TOKEN\", with a token from \"tautline page --token read\"";
 
-/// Takes as long whichever letter differs.
+/// Takes the same time whichever letter differs.
 bool are_equal(std::string_view one, std::string_view other) {
   return one.size() == other.size() && CRYPTO_memcmp(one.data(), other.data(), one.size()) == 0;
 }

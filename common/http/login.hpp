@@ -9,35 +9,35 @@
 
 namespace taut::http {
 
-/// What a program may do that sends `Authorization: Bearer TOKEN` with each request.
+/// What a program that sends `Authorization: Bearer TOKEN` with each request may do.
 enum class TokenRight : std::uint8_t {
   kRead,    // GET and HEAD: scrapers
   kChange,  // everything
 };
 
-/// The token of a right, for those that know the secret.
+/// The token for a right, derived from the secret.
 /// secret    see Login
 [[nodiscard]] std::string token_of(const std::string& secret, TokenRight right);
 
-/// The path of a link that logs a browser in, once and for the next minutes.
+/// The path of a link that logs a browser in once, within the next ten minutes.
 /// now_s     unix_time_s()
 [[nodiscard]] std::string login_path(const std::string& secret, double now_s);
 
-/// Admits clients that know a secret: a browser by a link that works once and leaves it a cookie, a
-/// program by a token in each request. All of them are derived from the secret by HMAC-SHA-256
-/// (RFC 2104), so that another process that has it can make them, and browsers stay logged in when
-/// the server starts again.
+/// Admits clients that prove access to a secret: a browser by a link that works once and sets a
+/// cookie, a program by a token in each request. All three are derived from the secret by
+/// HMAC-SHA-256 (RFC 2104), so another process that has it can make them, and browsers stay logged
+/// in when the server restarts.
 /// Thread    one
 class Login {
  public:
   /// secret    at least 32 characters that cannot be guessed
-  /// port      of the server: browsers keep cookies by host, whatever the port
+  /// port      of the server, for the name of the cookie: browsers keep cookies per host, not port
   Login(std::string secret, const std::string& port);
 
-  /// What a request gets instead of its answer; nullopt: it may be answered.
-  ///   303  the link is good; with the cookie, to the page
-  ///   401  no cookie, no token, or a link that was used, or is too old
-  ///   403  the token is one for readers
+  /// The response to send in place of a request's answer; nullopt if it may be answered.
+  ///   303  the link is valid: sets the cookie and redirects to the page
+  ///   401  no valid cookie or token, or a link that is invalid, was used or has expired
+  ///   403  the token permits only reading
   /// now_s     unix_time_s()
   [[nodiscard]] std::optional<Response> admit(const Request& request, double now_s);
 
@@ -47,7 +47,7 @@ class Login {
   const std::string secret_;
   const std::string cookie_;  // "tautline_7680=..."
   const std::string read_header_, change_header_;
-  std::map<std::string, double> used_;  // links, and when they end by themselves
+  std::map<std::string, double> used_;  // links, and when they expire
 };
 
 }  // namespace taut::http

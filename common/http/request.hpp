@@ -26,9 +26,9 @@ struct Response {
   unsigned status = 200;
   std::string type = "text/plain; charset=utf-8";
   std::string body;
-  bool streams = false;  // after the body, events follow until the peer goes (Server::publish)
-  std::string allow;     // of status 405: the methods that work here
-  // Headers; empty: without.
+  bool streams = false;  // after the body, events follow until the peer leaves (Server::publish)
+  std::string allow;     // for status 405: the methods that are allowed
+  // Headers; empty: not sent.
   std::string challenge;  // WWW-Authenticate
   std::string location;
   std::string cookie;  // Set-Cookie
@@ -48,7 +48,7 @@ struct Response {
   return response;
 }
 
-/// What the peers of one server may do.
+/// What one server accepts from its peers.
 struct Policy {
   // Names that a browser may use for this process, "host" or "host:port", in addition to its
   // address and localhost. This refuses foreign names that resolve to this address (DNS rebinding).

@@ -47,7 +47,7 @@ constexpr std::string_view kStreamBegin = "retry: 1000\n\n";
 class Host {
  public:
   virtual ~Host() = default;
-  /// Calls `done` once, now or later, on the server's thread.
+  /// Calls `done` once, at once or later, on the server's thread.
   virtual void answer(const Request& request, SlowAnswers::Done done) = 0;
   [[nodiscard]] virtual bool may_stream(const asio::ip::address& address) const = 0;
   [[nodiscard]] virtual const Limits& limits() const = 0;
@@ -60,7 +60,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
       : stream_(std::move(socket)), host_(host), stream_end_(stream_.get_executor()) {
     beast::error_code gone;
     address_ = stream_.socket().remote_endpoint(gone).address();
-    // A host that is gone without a word accepts no bytes, and no timer of ours runs between them.
+    // A host that vanished acknowledges nothing, and no timer of ours runs between two events.
     const auto wait = std::chrono::duration_cast<std::chrono::milliseconds>(host.limits().send);
     const auto ms = static_cast<unsigned>(wait.count());
     (void)setsockopt(stream_.socket().native_handle(), IPPROTO_TCP, TCP_USER_TIMEOUT, &ms,
@@ -84,7 +84,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     if (pieces_.size() == 1) write_piece();
   }
   [[nodiscard]] bool streams() const { return streams_; }
-  /// Whether it has no complete request, and since when.
+  /// Whether no complete request has arrived, and since when.
   [[nodiscard]] bool is_idle() const { return is_idle_; }
   [[nodiscard]] TimePoint idle_since() const { return idle_since_; }
   [[nodiscard]] const asio::ip::address& address() const { return address_; }
@@ -306,8 +306,8 @@ class Server::Impl final : public Host {
       });
     });
   }
-  /// Of the address that has most connections, the one that has been idle for longest; none where
-  /// every connection is at work.
+  /// Closes an idle connection: of the address that has the most connections, the one idle longest.
+  /// Does nothing if every connection is busy.
   void close_an_idle_one() {
     std::map<asio::ip::address, std::size_t> of_address;
     std::shared_ptr<Connection> found;
@@ -326,7 +326,7 @@ class Server::Impl final : public Host {
     found->close();
     std::erase_if(connections_, [&](const auto& weak) { return weak.lock() == found; });
   }
-  /// Of this address; nullopt: of all.
+  /// The streams of `address`; nullopt: of all addresses.
   [[nodiscard]] std::size_t count_streams(
       const std::optional<asio::ip::address>& address = {}) const {
     return static_cast<std::size_t>(std::ranges::count_if(connections_, [&](const auto& weak) {
@@ -362,7 +362,7 @@ class Server::Impl final : public Host {
   asio::steady_timer ticker_;
   asio::steady_timer pause_;
   std::deque<std::weak_ptr<Connection>> connections_;
-  std::atomic<bool> ticks_ = false;  // the timer's function waits or runs on the second thread
+  std::atomic<bool> ticks_ = false;  // a call of the timer is pending on the second thread
   std::unique_ptr<SlowAnswers> slow_;
   std::thread thread_;
 };

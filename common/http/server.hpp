@@ -15,12 +15,12 @@ namespace taut::http {
 struct Limits {
   std::size_t header_bytes = 8 << 10;
   std::size_t body_bytes = 16 << 10;
-  // A further one takes the place of one that is idle, of the address that has most.
+  // One more replaces an idle one, of the address that has the most connections.
   std::size_t connections = 128;
-  std::size_t streams = 64;  // of these; a further one is answered 503
+  std::size_t streams = 64;  // of these; one more is answered with 503
   std::size_t streams_of_address = 32;
-  Duration stream{600'000'000};   // a stream ends then, and a browser opens it again
-  std::size_t waiting = 16;       // requests that Options::waits() is true for; see late
+  Duration stream{600'000'000};   // a stream ends after this, and a browser reopens it
+  std::size_t waiting = 16;       // pending requests with Options::waits(); see late
   Duration patience{2'000'000};   // for the answer to one of these
   Duration request{5'000'000};    // from a connection's first byte to its complete request
   Duration send{10'000'000};      // a peer that takes longer to accept a piece is disconnected
@@ -30,7 +30,7 @@ struct Limits {
 /// Answers HTTP/1.1 on one address, on a dedicated thread. Whatever a peer sends costs no
 /// more than the limits, and affects only its own connection.
 /// Thread    any; the handler and the timer are called on the server's thread, which answers all
-///           peers. What may wait is done on a second one: see Options::waits.
+///           peers. Requests that may wait are handled on a second one: see Options::waits.
 class Server {
  public:
   using Handler = std::function<Response(const Request&)>;
@@ -39,16 +39,16 @@ class Server {
   struct Options {
     std::string address;                  // "host:port"; port 0: chosen by the system
     std::vector<std::string> hosts;       // as Policy::hosts; the address and localhost are added
-    std::string secret;                   // as Login demands it; empty: every request is answered
+    std::string secret;                   // as Login requires; empty: no login is needed
     std::vector<std::string> open_paths;  // answered without a login
     Limits limits;
     Duration tick{500'000};
     Timer timer;  // empty: none
-    /// Which requests are answered by something that may take long to answer. The handler is called
-    /// for them on a second thread, one after the other, and so is the timer. Empty: none.
+    /// Whether the answer to a request may take long. The handler is called for these requests on a
+    /// second thread, one after the other, and so is the timer. Empty: no answer takes long.
     std::function<bool(const Request&)> waits;
-    /// The answer, on the first thread, to such a request that the second one has no answer for in
-    /// time. REQUIRES: not empty where `waits` is not.
+    /// Answers, on the first thread, a request that the second one does not answer in time.
+    /// REQUIRES: not empty if `waits` is not.
     Handler late;
   };
 

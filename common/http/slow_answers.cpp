@@ -14,7 +14,7 @@ namespace asio = boost::asio;
 
 constexpr Duration kIdle{1'000'000};
 
-/// A request that waits for the first of its answers. Thread: the connections'.
+/// A request that waits for the first of its answers. Thread: the connections' thread.
 struct Waiting {
   explicit Waiting(asio::io_context& connections) : patience(connections) {}
 

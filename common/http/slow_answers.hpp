@@ -14,7 +14,7 @@ namespace taut::http {
 
 /// Answers that may wait for another process, made one after the other on a dedicated thread, so
 /// that the thread of all connections never waits.
-/// Thread    that of the connections
+/// Thread    the connections' thread
 class SlowAnswers {
  public:
   using Handler = std::function<Response(const Request&)>;
@@ -23,20 +23,20 @@ class SlowAnswers {
   /// connections  where a request's `done` is called
   /// slow         makes the answers, on the dedicated thread
   /// instead      the answer, on the connections' thread, to a request that is not answered within
-  ///              `patience`, or of which `max` wait already
+  ///              `patience`, or that arrives when `max` are pending
   SlowAnswers(boost::asio::io_context& connections, Handler slow, Handler instead,
               Duration patience, std::size_t max);
-  /// Waits for the answer that is being made, and joins.
+  /// Waits until the pending answers are made, and joins.
   ~SlowAnswers();
   SlowAnswers(const SlowAnswers&) = delete;
   SlowAnswers& operator=(const SlowAnswers&) = delete;
 
   /// Answers a request: `done` is called once.
   void answer(const Request& request, Done done);
-  /// Has the dedicated thread do something in addition. Returns whether it will: false where too
-  /// much waits there.
+  /// Queues `work` for the dedicated thread. Returns whether it will run: false if too much is
+  /// pending there.
   [[nodiscard]] bool run(std::function<void()> work);
-  /// No answer is made any more.
+  /// Queues no further requests; the pending ones are still answered.
   void stop();
 
  private:

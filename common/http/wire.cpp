@@ -48,7 +48,7 @@ Arrival arrival_of(RequestParser& parser, boost::beast::error_code error, const 
     return arrival;
   }
   if (error) {
-    // Malformed HTTP is an error of the parser; all others are the peer's going.
+    // Malformed HTTP is an error of the parser; any other error means that the peer left.
     const bool is_parsers =
         error.category() == make_error_code(bhttp::error::bad_method).category();
     if (is_parsers && error != bhttp::error::end_of_stream) {

@@ -14,11 +14,11 @@ namespace taut::http {
 /// Reads one request from a peer's bytes.
 using RequestParser = boost::beast::http::request_parser<boost::beast::http::string_body>;
 
-/// Has the parser end with an error where a request exceeds the limits.
+/// Makes the parser end with an error if a request exceeds the limits.
 void set_limits(RequestParser& parser, const Limits& limits);
 
-/// What has arrived when the reading of a request has ended. Neither a request nor a refusal: the
-/// peer disconnected, or took too long.
+/// What has arrived when the read of a request ends. If neither a request nor a refusal is set, the
+/// peer disconnected or took too long.
 struct Arrival {
   std::optional<Request> request;
   std::optional<Response> refusal;  // sent in place of an answer; then the connection is closed
@@ -26,11 +26,11 @@ struct Arrival {
   bool stays = false;               // the peer may send another request
   bool head_only = false;           // it requests no body
 };
-/// error   with which the reading ended
+/// error   the result of the read
 [[nodiscard]] Arrival arrival_of(RequestParser& parser, boost::beast::error_code error,
                                  const Limits& limits);
 
-/// The bytes of an answer's head and body, to a request of that version.
+/// The HTTP message of a response, for a request of that version.
 [[nodiscard]] boost::beast::http::response<boost::beast::http::string_body> to_wire(
     Response&& response, unsigned version);
 

@@ -13,7 +13,7 @@ namespace taut {
 namespace fs = std::filesystem;
 namespace {
 
-// Of a folder; more are no keys of one cluster.
+// Per folder; a folder with more is not one of a cluster's keys.
 constexpr std::size_t kMaxAdmitted = 65536;
 
 }  // namespace
@@ -40,7 +40,7 @@ void FolderAdmission::warn_once(const std::string& text) {
   if (std::exchange(warned_, text) != text) log::warn("{}", text);
 }
 
-/// The files of keys, without reading them.
+/// Lists the key files, without reading them.
 Result<std::map<std::string, FolderAdmission::Seen>> FolderAdmission::look() const {
   TAUT_TRY(check_private_folder(folder_));
   std::map<std::string, Seen> files;
@@ -74,7 +74,7 @@ Result<void> FolderAdmission::read() {
     const auto text = read_private_file(path);
     const auto file = text ? parse_key_file(text.value(), path.string()) : text.error();
     if (!file) {
-      // One that was revoked between the two looks is no mistake.
+      // A key that was revoked since the folder was listed is not an error.
       if (file.error().code != ErrorCode::kNotFound) warn_once(file.error().message);
       continue;
     }

@@ -12,9 +12,9 @@
 
 namespace taut {
 
-/// Admits the keys that a folder lists, a file for each, NAME, and follows its changes. If the
-/// folder cannot be read any more, what it listed last holds: a folder that vanishes must not end a
-/// training, and no other user can remove it.
+/// Admits the keys that a folder lists, one file NAME for each, and follows its changes. If the
+/// folder can no longer be read, its last list stays in force: a folder that vanishes must not end
+/// a training, and no other user can remove it.
 /// Thread    any
 class FolderAdmission final : public Admission {
  public:
@@ -33,7 +33,7 @@ class FolderAdmission final : public Admission {
   };
   using Holders =
       std::unordered_map<std::string, std::shared_ptr<const Identity>, Hash, std::equal_to<>>;
-  /// A file as it was when it was read; each write makes another file of that name.
+  /// The state of a file when it was read; each write makes another file of that name.
   struct Seen {
     std::uint64_t file = 0;
     std::uint64_t size = 0;

@@ -32,7 +32,7 @@ Result<std::string> ensure_http_secret(const fs::path& folder) {
   }
   const fs::path draft = folder / fmt::format(".{}.{}", kHttpSecretFile, random_hex(8));
   TAUT_TRY(write_private_file(draft, random_hex(kBytes) + "\n"));
-  // The first process gives it its name; the others take that one.
+  // The first process to link its draft wins; the others use that secret.
   const int failed = link(draft.c_str(), path.c_str()) == 0 ? 0 : errno;
   unlink(draft.c_str());
   if (failed != 0 && failed != EEXIST) {

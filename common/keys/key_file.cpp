@@ -138,7 +138,7 @@ Result<KeyFile> parse_key_file(std::string_view text, const std::string& path) {
 }
 
 Result<std::string> read_private_file(const fs::path& path) {
-  // Without waiting: a pipe of that name has no end.
+  // Non-blocking: a pipe of that name would block.
   const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (file.get() < 0) return failed(path, "be opened");
   struct stat found {};
@@ -159,8 +159,8 @@ Result<std::string> read_private_file(const fs::path& path) {
 }
 
 Result<void> write_private_file(const fs::path& path, std::string_view text) {
-  // Drawn: processes of other machines and containers, which may have the same number, write here
-  // too.
+  // Random: processes of other machines and containers, which may have the same id, also write
+  // here.
   const std::string partial =
       fmt::format("{}/.part-{}", path.parent_path().string(), random_hex(kDrawnBytes));
   Descriptor file(open(partial.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));

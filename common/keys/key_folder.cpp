@@ -30,7 +30,7 @@ fs::path admitted_path(const fs::path& folder) {
   return folder / "admitted";
 }
 
-/// Makes a folder that its owner alone can use; one that exists is left as it is.
+/// Makes a folder that only its owner can use; one that exists is only checked.
 Result<void> make_private_folder(const fs::path& folder) {
   std::error_code failed;
   if (folder.has_parent_path()) fs::create_directories(folder.parent_path(), failed);
@@ -86,7 +86,7 @@ bool has_keys(const fs::path& folder) {
   return false;
 }
 
-/// Makes a pair for an identity, and admits it. REQUIRES: the folder's lock.
+/// Makes a key pair for an identity, and admits it. REQUIRES: the folder's lock.
 Result<fs::path> make_key(const fs::path& folder, Identity identity, const KeyPair& cluster) {
   KeyFile file;
   file.identity = std::move(identity);
@@ -107,7 +107,7 @@ Result<void> fill(const fs::path& folder) {
   cluster.identity = {kCluster, KeyRole::kServer};
   cluster.own = make_key_pair();
   TAUT_TRY(make_key(folder, {kOwner, KeyRole::kOwner}, cluster.own));
-  // Last: a folder that has it is whole.
+  // Written last: a folder that has it is complete.
   return write_private_file(key_path(folder, kCluster), to_text(cluster));
 }
 
@@ -123,7 +123,7 @@ Result<void> require_name(const std::string& name) {
       fmt::format("\"{}\" is the name of a key that every folder has; give another", name));
 }
 
-/// The message of a missing folder or key, with what makes one.
+/// The error of a missing folder or key, with the remedy.
 Error missing(const Error& error, const std::string& remedy) {
   if (error.code != ErrorCode::kNotFound) return error;
   return make_error(ErrorCode::kNotFound, fmt::format("{}; {}", error.message, remedy));
@@ -250,7 +250,7 @@ Result<fs::path> ensure_own_keys() {
   if (fs::exists(key_path(folder, kCluster), none)) return folder;
   TAUT_TRY(const FolderLock lock, FolderLock::take(folder));
   if (!has_keys(folder) || fs::exists(key_path(folder, kOwner), none)) {
-    // Keys that another process has just made, or a first try that did not come to its end.
+    // Another process may have just made the keys; or a first attempt was interrupted.
     if (!fs::exists(key_path(folder, kCluster), none)) {
       TAUT_TRY(fill(folder));
     }

@@ -15,14 +15,14 @@ namespace taut {
 ///   NAME.key          what a process or a user needs to act as NAME, secrets included
 ///   admitted/NAME     the public key and the role of NAME, which listening processes read
 ///
-/// A worker's or a user's machine needs only its NAME.key; a server's also admitted/.
+/// A worker's or a user's machine needs only its NAME.key; a server's also needs admitted/.
 
-/// Makes the folder, the cluster's pair, and the owner's key, "owner", which permits everything.
+/// Makes the folder, the cluster's key pair and the owner's key, "owner", which permits everything.
 /// Errors    exists: the folder already has keys; io
 [[nodiscard]] Result<void> init_keys(const std::filesystem::path& folder);
 
 /// Makes and admits a key. Returns its file.
-/// Errors    exists: the name is taken; invalid: no such name or role; not_found: no keys there
+/// Errors    exists: the name is taken; invalid: no valid name; not_found: no keys in the folder
 [[nodiscard]] Result<std::filesystem::path> add_key(const std::filesystem::path& folder,
                                                     const std::string& name, KeyRole role);
 
@@ -42,11 +42,11 @@ struct AdmittedKey {
 /// Sorted by name.
 [[nodiscard]] Result<std::vector<AdmittedKey>> list_keys(const std::filesystem::path& folder);
 
-/// The user's own: $XDG_CONFIG_HOME/tautline/keys, or ~/.config/tautline/keys.
+/// The user's own key folder: $XDG_CONFIG_HOME/tautline/keys, or ~/.config/tautline/keys.
 /// Errors    not_found: neither variable is set
 [[nodiscard]] Result<std::filesystem::path> own_key_folder();
 
-/// The user's own, made if it does not exist yet; several processes may do so at once.
+/// The user's own key folder, made if it does not exist yet; several processes may do so at once.
 [[nodiscard]] Result<std::filesystem::path> ensure_own_keys();
 
 /// A daemon's credentials: NAME.key, or else the owner's; and which processes it admits, if it

@@ -16,7 +16,7 @@ namespace taut {
 namespace fs = std::filesystem;
 namespace {
 
-// The files of the user's own keys that make the run a part of the user's cluster.
+// The user's own key files that make the run a part of the user's cluster.
 constexpr std::array<const char*, 3> kShared = {"cluster.key", "owner.key", "admitted/owner"};
 
 Result<void> copy_own_keys(const fs::path& folder) {
@@ -33,7 +33,7 @@ Result<void> copy_own_keys(const fs::path& folder) {
 Result<void> fill(const fs::path& folder) {
   std::error_code failed;
   fs::remove_all(folder, failed);
-  // New keys first: where the user has no keys to share, and can have none, they are the run's.
+  // New keys first: if the user's own can be neither read nor made, the run has only new keys.
   TAUT_TRY(init_keys(folder));
   if (auto copied = copy_own_keys(folder); copied) return ok();
   fs::remove_all(folder, failed);
@@ -76,7 +76,7 @@ void RunKeys::remove() {
   if (folder_.empty()) return;
   std::error_code none;
   fs::remove_all(folder_, none);
-  // A temporary folder that was made for it is empty now; a run's folder is not.
+  // A temporary folder made by temporary_folder() is empty now; a run's folder is not.
   if (folder_.parent_path().filename().string().starts_with("tautline-keys-")) {
     fs::remove(folder_.parent_path(), none);
   }

@@ -7,13 +7,13 @@
 
 namespace taut {
 
-/// The keys of one run's processes, in a folder that ends with it: add_key() makes one for each,
-/// good for its own name and role alone. The cluster is the user's own, and the user's key is
-/// admitted too: the user's commands and browsers reach the run as they reach the user's daemons.
+/// The keys of one run's processes, in a folder that is removed with this object: add_key() makes
+/// one for each, valid only for its own name and role. The cluster is the user's own, and the
+/// user's key is admitted too, so commands and browsers reach the run as they reach daemons.
 class RunKeys {
  public:
-  /// Makes `folder`, in place of one that a killed run has left. Where the file system does not
-  /// keep files from other users, a temporary folder takes its place.
+  /// Makes `folder`, replacing one that a killed run has left. If the file system cannot protect
+  /// files from other users, a temporary folder is used instead.
   /// Errors    io
   [[nodiscard]] static Result<RunKeys> make(const std::filesystem::path& folder);
   /// Removes the folder.

@@ -106,7 +106,7 @@ struct Bnll {
   [[nodiscard]] TAUT_HD float slope(float x) const { return 1 / (1 + std::exp(-x)); }
 };
 
-/// All of them: one more is added here, and to ActivationKind of worker/engine/ops.
+/// All of them; a new one is added here, and to ActivationKind of worker/engine/ops.
 using Activation =
     std::variant<Relu, Sigmoid, TanH, Elu, Exp, Power, Log, Abs, Bnll, Clip, Swish, Threshold>;
 

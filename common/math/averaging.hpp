@@ -4,8 +4,8 @@
 
 namespace taut::math {
 
-/// What one worker contributes to a shared value that a shard descends by plain SGD with rate 1:
-/// minus what is to be added. Periodic averaging: how far the worker has gone since it was given
+/// What one worker contributes to a shared value that a shard updates by plain SGD with rate 1:
+/// minus the value to be added. Periodic averaging: the worker's movement since it received
 /// `shared`, of which the shard takes the mean over the members, so that the shared value becomes
 /// the mean of all.
 /// update     [n] written: shared - local

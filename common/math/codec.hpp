@@ -14,10 +14,10 @@ enum class Codec : std::uint8_t {
   kFloat16,   // IEEE 754 binary16, rounded to the nearest
   kBfloat16,  // the upper half of a float32, rounded to the nearest
   kInt8,      // blocks of 256: a float32 step, and a whole number in [-127, 127] for each value
-  // What they leave out is kept for later updates: feedback_codec.hpp.
+  // What the following leave out is kept for later updates: feedback_codec.hpp.
   kOneBit,   // blocks of 256: two float32 means, and a bit for each value
   kTopK,     // the largest values, with their places
-  kRandomK,  // values of which both sides draw the places
+  kRandomK,  // values at places that both sides draw
   kLowRank,  // two matrices whose product is near the slice as a matrix
 };
 inline constexpr std::size_t kCodecs = 8;
@@ -26,8 +26,8 @@ inline constexpr std::uint32_t kMaxRank = 64;
 /// What a reader must know about a slice's bytes in addition to its count.
 struct Encoding {
   Codec codec = Codec::kFloat32;
-  std::uint32_t every = 0;    // kTopK and kRandomK: one of this many values is written, at least 1
-  std::uint32_t rank = 0;     // kLowRank: of the product, maximum, at least 1
+  std::uint32_t every = 0;    // kTopK and kRandomK: one of this many values is sent, at least 1
+  std::uint32_t rank = 0;     // kLowRank: the maximum rank of the product, at least 1
   std::uint32_t columns = 0;  // kLowRank: of the slice as a matrix, row by row, at least 1
 
   /// Whether its writer keeps what it leaves out.
@@ -36,7 +36,7 @@ struct Encoding {
   friend bool operator==(const Encoding&, const Encoding&) = default;
 };
 
-/// Values of a block that have their own step. Decoding starts at the first value of one.
+/// Values of a block, each of which has its own step. Decoding starts at a block's first value.
 inline constexpr std::size_t kCodecBlock = 256;
 
 /// The bytes of `count` values:
@@ -51,8 +51,8 @@ inline constexpr std::size_t kCodecBlock = 256;
 /// REQUIRES: count is at most 2^40.
 [[nodiscard]] std::uint64_t encoded_bytes(const Encoding& encoding, std::uint64_t count);
 
-/// What a writer keeps of a slice of `count` values from one update to the next, in numbers: the
-/// residual, and for kLowRank the factor that it starts from, [r, c]. 0 where it keeps nothing.
+/// How many numbers a writer keeps for a slice of `count` values from one update to the next: the
+/// residual, and for kLowRank the factor that it starts from, [r, c]. 0 if it keeps nothing.
 [[nodiscard]] std::uint64_t state_values(const Encoding& encoding, std::uint64_t count);
 
 /// E.g. "FP16", "TOP_K, one of 100 values", "POWER_SGD of rank 2 and 500 columns".
@@ -61,14 +61,14 @@ inline constexpr std::size_t kCodecBlock = 256;
 /// As users write it: FLOAT32, FP16, BF16, INT8, ONE_BIT, TOP_K, RANDOM_K, POWER_SGD.
 [[nodiscard]] std::string_view to_string(Codec codec);
 
-/// Where the random numbers of one slice's encoding come from: word i is Philox of (key, stream,
+/// The source of the random numbers of one slice's encoding: word i is Philox of (key, stream,
 /// first + i), so that a push has the same bytes whenever it is encoded.
 struct Draw {
   std::uint64_t key = 0;
   std::uint64_t stream = 0;
   std::uint64_t first = 0;
 };
-/// Of what a member sends of a slice at a clock.
+/// The draw for what a member sends of a slice at a clock.
 /// REQUIRES: slot and table are below 2^16, slice below 2^32, clock below 2^48; the slice has at
 /// most 2^18 values.
 [[nodiscard]] Draw draw_of(std::uint64_t seed, std::uint64_t clock, std::uint32_t slot,
@@ -77,25 +77,25 @@ struct Draw {
 /// Encodes a slice's values.
 ///
 /// A block of int8 has the step max / 127, where max is its largest magnitude, and each value is
-/// stochastically rounded to a multiple of it, so that its mean is the value. A block that has a
-/// value which is not finite is read as NaNs; one whose largest magnitude is below 2^-100, as
+/// stochastically rounded to a multiple of it, so that its mean is the value. A block with a value
+/// that is not finite is decoded as NaNs; one whose largest magnitude is below 2^-100, as
 /// zeros.
 /// values    [n]
 /// out       [encoded_bytes(encoding, n)] at any alignment
-/// state     [state_values(encoding, n)], zeros at first: the residual, which is what earlier
-///           updates left out and then what is left out now, and what else is kept. What is not
-///           finite is read as NaNs: where a sum with the residual is not, the state is
-///           unchanged, and where only factors of kLowRank are not, the residual is the sum
+/// state     [state_values(encoding, n)], zeros at first: the residual (in: what earlier updates
+///           left out; out: what is left out now), then what else is kept. What is not finite is
+///           decoded as NaNs: if a sum with the residual is not finite, the state is unchanged,
+///           and if only factors of kLowRank are not, the residual becomes the sum
 /// Thread    any; no shared state
 void encode(const Encoding& encoding, std::span<const float> values, const Draw& draw,
             std::byte* out, std::span<float> state = {});
 
-/// Whether the right number of bytes is valid: those of kTopK may not be.
+/// Whether bytes of the right number are valid: only those of kTopK may be invalid.
 [[nodiscard]] bool is_well_formed(const Encoding& encoding, const std::byte* bytes,
                                   std::uint64_t count);
 
 /// Reads a part of a slice's values: `out.size()` of them from `begin` on. Reads no byte outside of
-/// the slice's, whatever is in them.
+/// the slice's, whatever they contain.
 /// bytes   all of the slice's, at any alignment
 /// count   the slice's
 /// REQUIRES: begin is a multiple of kCodecBlock.

@@ -21,8 +21,8 @@ TAUT_HD inline float bits_float(std::uint32_t bits) {
   return value;
 }
 
-/// The nearest IEEE 754 binary16 number, of two the even one. What is finite and beyond 65,504
-/// becomes 65,504, so that no finite gradient turns into an infinite one.
+/// The nearest IEEE 754 binary16 number, ties to even. A finite value beyond 65,504 becomes
+/// 65,504, so that no finite gradient turns into an infinite one.
 TAUT_HD inline std::uint16_t to_float16(float value) {
   constexpr std::uint32_t kInfinity = 0x7f800000;
   constexpr std::uint32_t kMaxFloat16 = 0x477fe000;  // 65,504
@@ -50,7 +50,7 @@ TAUT_HD inline float from_float16(std::uint16_t half) {
   return bits_float(float_bits(magnitude) | special | sign);
 }
 
-/// The nearest bfloat16 number, of two the even one. What is finite stays finite.
+/// The nearest bfloat16 number, ties to even. Finite values stay finite.
 TAUT_HD inline std::uint16_t to_bfloat16(float value) {
   constexpr std::uint32_t kInfinity = 0x7f800000;
   constexpr std::uint32_t kMaxBfloat16 = 0x7f7f0000;
@@ -67,7 +67,7 @@ TAUT_HD inline float from_bfloat16(std::uint16_t upper) {
   return bits_float(static_cast<std::uint32_t>(upper) << 16U);
 }
 
-/// One of the two whole numbers next to `value`, the upper one with the probability of the
+/// One of the two whole numbers next to `value`, the upper one with a probability equal to the
 /// distance to the lower one, so that the mean is `value`; within [-127, 127].
 /// draw  uniform in [0, 65536), so that the probability is exact to 2^-16
 /// Source    Gupta et al., "Deep Learning with Limited Numerical Precision", ICML 2015, section 3
@@ -79,7 +79,7 @@ TAUT_HD inline std::int8_t round_by_chance(float value, std::uint32_t draw) {
   return static_cast<std::int8_t>(static_cast<std::int32_t>(whole));
 }
 
-/// Infinite, or no number.
+/// Whether the value is infinite or NaN.
 TAUT_HD inline bool is_not_finite(float value) {
   constexpr std::uint32_t kExponent = 0x7f800000;
   return (float_bits(value) & kExponent) == kExponent;
@@ -106,8 +106,8 @@ TAUT_HD inline Int8Steps int8_steps(std::uint32_t largest) {
   return {bits_float(largest) / 127.0F, 127.0F / bits_float(largest), true};
 }
 
-/// The 16 bits of Philox by which a value of a block of INT8 is rounded: neighbours take those of
-/// calls in a row, so that a processor makes several calls at a time.
+/// The 16 bits of Philox by which a value of a block of INT8 is rounded: neighbours use consecutive
+/// calls, so that a processor makes several calls at a time.
 struct Int8Draw {
   std::uint32_t call;  // of the block's 32
   std::uint32_t word;
@@ -118,12 +118,12 @@ TAUT_HD constexpr Int8Draw int8_draw(std::uint32_t place) {
 }
 
 /// Element i of a block of ONE_BIT is summed in lane i modulo this, and then the lanes in order, so
-/// that every processor has the same bits.
+/// that every processor gets the same bits.
 inline constexpr std::size_t kMeanLanes = 16;
 
-/// What the values of a block of ONE_BIT are read as.
+/// What the values of a block of ONE_BIT are decoded as.
 struct OneBitMeans {
-  float below;  // those below 0
+  float below;  // for values below 0
   float rest;
 };
 
@@ -141,16 +141,16 @@ TAUT_HD inline float read_as(const OneBitMeans& means, float value) {
   return value < 0 ? means.below : means.rest;
 }
 
-/// Element i of a product of two rows of POWER_SGD's is summed in lane i modulo this, and then the
+/// Element i of a product of two rows of POWER_SGD is summed in lane i modulo this, and then the
 /// lanes in order.
 inline constexpr std::size_t kRowLanes = 16;
 /// Element i of a product of two columns, which may be longer, is summed in lane i modulo this, and
-/// then lane i with lane i + 128, those with the lanes 64 further on, and so on.
+/// then lane i with lane i + 128, lane i with lane i + 64, and so on.
 inline constexpr std::size_t kColumnLanes = 256;
-/// Of a column's length, what orthogonalization must leave of it: less is rounding.
+/// The share of a column's length that orthogonalization must leave: less is rounding error.
 inline constexpr double kVanished = 1e-6;
 
-/// What a value of POWER_SGD's factor is at first: uniform in [-1, 1].
+/// The initial value of an element of POWER_SGD's factor: uniform in [-1, 1].
 TAUT_HD inline float drawn_factor(std::uint32_t word) {
   return static_cast<float>(word) / 2147483648.0F - 1.0F;
 }
@@ -158,18 +158,18 @@ TAUT_HD inline float drawn_factor(std::uint32_t word) {
 /// The magnitude of TOP_K's smallest value is found digit by digit, of 11, 10 and 10 bits.
 struct MagnitudeDigit {
   std::uint32_t shift;
-  std::uint32_t above;  // shift of what is known before
+  std::uint32_t above;  // shift of the digits found before
   std::uint32_t mask;
 };
 inline constexpr MagnitudeDigit kMagnitudeDigits[]{{20, 31, 2047}, {10, 20, 1023}, {0, 10, 1023}};
-inline constexpr std::size_t kMagnitudeCounts = 2048;  // of the values of a digit, at most
+inline constexpr std::size_t kMagnitudeCounts = 2048;  // the most values that a digit can have
 
 TAUT_HD inline std::uint32_t magnitude_bits(float value) {
   return float_bits(value) & 0x7fffffffU;
 }
 
 /// The place that RANDOM_K has drawn from a stretch.
-/// word  the stretch's own of Philox
+/// word  the stretch's own word of Philox
 TAUT_HD constexpr std::uint64_t place_in_stretch(std::uint64_t begin, std::uint64_t length,
                                                  std::uint32_t word) {
   return begin + (word * length >> 32U);

@@ -16,8 +16,8 @@ bool add_kept(const GradientView& gradient, std::size_t begin, std::span<float> 
   return add(gradient.bytes, gradient.count, encoding.every, begin, gradient.scale, sum);
 }
 
-/// Only what was kept, if that has the bits of a sum of whole parts: then what was left out must
-/// add +0 to each element. False if it does not; what `sum` holds then is of no use.
+/// Sums only what was kept, if that has the bits of a sum of whole parts: what was left out must
+/// then add +0 to each element. Returns false if it does not; `sum` is then invalid.
 bool sum_sparse(std::span<const GradientView> gradients, std::size_t begin, std::span<float> sum) {
   const auto adds_positive_zeros = [](const GradientView& gradient) {
     return gradient.encoding.is_sparse() && std::isfinite(gradient.scale) &&
@@ -29,7 +29,7 @@ bool sum_sparse(std::span<const GradientView> gradients, std::size_t begin, std:
       gradients, [&](const GradientView& gradient) { return add_kept(gradient, begin, sum); });
 }
 
-/// Decoded into a block, and then added.
+/// Decodes a gradient into a block, and then adds it.
 void sum_read(const GradientView& gradient, std::size_t begin, bool is_first,
               std::span<float> sum) {
   alignas(64) std::array<float, kGradientBlock> decoded;

@@ -9,7 +9,7 @@
 
 namespace taut::math {
 
-/// How strongly a late gradient is corrected for what the parameters did meanwhile.
+/// How strongly a late gradient is corrected for how the parameters changed meanwhile.
 struct DelayCompensation {
   float strength = 0.04F;  // lambda
   float decay = 0;         // of the moving mean square; 0: constant strength
@@ -17,7 +17,7 @@ struct DelayCompensation {
   [[nodiscard]] bool is_adaptive() const { return decay > 0; }
 };
 
-/// Under the root of the adaptive form.
+/// Added under the root of the adaptive form.
 inline constexpr float kMeanSquareFloor = 1e-7F;
 
 /// g + strength * g * g * (now - before): a first-order step from the gradient at the parameters
@@ -34,13 +34,13 @@ TAUT_HD inline float next_mean_square(float mean_square, float gradient, float d
   return decay * mean_square + (1.0F - decay) * gradient * gradient;
 }
 
-/// strength / sqrt(mean_square + 1e-7): the adaptive form's, for each element by itself.
+/// strength / sqrt(mean_square + 1e-7): the strength of the adaptive form, for each element.
 /// Source    the same, DC-ASGD-a of its experiments
 TAUT_HD inline float adaptive_strength(float strength, float mean_square) {
   return strength / std::sqrt(mean_square + kMeanSquareFloor);
 }
 
-/// Corrects one worker's gradient of a slice, clipped as it is to be.
+/// Corrects one worker's gradient of a slice, after its clipping.
 /// now, before   [n] the slice's values, and what they were when the worker read them
 /// mean_square   [n] of the gradients so far, of all workers; updated in place; empty where the
 ///               strength is constant
@@ -50,14 +50,14 @@ void compensate_delay(const DelayCompensation& rule, const GradientView& gradien
                       std::span<const float> now, std::span<const float> before,
                       std::span<float> mean_square, std::span<float> out);
 
-/// The weight of an update that arrives when its worker's values are `staleness` behind: one over
-/// it, and never more than one.
+/// The weight of an update that arrives when its worker's values are `staleness` behind:
+/// 1 / staleness, and at most 1.
 ///
 /// In the paper a gradient's staleness is how often the shared parameters were updated between its
 /// worker's pull and its arrival, where one update gathers one gradient of each learner or of
-/// fewer. Here: the applications of the slice since the worker's read was answered, over the
-/// members where the updates are divided by them, so that a clock of all members counts as one, as
-/// a mean of all of them does in the paper.
+/// fewer. Here: the applications of the slice since the worker's read was answered, divided by the
+/// number of members where the updates are, so that a clock of all members counts as one, as a mean
+/// of all of them does in the paper.
 /// Source    Zhang, Gupta, Lian and Liu, "Staleness-aware Async-SGD for Distributed Deep Learning",
 ///           IJCAI 2016
 [[nodiscard]] inline float staleness_scale(double staleness) {

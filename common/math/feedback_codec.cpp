@@ -25,7 +25,7 @@ TAUT_VECTORISED bool add_finite(const float* values, std::size_t count, float* r
   return true;
 }
 
-/// Of the first `count` of a block, which zeros fill up.
+/// The means of the first `count` values of a block, whose rest is zeros.
 TAUT_VECTORISED OneBitMeans means_of(const float* values, std::size_t count) {
   std::array<double, kMeanLanes> below{};
   std::array<double, kMeanLanes> rest{};
@@ -49,7 +49,7 @@ TAUT_VECTORISED OneBitMeans means_of(const float* values, std::size_t count) {
   return one_bit_means(below_sum, rest_sum, negatives, static_cast<std::int32_t>(count));
 }
 
-/// The signs of a block as bits, and its values without what they are read as.
+/// Writes a block's signs as bits, and subtracts from its values what they are decoded as.
 TAUT_VECTORISED void split_block(float* values, const OneBitMeans& means, std::uint8_t* bits) {
   for (std::size_t byte = 0; byte < kCodecBlock / 8; ++byte) {
     std::uint32_t of_eight = 0;
@@ -71,8 +71,8 @@ TAUT_VECTORISED void read_signs(const std::byte* bits, const OneBitMeans& means,
   }
 }
 
-/// The magnitude of which `kept` values have more, or as much.
-/// more  how many have more
+/// The smallest magnitude among the `kept` values of the largest magnitudes.
+/// more  set to how many values have a larger one
 std::uint32_t magnitude_at(std::span<const float> values, std::uint64_t kept, std::uint64_t& more) {
   std::uint32_t prefix = 0;
   more = 0;
@@ -96,7 +96,7 @@ class Choices {
  public:
   Choices(std::uint64_t key, std::size_t count, std::uint32_t every)
       : key_(key), count_(count), every_(every) {}
-  /// REQUIRES: called with numbers in a row.
+  /// REQUIRES: calls pass consecutive numbers.
   std::size_t of(std::size_t stretch) {
     if (stretch % 4 == 0 || !has_words_) words_ = Philox::at(key_, 0, stretch / 4);
     has_words_ = true;
@@ -130,7 +130,7 @@ void each_top_k(const std::byte* bytes, std::size_t count, std::uint32_t every, 
     const std::size_t first = block * kPlaces;
     std::uint64_t low = block == 0 ? 0 : end_of(block - 1);
     const std::uint64_t stop = end_of(block);
-    // The first place from `begin` on.
+    // Finds the first place from `begin` on.
     for (std::uint64_t high = stop; low < high;) {
       const std::uint64_t middle = low + (high - low) / 2;
       if (first + place_of(middle) < begin) {
@@ -239,7 +239,7 @@ void encode_top_k(std::span<const float> values, std::uint32_t every, std::span<
   const bool is_finite = add_up(values, residual.data());
   std::uint64_t more = 0;
   const std::uint32_t least = is_finite ? magnitude_at(residual, parts.kept, more) : 0;
-  std::uint64_t equal = parts.kept - more;  // that are kept
+  std::uint64_t equal = parts.kept - more;  // how many of magnitude `least` are kept
   std::size_t next = 0;
   const auto keep = [&](std::size_t place, float value) {
     store(out + parts.places, next, static_cast<std::uint16_t>(place % kPlaces));

@@ -21,7 +21,7 @@ double fan_of(Fan fan, FanMode mode) {
 /// Whether a sparse gaussian keeps an element.
 bool is_kept(const Filler& filler, std::uint64_t seed, std::uint64_t stream, std::uint64_t index) {
   if (filler.sparse < 0) return true;
-  // Counters that no value is drawn with: an element's value says nothing about whether it is kept.
+  // Counters that no value is drawn with: an element's value is independent of whether it is kept.
   constexpr std::uint64_t kOwnCounters = std::uint64_t{1} << 63U;
   const Philox draw = Philox::at(seed, stream, kOwnCounters | index / 4);
   const double share = static_cast<double>(draw.words[index % 4]) * 0x1.0p-32;
@@ -116,7 +116,7 @@ void fill(const Filler& filler, std::uint64_t seed, std::string_view name, std::
                          (filler.kind == Filler::Kind::kGaussian && filler.sparse < 0);
   std::size_t i = 0;
   while (i < out.size()) {
-    // A draw is of four values.
+    // A draw gives four values.
     if (draws_all && (offset + i) % 4 == 0 && out.size() - i >= 4) {
       fill_four(filler, Philox::at(seed, stream, (offset + i) / 4), out.subspan(i).first<4>());
       i += 4;

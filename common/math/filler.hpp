@@ -16,14 +16,14 @@ struct Filler {
   Kind kind = Kind::kConstant;
   float a = 0;  // the constant; the lower bound; the mean; the extent of the square kernels
   float b = 0;  // -; the upper bound; the standard deviation; -
-  // Of a gaussian: an element is kept with probability sparse / outputs and is 0 else; -1: all are.
+  // For a gaussian: an element is kept with probability sparse / outputs, else 0; -1: all are kept.
   std::int32_t sparse = -1;
   std::int64_t outputs = 1;
 
   friend bool operator==(const Filler&, const Filler&) = default;
 };
 
-/// How many numbers a unit's inputs, outputs, or both on average, have.
+/// The number of a unit's inputs and of its outputs, or the mean of both.
 struct Fan {
   double in = 1;
   double out = 1;

@@ -8,7 +8,7 @@
 
 namespace taut::math {
 
-/// Whether no value is infinite or no number.
+/// Whether no value is infinite or NaN.
 /// values  [n] float32 at any alignment
 [[nodiscard]] inline bool all_finite(std::span<const std::byte> values) {
   constexpr std::uint32_t kExponent = 0x7f800000;

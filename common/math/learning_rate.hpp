@@ -32,7 +32,7 @@ struct LearningRate {
   std::int64_t warmup = 0;  // clocks of linear rise from `warmup_base` to the policy's value
   double warmup_base = 0;
 
-  /// scale   what `base` is multiplied by; the rate at which warm-up starts is not
+  /// scale   multiplies `base`, but not the rate at which warm-up starts
   [[nodiscard]] double at(std::int64_t clock, double scale = 1) const;
 
  private:

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t kLanes = kRowLanes;
 
-/// Of rows of a matrix and of the right factor.
+/// For rows of a matrix and of the right factor.
 TAUT_VECTORISED double dot(const float* a, const float* b, std::size_t count) {
   std::array<double, kLanes> lanes{};
   const std::size_t whole = count / kLanes * kLanes;
@@ -34,7 +34,7 @@ TAUT_VECTORISED double dot(const float* a, const float* b, std::size_t count) {
   return sum;
 }
 
-/// Of rows of the left factor.
+/// For rows of the left factor.
 TAUT_VECTORISED double dot(const double* a, const double* b, std::size_t count) {
   alignas(64) std::array<double, kColumnLanes> lanes{};
   const std::size_t whole = count / kColumnLanes * kColumnLanes;
@@ -54,7 +54,7 @@ TAUT_VECTORISED void add_scaled(float factor, const float* values, std::size_t c
   for (std::size_t i = 0; i < count; ++i) out[i] += factor * values[i];
 }
 
-/// out (+)= factor * the values that begin at a place.
+/// out (+)= factor * the values from `first` on.
 TAUT_VECTORISED void read_scaled(float factor, const std::byte* bytes, std::size_t first,
                                  std::size_t count, float* out) {
   for (std::size_t i = 0; i < count; ++i) out[i] = factor * load<float>(bytes, first + i);
@@ -75,7 +75,7 @@ struct Row {
   std::uint64_t column;
 };
 
-/// Elements of a row's product in `count` lanes from `i` on, each as decode() reads it.
+/// Elements of a row's product in `count` lanes from `i` on, each as decode() computes it.
 inline void multiply(const Row& row, std::size_t i, std::size_t count, Lanes& product) {
   for (std::size_t lane = 0; lane < count; ++lane) {
     product[lane] = row.weights[0] * load<float>(row.right, row.column + i + lane);
@@ -123,7 +123,7 @@ void draw_missing(const Shape& shape, std::span<float> factor, const Draw& draw)
   }
 }
 
-/// Gram-Schmidt over the rows of [rank, length]. One that depends on those before it becomes zeros.
+/// Gram-Schmidt over the rows of [rank, length]. A row that depends on earlier ones becomes zeros.
 void orthonormalize(std::vector<double>& rows, std::uint64_t rank, std::uint64_t length) {
   const auto product = [&](std::uint64_t a, std::uint64_t b) {
     return dot(rows.data() + a * length, rows.data() + b * length, length);
@@ -146,12 +146,12 @@ bool is_finite(std::span<const float> values) {
   return std::ranges::all_of(values, [](float value) { return std::isfinite(value); });
 }
 
-/// The values of row i that are the slice's.
+/// How many values of a row belong to the slice.
 std::uint64_t length_of(const Shape& shape, std::uint64_t row) {
   return std::min(shape.columns, shape.count - row * shape.columns);
 }
 
-/// Both factors of a matrix into `out`; false: they overflow, and nothing but `out` has changed.
+/// Writes a matrix's factors to `out`. Returns false if they overflow: only `out` has changed.
 bool factorize(const Shape& shape, const float* matrix, std::span<float> factor, std::byte* out) {
   std::vector<double> left(shape.rank * shape.rows);
   for (std::uint64_t k = 0; k < shape.rank; ++k) {

@@ -10,7 +10,7 @@
 namespace taut::math {
 namespace {
 
-/// False: one is not finite.
+/// Returns false if a result is not finite.
 TAUT_VECTORISED bool step_velocity(float momentum, float scale, const float* gradient,
                                    const float* velocity, std::size_t count, float* out) {
   constexpr std::uint32_t kExponent = 0x7f800000;

@@ -8,7 +8,7 @@
 namespace taut::math {
 
 /// Four random 32-bit words, a pure function of (key, stream, counter): any element of a random
-/// table can be made alone, in any order, by any process.
+/// table can be made separately, in any order, by any process.
 /// Source    Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3", SC 2011, Philox4x32-10
 struct Philox {
   std::uint32_t words[4];

@@ -19,7 +19,7 @@ static_assert(kBlock % kCodecBlock == 0);
 
 using Values = std::array<float, kBlock>;
 
-/// A single gradient without a factor needs no sum; nullptr where there is more to do.
+/// The only gradient if it can be used as it is, unencoded and without a factor; else nullptr.
 const float* as_it_is(std::span<const GradientView> gradients) {
   if (gradients.size() != 1 || gradients[0].scale != 1.0F) return nullptr;
   if (gradients[0].encoding.codec != Codec::kFloat32) return nullptr;
@@ -77,8 +77,8 @@ class BlockWalk {
   alignas(64) Values sum_;
 };
 
-/// The direction is kept between the passes: to find it again costs a root and a division for each
-/// element, which take longer than to read it. [1 MiB for a slice, of each thread that applies any]
+/// The direction is kept between the passes: computing it again costs a root and a division per
+/// element, which takes longer than reading it. [1 MiB for a slice, per thread that applies any]
 void apply_by_slice(const loops::SliceLoops& rule, const UpdateStep& step, std::size_t count,
                     BlockWalk& walk) {
   thread_local std::vector<float> directions;

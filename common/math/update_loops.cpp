@@ -67,7 +67,7 @@ inline void update_elements(const UpdateStep& step, const Block& block, const R&
   }
 }
 
-/// The one loop of all rules. The kind of decay is settled outside of it.
+/// The one loop of all rules. The kind of decay is decided outside of it.
 template <class R>
 TAUT_VECTORISED void each_element(const UpdateStep& step_in, const Block& block) {
   UpdateStep step = step_in;

@@ -21,8 +21,8 @@ struct Block {
   std::size_t count;
 };
 
-/// A sum that is kept in so many parts, element i in part i modulo them: the same bits on every
-/// vector unit.
+/// A sum that is kept in 16 parts, element i in part i modulo 16: the same bits on every vector
+/// unit.
 using PartedSum = std::array<double, 16>;
 
 /// Adds the squares of `values`.

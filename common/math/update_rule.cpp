@@ -69,7 +69,7 @@ float relative_norm(double gradient_squares, double value_squares) {
   const double of_values = std::sqrt(value_squares);
   if (!(of_values > 0)) return 0;
   const auto norm = static_cast<float>(std::sqrt(gradient_squares) / of_values);
-  // A gradient without a norm cannot be scaled: it goes as it is, and the loss shows it.
+  // A gradient without a finite norm cannot be scaled: it is sent as it is, and the loss shows it.
   return std::isfinite(norm) ? norm : 0;
 }
 

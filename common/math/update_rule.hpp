@@ -33,35 +33,35 @@ struct UpdateRule {
   float ftrl_beta = 1;
   float ftrl_l1 = 0;
   float ftrl_l2 = 0;
-  /// Nesterov: the values are kept so many applications ahead along the velocity.
+  /// Nesterov: the values are kept this many applications ahead along the velocity.
   std::size_t steps_ahead = 1;
   /// Nesterov: where each update is applied on arrival, further ahead by the n - 1 applications of
   /// the others that occur between a worker's read and its gradient, whatever their speeds.
   /// Source    Hakimi et al., "Taming Momentum in a Distributed Asynchronous Environment", 2019
   ///           (DANA), here with one velocity for all workers and its decay taken into account
   bool looks_ahead = false;
-  /// Where above 0, the base rate is multiplied by it and by the members of a clock: the solver's
-  /// rate is meant for a batch of all of them that has another size.
+  /// If above 0, the base rate is multiplied by it and by the number of members of a clock: the
+  /// solver's rate is meant for another size of the batch of all members.
   /// Source    Goyal et al., "Accurate, Large Minibatch SGD", 2017, section 2.1
   double rate_per_member = 0;
 
   /// How many values the rule keeps for each parameter; all start from 0.
   [[nodiscard]] int state_count() const;
   [[nodiscard]] UpdateNorm update_norm() const;
-  /// Whether its step is scaled by norms over the slice: a table then can't be cut otherwise.
+  /// Whether its step is scaled by norms over the slice: a table must then not be cut differently.
   [[nodiscard]] bool is_scaled_by_slice() const;
   /// Nesterov: momentum + momentum^2 + ..., one for each step ahead of an application that has
   /// `share` of its clock's updates.
   [[nodiscard]] double velocities_ahead(double share) const;
 };
 
-/// The norm of a worker's whole gradient, by which it is clipped. One that is NaN cannot be
-/// clipped: it is sent unchanged, and the loss shows it; 0.
+/// The norm of a worker's whole gradient, by which it is clipped. 0 for a norm that is NaN: the
+/// gradient cannot be clipped and is sent unchanged, and the loss shows it.
 /// squares  the sum over all trained tables, in their order
 [[nodiscard]] float gradient_norm(double squares);
 
 /// The norm that a worker sends with a table's gradient under LARS: |gradient| / |values|, or 0
-/// where either is 0, and the update is then taken as it is.
+/// if either is 0 or the ratio is not finite; the update is then not scaled.
 [[nodiscard]] float relative_norm(std::span<const float> gradient, std::span<const float> values);
 /// Overload for the sums of their squares.
 [[nodiscard]] float relative_norm(double gradient_squares, double value_squares);
@@ -74,20 +74,20 @@ struct UpdateRule {
 ///           algorithm 1
 [[nodiscard]] float update_scale(const UpdateRule& rule, float norm, float decay_mult);
 
-/// The part of a clock's weight decay that an application brings, so that decay acts once per
-/// clock: how many of the members' updates it has; under LARS each counts by its layer-wise rate.
-/// scales   what each update of the application is multiplied by
-/// members  that take part at the clock
+/// The share of a clock's weight decay that an application applies, so that decay acts once per
+/// clock: its share of the members' updates; under LARS each counts by its layer-wise rate.
+/// scales   the factor of each update of the application
+/// members  the number of members that take part at the clock
 [[nodiscard]] double decay_share(const UpdateRule& rule, std::span<const float> scales,
                                  std::size_t members);
 /// Overload for updates that do not all count the same.
-/// weight   of the application's updates in total
-/// members  the weight of all updates of the clock
+/// weight   the total weight of the application's updates
+/// members  the total weight of the clock's updates
 [[nodiscard]] double decay_share(const UpdateRule& rule, std::span<const float> scales,
                                  double weight, double members);
 
-/// The numbers of one application: the same for every element of a slice. FTRL's stand in fields
-/// that it does not read otherwise: with three more, the parameters of a kernel would have room for
+/// The numbers of one application: the same for every element of a slice. FTRL's are in fields that
+/// it does not use otherwise: with three more fields, a kernel's parameters would have room for
 /// 292 listed updates, not for kMaxListed (cuda/kernels/update.hpp).
 struct UpdateStep {
   float rate = 0;       // learning rate, with the table's lr_mult
@@ -105,7 +105,7 @@ struct UpdateStep {
 /// One application of the rule at `clock`.
 /// share         decay_share() of it
 /// applications  how many applications this slice has had before
-/// members       that take part at the clock
+/// members       the number of members that take part at the clock
 /// The meaning of each rule if updates are applied on arrival is documented in update_rules.hpp.
 [[nodiscard]] UpdateStep make_step(const UpdateRule& rule, std::int64_t clock, float lr_mult,
                                    float decay_mult, double share, std::int64_t applications,

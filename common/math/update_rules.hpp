@@ -14,7 +14,7 @@
 #include "common/math/update_rule.hpp"
 
 // Every update rule: its name, what it keeps and reads, and its arithmetic on one element, which
-// CPU loops and CUDA kernels both compile. A rule is added here alone: a name in RuleKind and a
+// CPU loops and CUDA kernels both compile. A new rule is added only here: a name in RuleKind and a
 // Rule.
 namespace taut::math {
 
@@ -52,8 +52,8 @@ struct RuleInfo {
   std::string_view name;  // the solver's `type`
   int state_count = 0;    // arrays with one value for each parameter; all start from 0
   SolverFields reads;
-  UpdateNorm norm = UpdateNorm::kNone;  // what a worker sends with a gradient, clipping aside
-  bool is_type = true;                  // false: no `type` names it, other fields choose it
+  UpdateNorm norm = UpdateNorm::kNone;  // what a worker sends with a gradient, apart from clipping
+  bool is_type = true;                  // false: no `type` names it; other fields choose it
   /// Its steps along two gradients add up to its step along their sum, so that a part of a gradient
   /// may arrive later.
   bool is_linear = false;
@@ -79,8 +79,8 @@ TAUT_HD inline void gather_moments(const UpdateStep& step, float g, float& first
   second = step.momentum2 * second + (1 - step.momentum2) * g * g;
 }
 
-/// m^ / (sqrt(v^) + delta) + decay: both moments without their bias, and decay next to them. What
-/// AdamW steps along, and what LAMB takes the norm of.
+/// m^ / (sqrt(v^) + delta) + decay: both moments without their bias, and decay next to them. AdamW
+/// steps along this direction, and LAMB takes its norm.
 TAUT_HD inline float decoupled_direction(const UpdateStep& step, float value, float first,
                                          float second) {
   return first * step.correction / (std::sqrt(second) * step.correction2 + step.delta) +
@@ -116,8 +116,8 @@ struct Rule<RuleKind::kSgd> {
 /// v = momentum * v + rate * g; w - v
 /// On arrival: the velocity decays n times per clock instead of once, and gathers 1/n of the
 /// gradient each time; under a constant gradient g the parameters move by rate * g / (1 - momentum)
-/// per clock, as with the aggregate. A late gradient excites what heavy-ball momentum swings in
-/// already, so that this is less stable than the aggregate; `looks_ahead` mends that.
+/// per clock, as with the aggregate. A late gradient amplifies the oscillation of heavy-ball
+/// momentum, so that this is less stable than the aggregate; `looks_ahead` corrects that.
 /// Source    Polyak, 1964; in the form of Caffe's SGD solver
 template <>
 struct Rule<RuleKind::kMomentum> {
@@ -177,8 +177,8 @@ struct Rule<RuleKind::kAdam> {
 };
 
 /// h = h + g^2; w - rate * g / (sqrt(h) + delta)
-/// On arrival: squares gather to n (g/n)^2 per clock instead of g^2: n steps that are sqrt(n) times
-/// as long together.
+/// On arrival: squares gather to n (g/n)^2 per clock instead of g^2: n steps that together are
+/// sqrt(n) times as long.
 /// Source    Duchi et al., "Adaptive Subgradient Methods for Online Learning and Stochastic
 ///           Optimization", JMLR 2011, section 1.1 (the diagonal form); as in Caffe's AdaGrad
 ///           solver
@@ -228,7 +228,7 @@ struct Rule<RuleKind::kAdaDelta> {
   }
 };
 
-/// The bias of each moment by itself, for decoupled_direction().
+/// The bias of each moment separately, for decoupled_direction().
 inline void complete_moments(const UpdateRule& rule, double t, UpdateStep& step) {
   const double first = 1 - std::pow(rule.momentum, t);
   const double second = 1 - std::pow(rule.momentum2, t);
@@ -256,7 +256,7 @@ struct Rule<RuleKind::kAdamW> {
 
 /// Momentum on a gradient that update_scale() has scaled for each table.
 /// On arrival: as momentum, of each arrival's gradient times its own layer-wise rate. The aggregate
-/// too is the mean of gradients that were scaled one by one, since a norm is known only to the
+/// too is the mean of gradients that were scaled separately, since a norm is known only to the
 /// worker that has the whole table; a single worker's run is the paper's.
 /// Source    You et al., "Large Batch Training of Convolutional Networks", 2017, algorithm 1
 template <>
@@ -289,7 +289,7 @@ struct Rule<RuleKind::kLamb> {
   TAUT_HD static float direction(const UpdateStep& step, float value, float first, float second) {
     return decoupled_direction(step, value, first, second);
   }
-  /// |w| / |direction| of the slice, or 1 where either has no length (a bias that starts from 0).
+  /// |w| / |direction| of the slice, or 1 if either has no length (a bias that starts from 0).
   TAUT_HD static float ratio(double squares_of_values, double squares_of_direction) {
     if (!(squares_of_values > 0 && squares_of_direction > 0)) return 1;
     return static_cast<float>(std::sqrt(squares_of_values / squares_of_direction));
@@ -318,8 +318,8 @@ struct Rule<RuleKind::kLion> {
 };
 
 /// n' = n + g^2; z = z + g - (sqrt(n') - sqrt(n)) / rate * w; w is 0 where |z| is at most l1, else
-/// -(z - sign(z) l1) / ((beta + sqrt(n')) / rate + l2). Before the first gradient z is what gives
-/// the initial value.
+/// -(z - sign(z) l1) / ((beta + sqrt(n')) / rate + l2). Before the first gradient, z is set to what
+/// gives the initial value.
 /// On arrival: as AdaGrad; z gathers n times g/n, the aggregate's sum.
 /// Source    McMahan et al., "Ad Click Prediction: a View from the Trenches", KDD 2013, algorithm 1
 template <>
@@ -353,7 +353,7 @@ struct Rule<RuleKind::kFtrl> {
   }
 };
 
-/// w - rate * m^ * r * sqrt(1 - b2^t) / (sqrt(v) + delta) where r exists, which makes up for the
+/// w - rate * m^ * r * sqrt(1 - b2^t) / (sqrt(v) + delta) where r exists, which compensates for the
 /// variance of v after few gradients; w - rate * m^ before. m^ is m without its bias.
 /// On arrival: as Adam.
 /// Source    Liu et al., "On the Variance of the Adaptive Learning Rate and Beyond", ICLR 2020,

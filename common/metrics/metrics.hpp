@@ -14,7 +14,7 @@ namespace taut::metrics {
 using Labels = std::vector<std::pair<std::string, std::string>>;
 
 /// Builds one answer to a scrape. Names get the prefix `tautline_`; base units are part of the name
-/// (`_seconds`, `_bytes`); counters end with `_total`. Values of one name are added consecutively.
+/// (`_seconds`, `_bytes`); counters end with `_total`. REQUIRES: a name's values are consecutive.
 /// Source    https://prometheus.io/docs/practices/naming
 class Scrape {
  public:
@@ -41,7 +41,7 @@ class Scrape {
 
 /// Where metrics are served.
 inline constexpr const char* kPath = "/metrics";
-/// The type of the text that Scrape::text() makes.
+/// The content type of Scrape::text().
 inline constexpr const char* kTextType = "text/plain; version=0.0.4; charset=utf-8";
 
 }  // namespace taut::metrics

@@ -10,7 +10,7 @@
 namespace taut::metrics {
 
 /// Serves /metrics, and nothing else.
-/// text      of one scrape; called on the server's thread
+/// text      returns the text of one scrape; called on the server's thread
 /// Errors    as http::Server::start
 [[nodiscard]] Result<std::unique_ptr<http::Server>> serve(http::Server::Options options,
                                                           std::function<std::string()> text);

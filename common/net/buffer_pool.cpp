@@ -21,7 +21,7 @@ class HostAllocator final : public BufferAllocator {
   }
 };
 
-// Four classes to each power of two: at most a quarter of a buffer is wasted.
+// Four classes per power of two: above kMinSize, at most a quarter of a buffer is wasted.
 std::size_t class_size(std::size_t size) {
   if (size <= kMinSize) return kMinSize;
   const std::size_t step = std::bit_floor(size - 1) / 4;
@@ -74,7 +74,7 @@ struct BufferPool::FreeLists {
           kept += rounded;
           return;
         } catch (const std::bad_alloc&) {
-          // No memory to remember it: it goes back to the allocator below.
+          // No memory to list it: it is returned to the allocator below.
         }
       }
     }
@@ -92,8 +92,8 @@ struct BufferPool::FreeLists {
     }
   }
 
-  /// Keeps less; the largest buffers go first. The caller frees the returned buffers, without the
-  /// lock.
+  /// Lowers the limit; the largest buffers are removed first. The caller frees those returned,
+  /// without the lock.
   [[nodiscard]] FreeBuffer* keep_less(std::size_t bytes) noexcept {
     std::scoped_lock lock(mutex);
     FreeBuffer* first = nullptr;
@@ -157,7 +157,8 @@ BufferPool::Reservation BufferPool::keep_more(Bytes bytes) {
   return {lists_, bytes.value()};
 }
 
-void BufferPool::stock(std::size_t size, std::size_t count, const std::function<bool()>& over) {
+void BufferPool::preallocate(std::size_t size, std::size_t count,
+                             const std::function<bool()>& over) {
   const std::size_t rounded = class_size(size);
   while (!over()) {
     {

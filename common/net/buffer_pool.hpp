@@ -37,7 +37,7 @@ class Buffer {
   [[nodiscard]] std::span<float> floats() const {
     return {reinterpret_cast<float*>(data_.get()), size_ / sizeof(float)};
   }
-  /// True where no other buffer shares the memory, so that it may be written.
+  /// Whether no other buffer shares the memory, so that it may be written.
   [[nodiscard]] bool unshared() const {
     const bool alone = data_.use_count() == 1;
     // The last other owner's accesses to the memory happen before ours.
@@ -66,7 +66,7 @@ class BufferPool {
 
   /// Free buffers that a pool no longer keeps. They are returned to the allocator when this object
   /// is destroyed, without the pool's lock: freeing large ones takes the system a while.
-  /// Thread    any; the one that destroys it returns them
+  /// Thread    any; the destroying thread returns them
   class Excess {
    public:
     Excess(Excess&& other) noexcept
@@ -98,7 +98,7 @@ class BufferPool {
     friend class BufferPool;
     Reservation(std::shared_ptr<FreeLists> lists, std::size_t bytes)
         : lists_(std::move(lists)), bytes_(bytes) {}
-    std::shared_ptr<FreeLists> lists_;  // nullptr: it has ended
+    std::shared_ptr<FreeLists> lists_;  // nullptr once ended
     std::size_t bytes_;
   };
 
@@ -109,16 +109,16 @@ class BufferPool {
   /// A buffer of `size` bytes with unspecified contents. Throws std::bad_alloc.
   [[nodiscard]] Buffer acquire(std::size_t size);
 
-  /// Keeps `bytes` more of free buffers for as long as the result exists.
+  /// Raises the limit on free buffers by `bytes` for as long as the result exists.
   [[nodiscard]] Reservation keep_more(Bytes bytes);
 
   /// Allocates free buffers of `size` bytes until there are `count` of them or the limit is
   /// reached, and touches their pages: acquiring one then doesn't wait for the system.
-  /// over  called before each; true ends it early
+  /// over  called before each buffer; returning true ends the call early
   /// Throws std::bad_alloc.
-  void stock(std::size_t size, std::size_t count, const std::function<bool()>& over);
+  void preallocate(std::size_t size, std::size_t count, const std::function<bool()>& over);
 
-  /// What a buffer of `size` bytes takes of the limit: its size class.
+  /// How much of the limit a buffer of `size` bytes uses: its size class.
   [[nodiscard]] static std::size_t rounded_size(std::size_t size);
 
   /// Bytes in use and bytes kept free, in whole size classes.

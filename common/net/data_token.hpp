@@ -18,15 +18,15 @@ enum class TokenUse : std::uint8_t {
   kRead = 1,   // follows a job
   kTrain = 2,  // is a member of a job, in one life
   kServe = 3,  // is a server
-  kCheck = 4,  // says hello for no job, to measure a link
+  kCheck = 4,  // sends a hello for no job, to measure a link
 };
 
 /// What a secret of a plain data plane is bound to; it is valid for nothing else.
 struct TokenScope {
   TokenUse use = TokenUse::kRead;
-  std::string public_key;        // of the holder, Z85: who is admitted, and revoked
+  std::string public_key;        // the holder's, Z85: what is admitted or revoked
   JobId job{};                   // kRead, kTrain; otherwise 0
-  std::uint64_t submission = 0;  // as job: tells jobs of the same number apart
+  std::uint64_t submission = 0;  // as job: distinguishes jobs with the same number
   WorkerId worker{};             // kTrain; otherwise 0
   Incarnation incarnation{};     // kTrain; otherwise 0
 
@@ -41,14 +41,14 @@ class DataToken {
   static constexpr std::size_t kRequestBytes = 93;
   static constexpr std::size_t kAnswerBytes = 32;
 
-  /// As the coordinator has sent it. nullopt: they have not the lengths of a token.
+  /// From what the coordinator has sent; nullopt if the lengths are not a token's.
   [[nodiscard]] static std::optional<DataToken> from(std::string_view request,
                                                      std::string_view answer);
 
   /// Sent with each message of the holder.
   [[nodiscard]] const Frame& request() const { return request_; }
-  /// Sent with each message to the holder. A process that has taken a server's address, and is
-  /// shown the request, cannot make it, but any server sends it to whoever has the request.
+  /// Sent with each message to the holder. A process that impersonates a server cannot compute it
+  /// from the request alone, but any real server sends it to any process that has the request.
   [[nodiscard]] const Frame& answer() const { return answer_; }
 
  private:
@@ -58,13 +58,13 @@ class DataToken {
   Frame answer_;
 };
 
-/// Whether two frames have the same bytes, in a time that depends on their lengths alone.
+/// Whether two frames have the same bytes, in time that depends only on their lengths.
 [[nodiscard]] bool same_secret(const Frame& a, const Frame& b);
 
 /// Makes and checks the secrets of a cluster, by HMAC-SHA-256 with a key that is derived from the
 /// cluster's own secret, which libsodium drew from the system's generator. Servers and coordinators
-/// have that secret, so none of them has to be sent another one, and a coordinator that starts
-/// again makes the same.
+/// have that secret, so no other one must be sent to them, and a restarted coordinator makes the
+/// same tokens.
 /// Thread    any
 class TokenKey {
  public:
@@ -72,7 +72,7 @@ class TokenKey {
   explicit TokenKey(const std::string& cluster_secret);
 
   [[nodiscard]] DataToken make(const TokenScope& scope) const;
-  /// What a request's frame proves; nullopt: it is not such a frame, or its secret is wrong.
+  /// The scope that a request's frame proves; nullopt if the frame or its secret is invalid.
   [[nodiscard]] std::optional<TokenScope> check(std::span<const std::byte> request) const;
 
  private:

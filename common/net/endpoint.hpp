@@ -21,10 +21,10 @@ using PeerId = Id<struct PeerTag, std::uint64_t>;
 struct Incoming {
   PeerId from;
   Message message;
-  /// The sender, authenticated by its key and admitted when the message was received; nullptr: the
-  /// endpoint has no keys. A PeerId has one sender for its whole life.
+  /// The sender, authenticated by its key and admitted when the message was received; nullptr if
+  /// the endpoint has no keys. A PeerId has one sender for its whole life.
   std::shared_ptr<const Identity> sender = nullptr;
-  /// What the secret of the message is bound to; nullptr: the connection has no secrets.
+  /// What the secret of the message is bound to; nullptr if the connection has no secrets.
   std::shared_ptr<const TokenScope> scope = nullptr;
 };
 
@@ -37,14 +37,14 @@ struct Refusal {
 /// Limits of one socket.
 struct EndpointLimits {
   std::size_t queued_messages = 4096;  // per peer and direction
-  /// Limit on one peer's messages that have arrived and were not received, if smaller: further ones
-  /// wait at the peer.
+  /// Limit on one peer's messages that have arrived and are not received yet, if smaller; further
+  /// ones wait at the peer.
   std::size_t arrived_messages = 4096;
   Bytes frame = Bytes(64ULL << 20);  // a larger frame closes its connection
   std::size_t frames = 4096;         // a message with more of them is dropped
   std::size_t peers = 65536;  // connections that are remembered, so that they can be answered
   Bytes unread = Bytes(64ULL << 20);  // queued for one peer that has connected; see unread()
-  /// At its end queued messages are still sent for at most this long; the context waits for that.
+  /// After the endpoint closes, queued messages are sent for at most this long; the context waits.
   Duration linger = Duration(0);
 };
 
@@ -81,11 +81,11 @@ class Endpoint {
   ///           admitted
   [[nodiscard]] virtual Result<void> send(PeerId to, Message message) = 0;
 
-  /// Bytes that are queued for a peer that has connected to this side, and not on the wire yet; or
+  /// Bytes that are queued for a peer that has connected to this side and not yet on the wire; or
   /// a quarter of the bytes queued for all peers with its key, if that is more.
   [[nodiscard]] virtual std::uint64_t unread(PeerId /*peer*/) const { return 0; }
 
-  /// The public key of a peer that has connected to this side; empty: no keys, or no such peer.
+  /// The public key of a peer that has connected to this side; empty if no keys or no such peer.
   [[nodiscard]] virtual std::string key_of(PeerId /*peer*/) const { return {}; }
 
   /// Number of messages that were dropped because their key or secret is not admitted.
@@ -97,16 +97,16 @@ class Endpoint {
   }
 
   /// Whether the process at the address of a peer that this side connects to has taken part in a
-  /// handshake, as its transport does while the process computes. false: not yet, or it is unknown.
+  /// handshake; its transport does so even while the process computes. false: not yet, or unknown.
   [[nodiscard]] virtual bool has_reached(PeerId /*peer*/) const { return false; }
 
   /// Peers that had connected to this side and sent something, and whose connections have closed
   /// since the last call. What they sent before may still arrive; one that is alive connects again
-  /// as another peer. A hint: some are left out, and one may be named that has not closed.
+  /// as another peer. A hint: some may be missing, and one may be named that has not closed.
   [[nodiscard]] virtual std::vector<PeerId> take_closed() { return {}; }
 
-  /// The next message, waiting up to `wait` for it. nullopt: no message, a
-  /// refusal(), or wake() was called.
+  /// Returns the next message, waiting for it at most `wait`. nullopt: none arrived, a peer refused
+  /// this side (see refusal()), or wake() was called.
   [[nodiscard]] virtual std::optional<Incoming> receive(Duration wait) = 0;
 
   /// Makes a waiting receive(), or the next one, return. Thread: any.

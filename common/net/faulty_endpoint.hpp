@@ -14,8 +14,8 @@ namespace taut {
 /// Faults applied to each message, each way.
 struct LinkFaults {
   Duration delay{0};
-  Duration jitter{0};  // up to this much more, drawn for each message; order is kept
-  double loss = 0;     // the share of messages that are lost
+  Duration jitter{0};  // additional delay up to this, drawn per message; order is kept
+  double loss = 0;     // the fraction of messages that are lost
 
   [[nodiscard]] bool none() const {
     return delay == Duration::zero() && jitter == Duration::zero() && loss <= 0;
@@ -25,7 +25,7 @@ struct LinkFaults {
 /// An endpoint behind a faulty network: it delays sent and received messages
 /// and loses some, according to its seed. Each direction keeps its order. Messages are sent during
 /// receive(), at the latest when the endpoint closes.
-/// Thread    one, as the endpoint that it wraps; wake(): any
+/// Thread    one, like the wrapped endpoint; wake(): any
 class FaultyEndpoint final : public Endpoint {
  public:
   using Now = std::function<TimePoint()>;

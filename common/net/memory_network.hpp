@@ -23,8 +23,8 @@ struct NetworkFaults {
 };
 
 /// The in-memory twin of ZmqContext: endpoints that exchange messages in virtual time, in one
-/// thread, the same for the same seed and calls. Time passes when step() or a waiting receive()
-/// advances it.
+/// thread, deterministically for a seed and the calls. Time passes when step() or a waiting
+/// receive() advances it.
 class MemoryNetwork {
  public:
   explicit MemoryNetwork(std::uint64_t seed, NetworkFaults faults = {});

@@ -12,7 +12,7 @@ namespace taut {
 class MemoryPinning {
  public:
   /// Parts begin and end at multiples of this address, or with the mapping. A driver refuses a copy
-  /// over the border of two parts. Pinning takes memory for all of a part, also where nothing is.
+  /// across the border of two parts. Pinning commits the memory of a whole part, used or not.
   static constexpr std::size_t kPart = 8UL << 20U;
 
   MemoryPinning() = default;
@@ -20,11 +20,11 @@ class MemoryPinning {
   MemoryPinning& operator=(const MemoryPinning&) = delete;
   virtual ~MemoryPinning() = default;
 
-  /// To be called before any memory is pinned: some device will copy from it.
+  /// Must be called before any memory is pinned: a device will copy from it.
   void enable() { is_enabled_ = true; }
   [[nodiscard]] bool is_enabled() const { return is_enabled_; }
 
-  /// False: it cannot be pinned. The part is not pinned yet.
+  /// Returns false if the part cannot be pinned. REQUIRES: it is not pinned yet.
   [[nodiscard]] virtual bool pin(std::span<const std::byte> part) = 0;
   /// Waits for copies from the part.
   virtual void unpin(std::span<const std::byte> part) noexcept = 0;

@@ -29,7 +29,7 @@ struct Socket {
   const int number;
 };
 
-/// As ZeroMQ looks an address up here: a name is one of IPv4, and "[...]" an address of IPv6.
+/// Looks an address up as ZeroMQ does here: names are resolved to IPv4, and "[...]" is IPv6.
 Found look_up(const std::string& address) {
   const auto colon = address.rfind(':');
   std::string host = address.substr(0, colon);
@@ -53,8 +53,8 @@ Result<void> unreachable(int reason) {
                     fmt::format("cannot be reached: {}", std::generic_category().message(reason)));
 }
 
-/// REQUIRES: a connection was begun.
-/// within  for the message; the wait ends at `until`
+/// REQUIRES: connect() was called.
+/// within  only for the error's message; the wait ends at `until`
 Result<void> await(int socket, Duration within, TimePoint until) {
   pollfd waiting{.fd = socket, .events = POLLOUT, .revents = 0};
   while (true) {
@@ -78,7 +78,7 @@ Result<void> try_one(const addrinfo& place, Duration within, TimePoint until) {
   const Socket one(socket(place.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (one.number < 0) return unreachable(errno);
   if (connect(one.number, place.ai_addr, place.ai_addrlen) == 0) return ok();
-  // Interrupted, it continues nevertheless.
+  // An interrupted connect() continues nevertheless.
   if (errno != EINPROGRESS && errno != EINTR) return unreachable(errno);
   return await(one.number, within, until);
 }

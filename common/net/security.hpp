@@ -28,7 +28,7 @@ struct KeyPair {
   std::string secret_key;
 };
 
-/// A new pair. Throws std::runtime_error where ZeroMQ was built without CURVE.
+/// A new pair. Throws std::runtime_error if ZeroMQ was built without CURVE.
 [[nodiscard]] KeyPair make_key_pair();
 
 /// Whether a text has the form of a key: 40 characters of Z85.

@@ -37,7 +37,7 @@ static_assert(sizeof(SharedArenaHead) <= kHeadRoom);
 // Processes share it, so no lock of one process may guard it.
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 constexpr std::size_t kGrowth = 64UL << 20U;
-// Freed blocks of this size give their pages back to the system.
+// Freed blocks of at least this size return their pages to the system.
 constexpr std::size_t kReturnedAbove = 1UL << 20U;
 
 std::size_t page_size() {
@@ -81,8 +81,8 @@ struct SharedArena::State {
 
   /// Makes at least `more` bytes usable. Throws std::bad_alloc beyond the limit.
   ///
-  /// A device's driver pins each part by itself and refuses a copy over the border of two, so with
-  /// on_grown each part has its own heap. Otherwise the only heap grows.
+  /// A device's driver pins each part separately and refuses a copy across the border of two, so
+  /// with on_grown each part has its own heap. Otherwise the only heap grows.
   void grow(std::size_t more) {
     more = (std::max(more, kGrowth) + page_size() - 1) / page_size() * page_size();
     more = std::min(more, size - used);
@@ -107,7 +107,7 @@ struct SharedArena::State {
     }
   }
 
-  /// nullptr: no part has so much room.
+  /// nullptr if no part has room for `length` bytes.
   void* allocate(std::size_t length) {
     for (Part& part : parts) {
       void* const memory = part.heap->allocate_aligned(length, kAlignment, std::nothrow);
@@ -158,7 +158,7 @@ Result<std::shared_ptr<SharedArena>> SharedArena::create(Bytes limit, OnGrown on
     return make_error(ErrorCode::kIo, fmt::format("mapping {} bytes of shared memory: {}",
                                                   state->size, failure.what()));
   }
-  // After the mapping: what is mapped then stays writable.
+  // After the mapping, which therefore stays writable.
   const int kept = pages == ArenaPages::kStay ? kSealThatKeepsPages : 0;
   if (fcntl(state->descriptor, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL | kept) !=
       0) {
@@ -182,7 +182,7 @@ SharedArena::~SharedArena() = default;
 void* SharedArena::allocate(std::size_t size) {
   std::scoped_lock lock(state_->mutex);
   if (void* const memory = state_->allocate(size)) return memory;
-  // What the heap keeps for itself in each block is far below the slack given here.
+  // The heap's own overhead per block is far below the slack given here.
   state_->grow(size + kGrowth / 4);
   void* const memory = state_->allocate(size);
   if (memory == nullptr) throw std::bad_alloc();
@@ -207,7 +207,7 @@ void SharedArena::deallocate(void* memory, std::size_t size) noexcept {
     const std::uintptr_t last = (begin + size) / page * page;
     // If it fails, the pages stay, and the arena may reuse them.
     madvise(reinterpret_cast<void*>(first), last - first, MADV_REMOVE);
-    // After that, and before the memory is used again: a pin in between gets the new pages.
+    // After the removal, and before the memory is used again: a pin in between gets new pages.
     state_->count_returned(first, last);
   }
   std::scoped_lock lock(state_->mutex);

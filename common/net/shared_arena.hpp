@@ -26,28 +26,28 @@ struct SharedMemoryOffer {
   friend bool operator==(const SharedMemoryOffer&, const SharedMemoryOffer&) = default;
 };
 
-/// What becomes of an arena's pages once they are written.
+/// What happens to an arena's pages once they are written.
 enum class ArenaPages : std::uint8_t {
-  /// They stay until the arena ends: a seal keeps the owner from removing them. A process that
-  /// reads what was written once makes no page.
+  /// They stay until the arena ends: a seal keeps the owner from removing them. Reading what was
+  /// once written allocates no page.
   kStay,
-  /// Large blocks give theirs back to the system when they are freed.
+  /// Those of a large block are returned to the system when the block is freed.
   kReturned,
 };
 
-/// F_SEAL_FUTURE_WRITE, which older headers lack: no page is removed, and only mappings that were
-/// made before it can write.
+/// F_SEAL_FUTURE_WRITE, which older headers lack: no page can be removed, and only mappings made
+/// before the seal can write.
 inline constexpr int kSealThatKeepsPages = 0x0010;
 
 /// How an arena starts, in every process that maps it.
 struct SharedArenaHead {
   static constexpr std::uint64_t kMark = 0x7461'7574'6172'6531;
 
-  /// Bytes of a range, and their number; the arena's ranges share the counts in turn.
+  /// Bytes of a range, and the number of counters; range i uses counter i modulo kCounts.
   static constexpr std::size_t kRange = 8UL << 20U;
   static constexpr std::size_t kCounts = 256;
 
-  /// How often pages of these bytes of the arena were returned, and perhaps of others.
+  /// How often pages of these bytes were returned, including ranges that share a counter.
   [[nodiscard]] std::uint64_t returned(std::size_t begin, std::size_t end) const {
     std::uint64_t sum = 0;
     for (std::size_t range = begin / kRange; range * kRange < end; ++range) {
@@ -58,8 +58,8 @@ struct SharedArenaHead {
 
   SharedMemoryOffer::Probe probe{};
   std::uint64_t mark = kMark;
-  /// How often the owner has given pages of a range back to the system, before they are used again:
-  /// memory that a device's driver pinned before is of other pages than the processes see.
+  /// How often the owner has returned pages of a range to the system, counted before they are used
+  /// again: memory that a device's driver pinned earlier then has other pages than processes see.
   alignas(64) std::array<std::atomic<std::uint64_t>, kCounts> pages_returned{};
 };
 
@@ -88,8 +88,8 @@ class SharedArena final : public BufferAllocator {
   [[nodiscard]] void* allocate(std::size_t size) override;
   void deallocate(void* memory, std::size_t size) noexcept override;
 
-  /// Before the arena's bytes are lent: makes their pages, where pages stay. A reader would be
-  /// refused what has no page, such as a buffer that was never filled.
+  /// Called before bytes are lent: allocates their pages, where pages stay. A reader refuses bytes
+  /// that have no page, such as those of a buffer that was never filled.
   void touch(std::span<const std::byte> bytes);
 
   /// From now on freed memory is neither reused nor written: the owner is ending, and other

@@ -10,11 +10,11 @@ namespace taut {
 namespace {
 
 using Word = std::atomic<std::uint32_t>;
-constexpr std::size_t kReturnsBytes = SharedLink::kLoans * sizeof(Word);
+constexpr std::size_t kReturnsBytes = SharedLink::kMaxLoans * sizeof(Word);
 // Processes share these words, so no lock of one process may guard them.
 static_assert(Word::is_always_lock_free && sizeof(Word) == sizeof(std::uint32_t));
 
-/// Keeps a borrowed payload's memory mapped, and gives the loan back with its last copy.
+/// Keeps a borrowed payload's memory mapped, and returns the loan with its last copy.
 struct Borrowed {
   Borrowed(std::shared_ptr<SharedView> view_, std::shared_ptr<Word> returns_, SharedPlace place_)
       : view(std::move(view_)), returns(std::move(returns_)), place(place_) {}
@@ -35,16 +35,16 @@ struct Borrowed {
 SharedLink::SharedLink(std::shared_ptr<SharedArena> ours, std::shared_ptr<MemoryPinning> pinning)
     : ours_(std::move(ours)), pinning_(std::move(pinning)) {
   void* memory = ours_->allocate(kReturnsBytes);
-  Word* words = new (memory) Word[kLoans]();
+  Word* words = new (memory) Word[kMaxLoans]();
   given_back_ = {words, [arena = ours_](Word* spent) { arena->deallocate(spent, kReturnsBytes); }};
-  free_.resize(kLoans);
+  free_.resize(kMaxLoans);
   std::iota(free_.rbegin(), free_.rend(), 0U);
-  // Another side may still know an earlier link by the same offer, with what it returned on that.
-  generations_.assign(kLoans, std::random_device()());
+  // A peer may still know an earlier link by the same offer, with the loans that it returned there.
+  generations_.assign(kMaxLoans, std::random_device()());
 }
 
 SharedLink::Offer SharedLink::offer() const {
-  const auto words = std::as_bytes(std::span(given_back_.get(), kLoans));
+  const auto words = std::as_bytes(std::span(given_back_.get(), kMaxLoans));
   return {ours_->offer(), *ours_->offset_of(words)};
 }
 
@@ -97,7 +97,7 @@ void SharedLink::undo_since(std::uint64_t lent_so_far) {
 Result<Frame> SharedLink::borrow(const SharedPlace& place, std::size_t size) {
   if (!theirs_) return invalid("a payload in shared memory that was not agreed on");
   const auto memory = theirs_->bytes();
-  if (place.loan >= kLoans || size > memory.size() || place.offset > memory.size() - size) {
+  if (place.loan >= kMaxLoans || size > memory.size() || place.offset > memory.size() - size) {
     return invalid(fmt::format("a payload of {} bytes at {} by loan {} of {} shared bytes", size,
                                place.offset, place.loan, memory.size()));
   }

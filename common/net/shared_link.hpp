@@ -13,12 +13,12 @@
 
 namespace taut {
 
-/// Where a payload is in its sender's arena, and the loan by which the receiver returns
+/// Where a payload is in its sender's arena, and the loan through which the receiver returns
 /// it.
 struct SharedPlace {
   std::uint64_t offset = 0;
-  std::uint32_t loan = 0;        // index of the connection's loan, below SharedLink::kLoans
-  std::uint32_t generation = 0;  // how often that loan was used
+  std::uint32_t loan = 0;        // index of the connection's loan, below SharedLink::kMaxLoans
+  std::uint32_t generation = 0;  // a new value each time the loan is used
 };
 
 /// Payloads of one connection between two processes of a machine. A payload that is sent stays
@@ -32,26 +32,26 @@ struct SharedPlace {
 class SharedLink {
  public:
   /// Maximum number of payloads on loan; further payloads are sent as bytes.
-  static constexpr std::uint32_t kLoans = 16384;
+  static constexpr std::uint32_t kMaxLoans = 16384;
   /// Minimum size of a lent payload; a smaller one costs less as bytes.
   static constexpr std::size_t kMinBytes = 2048;
 
   /// What the other side must know about this one.
   struct Offer {
     SharedMemoryOffer memory;
-    std::uint64_t returns = 0;  // offset of the returned loans: kLoans 32-bit words
+    std::uint64_t returns = 0;  // offset of the returned loans: kMaxLoans 32-bit words
     friend bool operator==(const Offer&, const Offer&) = default;
   };
 
   /// ours     the arena of this side's payloads. Throws std::bad_alloc.
-  /// pinning  of what is borrowed; nullptr: it is not pinned
+  /// pinning  pins what is borrowed; nullptr: nothing is pinned
   explicit SharedLink(std::shared_ptr<SharedArena> ours,
                       std::shared_ptr<MemoryPinning> pinning = nullptr);
 
   [[nodiscard]] Offer offer() const;
   /// Maps the other side's memory.
   /// pages     kStay: the other side is not trusted, and nothing is read that it has never written
-  /// Errors    as SharedView::open; invalid: returns outside of it, or never written
+  /// Errors    as SharedView::open; invalid: its `returns` are outside of it, or never written
   [[nodiscard]] Result<void> open(const Offer& theirs, ArenaPages pages = ArenaPages::kReturned);
   [[nodiscard]] bool is_open() const { return theirs_ != nullptr; }
   /// Whether the other side's memory still exists.
@@ -64,7 +64,7 @@ class SharedLink {
   [[nodiscard]] std::optional<SharedPlace> lend(const Frame& payload);
   /// Releases returned payloads.
   void collect();
-  /// The number of loans so far, and the cancellation of later ones, which were not sent.
+  /// The number of loans so far; undo_since() cancels later ones, which were not sent.
   [[nodiscard]] std::uint64_t lent_so_far() const { return lent_so_far_; }
   void undo_since(std::uint64_t lent_so_far);
   [[nodiscard]] std::size_t on_loan() const { return lent_.size(); }
@@ -86,9 +86,9 @@ class SharedLink {
 
   const std::shared_ptr<SharedArena> ours_;
   const std::shared_ptr<MemoryPinning> pinning_;
-  std::shared_ptr<Returns> given_back_;  // [kLoans], by this side
+  std::shared_ptr<Returns> given_back_;  // [kMaxLoans], by this side
   std::shared_ptr<SharedView> theirs_;
-  const Returns* their_returns_ = nullptr;  // [kLoans], by the other side
+  const Returns* their_returns_ = nullptr;  // [kMaxLoans], by the other side
   bool started_ = false;
   std::vector<Lent> lent_;
   std::vector<std::uint32_t> free_;         // loans

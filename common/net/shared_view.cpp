@@ -34,7 +34,7 @@ struct SharedView::State {
   dev_t device = 0;
   ino_t inode = 0;
   ArenaPages pages = ArenaPages::kReturned;
-  bool tells_what_has_pages = false;  // mincore() says of another user's file that it has all
+  bool tells_what_has_pages = false;  // mincore() reports all pages of other users' files
 
   [[nodiscard]] std::span<const std::byte> bytes() const {
     return {static_cast<const std::byte*>(region.get_address()), region.get_size()};
@@ -54,7 +54,7 @@ struct SharedView::State {
   std::mutex mutex;                             // guards all below
   bool has_failed = false;                      // nothing more is pinned
   std::map<std::uintptr_t, PinnedPart> pinned;  // by address, in multiples of kPart
-  ByteRanges written;                           // where pages stay; as far as it was asked
+  ByteRanges written;                           // where pages stay; as far as checked
 };
 
 namespace {
@@ -69,8 +69,8 @@ std::string link_of(const Descriptor& file) {
   return fmt::format("/proc/self/fd/{}", file.get());
 }
 
-/// What a peer's process has under a number, looked at before it is opened: a peer may name a pipe
-/// or a device, and may exchange what it has named at any time.
+/// The file behind a descriptor of a peer's process, checked before it is opened: a peer may name a
+/// pipe or a device, and may replace what it has named at any time.
 Result<Descriptor> find_memory(const std::string& path) {
   Descriptor place(::open(path.c_str(), O_PATH | O_CLOEXEC));
   if (place.get() < 0) return not_here();
@@ -93,8 +93,8 @@ bool is_as_offered(const Descriptor& memory, const SharedMemoryOffer& offer, Are
   struct statfs system {};
   const int seals = fcntl(memory.get(), F_GET_SEALS);
   const int required = F_SEAL_SHRINK | (pages == ArenaPages::kStay ? kSealThatKeepsPages : 0);
-  // Memory that its owner may shorten would end this process when it is read; so would huge pages
-  // of which none is left.
+  // Reading memory that its owner has shortened would kill this process; so would huge pages of
+  // which none is left.
   return seals >= 0 && (seals & required) == required && fstatfs(memory.get(), &system) == 0 &&
          system.f_type == TMPFS_MAGIC && fstat(memory.get(), &status) == 0 &&
          static_cast<std::uint64_t>(status.st_size) == offer.size &&
@@ -135,7 +135,7 @@ Result<std::shared_ptr<SharedView>> SharedView::open(const SharedMemoryOffer& of
   if (!std::ranges::equal(view->bytes().first(offer.probe.size()), offer.probe)) {
     return make_error(ErrorCode::kMismatch, "the peer's shared memory is another's");
   }
-  // An owner that does not count what it returns cannot be pinned.
+  // Memory whose owner does not count the returned pages cannot be pinned.
   if (offer.size >= sizeof(SharedArenaHead) &&
       view->state_->head().mark == SharedArenaHead::kMark) {
     view->state_->pinning = std::move(pinning);
@@ -165,8 +165,8 @@ bool SharedView::is_readable(std::uint64_t offset, std::uint64_t size) {
   return state_->written.contains(offset, end);
 }
 
-/// Whether pages of all these bytes are in memory. False where some are on the swap, and where the
-/// system does not tell. Takes as long as these bytes are many, up to the first hole.
+/// Whether the pages of all these bytes are in memory. False if some are swapped out or if the
+/// system does not report it. Takes time in proportion to the bytes up to the first hole.
 bool SharedView::State::has_pages(std::uint64_t begin, std::uint64_t end) const {
   if (!tells_what_has_pages) return false;
   std::array<unsigned char, 1024> are_present{};
@@ -183,8 +183,8 @@ bool SharedView::State::has_pages(std::uint64_t begin, std::uint64_t end) const 
   return true;
 }
 
-/// Knows the swap too, but looks at all that is written from there on. The memory is opened anew,
-/// since a descriptor for each peer would take those of connections. REQUIRES: the lock.
+/// Recognizes swapped pages too, but scans everything that is written from `offset` on. Opens the
+/// memory again: an open descriptor per peer would use up those of connections. REQUIRES: the lock.
 void SharedView::State::ask_for_next_hole(std::uint64_t offset) {
   const auto memory = open_memory(path);
   struct stat status = {};
@@ -206,8 +206,8 @@ void SharedView::pin(std::span<const std::byte> bytes) {
   }
 }
 
-/// What was pinned before the owner returned pages is pinned anew: the bytes at hand are lent, so
-/// theirs stay. REQUIRES: the lock.
+/// Pins a part again if the owner has returned pages since it was pinned: the bytes at hand are
+/// lent, so their pages stay. REQUIRES: the lock.
 void SharedView::State::pin_part(std::uintptr_t index) {
   if (has_failed) return;
   const auto* const first = bytes().data();

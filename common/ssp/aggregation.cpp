@@ -5,7 +5,7 @@
 namespace taut {
 namespace {
 
-/// How many of these take part at a clock.
+/// How many of these workers take part at a clock.
 std::size_t count_members(const std::vector<WorkerId>& workers, Clock clock,
                           const Membership& membership) {
   return static_cast<std::size_t>(std::ranges::count_if(workers, [&](WorkerId worker) {

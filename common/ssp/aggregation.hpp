@@ -18,32 +18,32 @@ struct HeldUpdate {
   friend auto operator<=>(const HeldUpdate&, const HeldUpdate&) = default;
 };
 
-/// A set of held updates that is to be applied as one.
+/// A set of held updates that are applied as one.
 struct Application {
   std::vector<HeldUpdate> updates;  // ascending: the order of the sum
-  // What the sum is divided by: how many take part at this clock; with backup workers, how many of
-  // them count; of a buffer, its size.
+  // The divisor of the sum: how many members take part at this clock; with backup workers, how many
+  // of them count; for a buffer, its size.
   std::size_t members = 0;
 
-  /// The newest one of its updates.
+  /// The clock of its newest update.
   [[nodiscard]] Clock clock() const { return updates.back().clock; }
 };
 
-/// The accepted updates of one slice that wait to be applied: for each clock, whose.
+/// The accepted updates of one slice that wait to be applied: the workers, by clock.
 using HeldUpdates = std::map<Clock, std::vector<WorkerId>>;
 
-/// Whether updates may wait for others that are not of their clock.
+/// Whether updates may wait for updates of other clocks.
 enum class Patience : std::uint8_t {
   kWaits,
-  kEnds,  // those at the job's end, or below a checkpoint: all that is held takes effect
+  kEnds,  // at the job's end or below a checkpoint: all held updates take effect
 };
 
 /// Decides when a set of updates becomes one application. Pure: the shard asks again after each
-/// accepted push and each change of membership, until it answers nothing.
+/// accepted push and each change of membership, until it returns nullopt.
 class AggregationPolicy {
  public:
   virtual ~AggregationPolicy() = default;
-  /// The next application, or nothing yet. `held` lists workers in ascending order, never empty.
+  /// The next application; nullopt if none is due. `held` lists workers ascending, never empty.
   [[nodiscard]] virtual std::optional<Application> next(
       const HeldUpdates& held, const Membership& membership,
       Patience patience = Patience::kWaits) const = 0;
@@ -60,7 +60,7 @@ class ModeAggregation final : public AggregationPolicy {
 
 /// BSP with backup workers: the lowest clock is applied as one aggregate of those that have arrived
 /// once only `backup_workers` are missing; later updates are dropped. The mean is over those
-/// that count. One member at least is waited for, however few are left.
+/// that count. It waits for at least one member, however few are left.
 /// Source    Chen et al., "Revisiting Distributed Synchronous SGD", 2016, algorithms 3 and 4
 class BackupAggregation final : public AggregationPolicy {
  public:
@@ -73,8 +73,8 @@ class BackupAggregation final : public AggregationPolicy {
   const std::uint32_t backup_workers_;
 };
 
-/// An application for every `size` updates, of whichever members and clocks; each counts 1 / size.
-/// Fewer are applied only when patience ends, and count as much.
+/// One application per `size` updates, of any members and clocks; each counts 1 / size. Fewer are
+/// applied only when patience ends, and each counts the same.
 /// Source    Nguyen et al., "Federated Learning with Buffered Asynchronous Aggregation", AISTATS
 ///           2022, algorithm 1
 class BufferedAggregation final : public AggregationPolicy {

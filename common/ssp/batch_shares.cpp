@@ -24,7 +24,7 @@ double clock_time(std::span<const MeasuredShare> measured, std::span<const std::
   return longest;
 }
 
-/// The time in which these slots compute so many records together, each all of the time.
+/// The time in which these slots together compute `records` records, each all of the time.
 double common_time(std::span<const MeasuredShare> measured, double records) {
   double speed = 0;
   for (const MeasuredShare& one : measured) {
@@ -34,11 +34,11 @@ double common_time(std::span<const MeasuredShare> measured, double records) {
   return records / speed;
 }
 
-/// Shares of a batch of which each slot has one record at least, not rounded; as `measured`.
+/// Shares of a batch, not rounded, each at least one record; in the order of `measured`.
 std::vector<double> exact_shares(std::span<const MeasuredShare> measured, double batch) {
   std::vector<MeasuredShare> open(measured.begin(), measured.end());
   double time = common_time(open, batch);
-  // One that takes longer for a single record has that one, and the others have the rest.
+  // A slot that takes longer for a single record has just one, and the others have the rest.
   const auto is_slow = [&time](const MeasuredShare& one) { return one.seconds_of(1) > time; };
   while (std::erase_if(open, is_slow) > 0 && !open.empty()) {
     time = common_time(open, batch - static_cast<double>(measured.size() - open.size()));
@@ -98,12 +98,12 @@ float BatchShares::weight(Clock clock, std::uint32_t slot) const {
 MeasuredShare measured_share(std::uint32_t slot, const BatchTime& now,
                              const std::optional<BatchTime>& before) {
   const double records = now.records;
-  // No batch is taken to be free, nor to have a part that gets shorter with more records.
+  // A record is taken to have some cost, and the fixed part of a batch not to be negative.
   constexpr double kMinSlope = 0.05;
   const double in_proportion = now.seconds / records;
   if (!before || before->records == now.records) return {slot, in_proportion, 0};
   const double slope = (now.seconds - before->seconds) / (records - before->records);
-  // It has become slower or faster meanwhile.
+  // Beyond this, the worker has become slower or faster meanwhile.
   constexpr double kSteady = 1.2;
   const bool is_steady =
       now.seconds < kSteady * before->seconds && before->seconds < kSteady * now.seconds;
@@ -120,7 +120,7 @@ std::optional<std::vector<std::uint32_t>> balanced_shares(std::span<const Measur
   const std::vector<double> exact = exact_shares(measured, static_cast<double>(batch));
   std::vector<std::uint32_t> records(now.size(), equal);
   std::uint64_t given = 0;
-  // The largest remainders get what rounding down leaves; of equal ones the lowest slots.
+  // The largest remainders get what rounding down leaves; ties go to the lowest slots.
   std::vector<std::pair<double, std::uint32_t>> remainders;
   for (std::size_t i = 0; i < measured.size(); ++i) {
     const std::uint64_t spare = batch - given - (measured.size() - 1 - i);

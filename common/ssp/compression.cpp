@@ -13,8 +13,8 @@ float Compression::Correction::scale(float norm) const {
   return clips() && norm > clip_norm ? clip_norm / norm : 1.0F;
 }
 
-/// A table is a matrix of its outermost extent's rows; where the factors of one of its slices take
-/// more than half of the slice, it is sent as it is.
+/// A table is a matrix with its outermost extent as rows; if the factors of one of its slices take
+/// more than half of the slice, it is sent unencoded.
 math::Encoding Compression::fitted(math::Encoding encoding, const TableSpec& table) {
   if (encoding.codec != math::Codec::kLowRank) return encoding;
   const std::uint64_t count = table.count();

@@ -14,11 +14,11 @@ namespace taut {
 /// members, resolved from its file; both sides compute it independently. Pure and constant.
 class Compression {
  public:
-  /// Encodes the updates of tables of at least `min_values` values so; kLowRank's columns are those
-  /// of the table.
+  /// Encodes the updates of tables of at least `min_values` values in this way; kLowRank's columns
+  /// are those of the table.
   /// warm_up  clocks in which kTopK sends more: a quarter of the values at first, then a quarter of
   ///          that, in equally long steps
-  /// REQUIRES: more values than what was added before.
+  /// REQUIRES: min_values is greater than in the calls before.
   void add_push(std::uint64_t min_values, const math::Encoding& encoding,
                 std::uint64_t warm_up = 0) {
     pushes_.push_back({min_values, encoding, warm_up});
@@ -34,8 +34,8 @@ class Compression {
     float clip_norm = -1;  // of a member's whole gradient; negative: never
 
     [[nodiscard]] bool clips() const { return clip_norm > 0; }
-    /// What a gradient of this norm is multiplied by. Where the norm is not finite, that is NaN, as
-    /// shards refuse such updates.
+    /// The factor for a gradient of this norm; NaN if the norm is not finite, so that shards refuse
+    /// the update.
     [[nodiscard]] float scale(float norm) const;
   };
   void correct(const Correction& correction) { correction_ = correction; }
@@ -46,7 +46,7 @@ class Compression {
   void expect_seeds() { is_seeded_ = true; }
   [[nodiscard]] bool is_seed(Clock clock) const { return is_seeded_ && clock == Clock(0); }
 
-  /// After the warm-up. Running statistics are not gradients and are sent unencoded.
+  /// The encoding after the warm-up. Running statistics are not gradients and are sent unencoded.
   [[nodiscard]] math::Encoding of_push(const TableSpec& table) const {
     const Step* const step = find(table, pushes_);
     return step == nullptr ? math::Encoding() : fitted(step->encoding, table);
@@ -64,8 +64,8 @@ class Compression {
     return step == nullptr ? math::Encoding() : step->encoding;
   }
 
-  /// What a shard accepts: the same, or float32 from a member that leaves and sends all that its
-  /// updates have left out.
+  /// Whether a shard accepts an encoding: of_push(), or float32 from a member that leaves and sends
+  /// everything that its updates have left out.
   [[nodiscard]] bool may_push(const TableSpec& table, Clock clock,
                               const math::Encoding& encoding) const {
     const math::Encoding expected = of_push(table, clock);
@@ -81,7 +81,7 @@ class Compression {
     std::uint64_t warm_up = 0;
   };
 
-  /// The step of a table's size, if it has one.
+  /// The step for a table's size; nullptr if none.
   [[nodiscard]] static const Step* find(const TableSpec& table, const std::vector<Step>& steps) {
     if (table.kind != TableKind::kTrained) return nullptr;
     const std::uint64_t count = table.count();

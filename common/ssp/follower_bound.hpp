@@ -13,18 +13,18 @@ namespace taut {
 /// confirmed version c - slack.
 class FollowerBound {
  public:
-  /// Takes over which followers there are. One that is new starts at what it had confirmed when it
-  /// joined; one that is not named holds nothing back any more.
-  /// from  of each, the version that it had confirmed when it joined
+  /// Replaces the set of followers. A new one starts at the version that it had confirmed when it
+  /// joined; one that is not named no longer holds anything back.
+  /// from  for each follower, the version that it had confirmed when it joined
   void update(std::int64_t slack, const std::map<FollowerId, Clock>& from);
 
-  /// A follower has a whole model of this version; a lower one than before changes nothing.
-  /// Returns the highest that it has confirmed; nullopt if it is no follower.
+  /// A follower has the whole model of this version; a lower version than before changes nothing.
+  /// Returns the highest version that it has confirmed; nullopt if it is no follower.
   std::optional<Clock> confirm(FollowerId follower, Clock version);
 
-  /// The last clock at which a read may be answered; never: there is no follower.
+  /// The last clock at which a read may be answered; never() if there is no follower.
   [[nodiscard]] Clock limit() const;
-  /// Which follower a read at `clock` waits for; nullopt: none.
+  /// The follower that a read at `clock` waits for; nullopt if none.
   [[nodiscard]] std::optional<FollowerId> holds_back(Clock clock) const;
 
  private:

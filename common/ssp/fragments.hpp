@@ -10,7 +10,7 @@ namespace taut {
 
 /// Divides tables, in their order, into fragments of similar size; pure, so that workers and shards
 /// agree without a message. Returns the fragment of each table, ascending; with fewer tables than
-/// fragments, or a very large one, some fragments have none.
+/// fragments, or a very large table, some fragments are empty.
 [[nodiscard]] std::vector<std::uint32_t> fragments_of(std::span<const TableSpec> tables,
                                                       std::uint32_t fragments);
 

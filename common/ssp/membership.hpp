@@ -15,7 +15,7 @@ enum class ApplyMode : std::uint8_t {
   kOnArrival,  // SSP, ASYNC
 };
 
-/// How many of a clock's members make its aggregate: all but the backup workers, and one at least.
+/// How many of a clock's members make its aggregate: all but the backup workers, and at least one.
 [[nodiscard]] constexpr std::size_t quorum_of(std::size_t members, std::uint32_t backup_workers) {
   return members > backup_workers ? members - backup_workers : 1;
 }
@@ -27,7 +27,7 @@ struct Member {
   Clock join;
   Clock leave = Clock::never();
   bool fenced = false;    // declared lost: nothing more is accepted from this incarnation
-  bool finished = false;  // it has pushed all that it will
+  bool finished = false;  // it will push nothing more
 
   [[nodiscard]] bool takes_part_at(Clock clock) const { return join <= clock && clock < leave; }
 };
@@ -37,7 +37,7 @@ struct Member {
 class Membership {
  public:
   Membership() = default;
-  /// modes  from each clock on, so; must cover clock 0
+  /// modes  each applies from its clock on; must cover clock 0
   Membership(EpochId epoch, std::vector<Member> members, std::map<Clock, ApplyMode> modes);
 
   [[nodiscard]] EpochId epoch() const { return epoch_; }
@@ -45,12 +45,12 @@ class Membership {
   [[nodiscard]] const std::vector<Member>& members() const { return members_; }
   /// A member, or nullptr.
   [[nodiscard]] const Member* find(WorkerId worker) const;
-  /// How many take part at this clock.
+  /// How many members take part at this clock.
   [[nodiscard]] std::size_t count_at(Clock clock) const;
-  /// Whether the clock at which a member leaves is known.
+  /// Whether the clock at which some member leaves is known.
   [[nodiscard]] bool any_leaves() const { return any_leaves_; }
   [[nodiscard]] ApplyMode mode_at(Clock clock) const;
-  /// One past the last clock below `clock` whose updates are applied as an aggregate; 0: there is
+  /// One past the last clock below `clock` whose updates are applied as an aggregate; 0 if there is
   /// none.
   [[nodiscard]] Clock aggregated_until(Clock clock) const;
   /// A copy in which each of these members leaves at the clock that is given with it.

@@ -11,10 +11,10 @@
 
 namespace taut {
 
-/// All that a job does about staleness in addition to its bound.
+/// Everything that a job does about staleness in addition to its bound.
 class Policies {
  public:
-  /// In the order in which they weigh updates.
+  /// Policies weigh updates in the order in which they are added.
   void add(std::shared_ptr<const StalenessPolicy> policy) { all_.push_back(std::move(policy)); }
 
   /// The policy of this kind, or nullptr.
@@ -26,7 +26,7 @@ class Policies {
     return nullptr;
   }
 
-  /// What all of them keep together.
+  /// What all policies together keep.
   struct Keeps {
     bool reads = false;
     bool values = false;

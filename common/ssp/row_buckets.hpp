@@ -7,11 +7,11 @@
 
 namespace taut {
 
-// Of a table that is kept by rows.
+// Limits of a table that is kept by rows.
 inline constexpr std::uint32_t kMaxBuckets = 4096;
 inline constexpr std::uint64_t kMaxRowWidth = 1ULL << 16U;
-/// That one push or read of a bucket may name, and the values of all its rows together: a push has
-/// at most 8 MiB, less than a shard takes as one frame.
+/// The most rows that one push or read of a bucket may name, and the most values of all its rows
+/// together: a push has at most 8 MiB, less than a shard accepts as one frame.
 inline constexpr std::uint32_t kMaxRowsOfItem = 1U << 19U;
 inline constexpr std::uint64_t kMaxRowValues = 1ULL << 20U;
 
@@ -21,9 +21,9 @@ inline constexpr std::uint64_t kMaxRowValues = 1ULL << 20U;
   return std::min<std::uint64_t>(kMaxRowsOfItem, kMaxRowValues / width);
 }
 
-/// With how many buckets a batch that names `rows` rows fits into one item of each. The hash
+/// The number of buckets for which a batch of `rows` rows fits into one item each. The hash
 /// spreads rows unevenly: a bucket's number of them is about Poisson distributed, and six standard
-/// deviations above its mean m are allowed for, so that m + 6 sqrt(m) is at most an item's.
+/// deviations above its mean m are allowed for, so that m + 6 sqrt(m) is at most an item's limit.
 /// REQUIRES: width is in [1, kMaxRowWidth].
 [[nodiscard]] inline std::uint64_t min_buckets(std::uint64_t rows, std::uint64_t width) {
   const std::uint64_t limit = max_rows_of_item(width);
@@ -32,7 +32,7 @@ inline constexpr std::uint64_t kMaxRowValues = 1ULL << 20U;
   return static_cast<std::uint64_t>(std::ceil(static_cast<double>(rows) / (root * root)));
 }
 
-/// A number whose bits all depend on all bits of `row`: neighbours are strewn over buckets and
+/// A number whose bits all depend on all bits of `row`: neighbours spread over buckets and
 /// places of a hash table.
 /// Source    Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014:
 ///           the mixing function (variant 13) of SplitMix64
@@ -43,9 +43,9 @@ inline constexpr std::uint64_t kMaxRowValues = 1ULL << 20U;
   return row ^ (row >> 31U);
 }
 
-/// The bucket of a row: a pure function, so that every process works it out alone.
+/// The bucket of a row: a pure function, so that every process computes it on its own.
 [[nodiscard]] constexpr std::uint32_t bucket_of(std::uint64_t row, std::uint32_t buckets) {
-  // Of the upper half: the lower one gives the place within the bucket.
+  // From the upper half: the lower one gives the place within the bucket.
   return static_cast<std::uint32_t>(((mixed(row) >> 32U) * buckets) >> 32U);
 }
 

@@ -33,8 +33,8 @@ Clock SliceClock::done(WorkerId worker) const {
 
 WorkerId SliceClock::holds_back(WorkerId reader, Clock clock) const {
   if (done(reader) < clock) return reader;
-  // The lowest number of those that are furthest behind. Numbers are given in order, so it is most
-  // often among the first; each search begins where the last one ended.
+  // The lowest number among the furthest behind. Numbers are assigned in order, so it is usually
+  // among the first; each search begins where the last one ended.
   for (; furthest_behind_ < progress_.size(); ++furthest_behind_) {
     const auto found = progress_.find(WorkerId(furthest_behind_));
     if (found == progress_.end()) continue;
@@ -49,8 +49,8 @@ WorkerId SliceClock::holds_back(WorkerId reader, Clock clock) const {
 PushVerdict SliceClock::judge(WorkerId worker, Clock clock) const {
   const Clock from = done(worker);
   if (clock < from) return PushVerdict::kDuplicate;
-  // Others have ended its clocks without it. V may be beyond a member's own progress elsewhere too,
-  // after a take-over: what waited in a buffer has to be repeated.
+  // Others have ended its clocks without it. Without backup workers too, V may be beyond a member's
+  // own progress, after a take-over: what waited in a buffer must be repeated.
   const bool left_out = backup_workers_ > 0 && from < version_ && clock <= version_;
   const bool accepted = clock == schedule_.first_from(from) || left_out;
   return accepted ? PushVerdict::kAccept : PushVerdict::kAhead;
@@ -71,8 +71,8 @@ bool SliceClock::accept(WorkerId worker, Clock clock) {
   return (before <= version_ || backup_workers_ > 0) && raise_version();
 }
 
-/// One that left owes nothing once it would push no more before its leave clock, and then holds no
-/// other member back.
+/// A member that left owes nothing once it has no push left before its leave clock, and then holds
+/// no other member back.
 Clock SliceClock::frontier(const Progress& progress) const {
   return schedule_.first_from(progress.done) < progress.leave ? progress.done : Clock::never();
 }

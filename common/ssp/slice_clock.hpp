@@ -10,9 +10,9 @@
 
 namespace taut {
 
-/// What a shard thinks of a push by its clock alone.
+/// How a shard judges a push by its clock alone.
 enum class PushVerdict : std::uint8_t {
-  kAccept,     // the next one that was expected; under backup workers, any that V has reached
+  kAccept,     // the next expected one; with backup workers, any that V has reached
   kDuplicate,  // accepted before: acknowledge again, drop
   kAhead,      // earlier ones are missing
 };
@@ -20,27 +20,27 @@ enum class PushVerdict : std::uint8_t {
 /// The clocks of one slice: done(w) for every member, and V, their minimum. V never falls.
 ///
 /// With b backup workers V is the first clock that fewer than n - b of its n members have pushed:
-/// the aggregates below it are made. A worker behind V may leave out what would only be dropped,
-/// and push at V next.
+/// the aggregates below it are complete. A worker behind V may leave out what would only be
+/// dropped, and push at V next.
 /// Source    Chen et al., "Revisiting Distributed Synchronous SGD", 2016, algorithms 3 and 4
 class SliceClock {
  public:
   explicit SliceClock(std::uint32_t backup_workers = 0, PushSchedule schedule = {})
       : backup_workers_(backup_workers), schedule_(schedule) {}
 
-  /// Takes over a new membership. A joined member starts at its join clock; one that has left
+  /// Adopts a new membership. A joined member starts at its join clock; one that has left
   /// counts only while it owes an update from before it left; one that is no longer named is
   /// forgotten. Returns whether V rose.
   bool update(const Membership& membership);
 
-  /// Begins a member at another clock than its join clock: what was accepted before is known from a
-  /// checkpoint. REQUIRES: no update() has named it yet.
+  /// Starts a member at another clock than its join clock: a checkpoint has recorded what was
+  /// accepted before. REQUIRES: no update() has named it yet.
   void begin_at(WorkerId worker, Clock done) {
     progress_.try_emplace(worker, Progress{done, done});
     note_frontiers();
   }
 
-  /// Begins at a version that was reached before: V never falls, and under backup workers it does
+  /// Starts from a version that was reached before: V never falls, and with backup workers it does
   /// not follow from what was accepted. REQUIRES: no update() has been called yet.
   void begin_version(Clock version) { version_ = version; }
 
@@ -48,14 +48,14 @@ class SliceClock {
   [[nodiscard]] Clock done(WorkerId worker) const;
   [[nodiscard]] Clock version() const { return version_; }
   /// The first clock of which an update may be missing: V, or where members push at the ends of
-  /// intervals, the next such clock.
+  /// intervals, the next end.
   [[nodiscard]] Clock complete_until() const { return schedule_.first_from(version_); }
-  /// Whether a member still owes an update below V, without backup workers: after a take-over, what
-  /// waited in a buffer and has to be repeated.
+  /// Whether a member still owes an update below V, without backup workers: after a take-over, one
+  /// that waited in a buffer must be repeated.
   [[nodiscard]] bool is_owed() const {
     return backup_workers_ == 0 && !frontiers_.empty() && frontiers_.begin()->first < version_;
   }
-  /// Whose next update a read of `reader` at `clock` waits for: the reader's own, or that of the
+  /// The worker whose next update a read of `reader` at `clock` waits for: the reader, or the
   /// member that is furthest behind.
   [[nodiscard]] WorkerId holds_back(WorkerId reader, Clock clock) const;
 
@@ -80,7 +80,7 @@ class SliceClock {
   PushSchedule schedule_;
   std::unordered_map<WorkerId, Progress> progress_;
   std::map<Clock, std::size_t> frontiers_;  // how many members have each
-  // No member with a lower number has the least frontier.
+  // No member with a lower number has the lowest frontier.
   mutable std::uint32_t furthest_behind_ = 0;
   Clock version_;
 };

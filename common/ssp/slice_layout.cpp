@@ -8,7 +8,7 @@
 namespace taut {
 namespace {
 
-/// The values that a bucket may have: its equal part of the rows that are kept at most.
+/// The values that a bucket may have: its equal part of the maximum number of rows.
 std::uint64_t bucket_weight(const TableSpec& table) {
   const auto all = static_cast<std::uint64_t>(table.shape[0]);
   const std::uint64_t most = table.rows->max_rows == 0 ? all : std::min(all, table.rows->max_rows);

@@ -19,8 +19,8 @@ struct Slice {
   ShardId shard;
 };
 
-/// How tables are cut and where the slices live: a pure function of (tables, live shards), so that
-/// every process works it out alone. A worker that joins or leaves moves nothing.
+/// How tables are cut and which shard has each slice: a pure function of (tables, live shards), so
+/// that every process computes it on its own. A worker that joins or leaves moves nothing.
 class SliceLayout {
  public:
   /// Elements of a full slice: about 1 MiB of float32, where message throughput peaks.
@@ -37,7 +37,7 @@ class SliceLayout {
   [[nodiscard]] std::span<const Slice> slices() const { return slices_; }
   /// A table's slices, by offset. REQUIRES: the table exists.
   [[nodiscard]] std::span<const Slice> slices_of(TableId table) const;
-  /// A slice, or nullptr where there is none.
+  /// A slice; nullptr if there is none.
   [[nodiscard]] const Slice* find(TableId table, SliceId slice) const;
   /// A number for each slice, from 0 and without gaps. REQUIRES: the slice exists.
   [[nodiscard]] std::size_t index_of(TableId table, SliceId slice) const {

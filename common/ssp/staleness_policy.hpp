@@ -30,50 +30,50 @@ struct PolicyInfo {
   PolicyMode mode = PolicyMode::kAny;
   bool is_alone = false;          // it cannot be combined with another policy
   bool is_scale = false;          // it only scales an update by how late it is
-  bool goes_with_scales = false;  // although alone
+  bool goes_with_scales = false;  // even if is_alone
 };
 
 /// An update that is applied on arrival, and what its worker had read before it computed the
 /// update.
 struct LateUpdate {
-  math::GradientView gradient;    // [n]; a policy scales it, or sets another one in its place
-  std::span<const float> values;  // [n] that it is applied to
+  math::GradientView gradient;    // [n]; a policy scales or replaces it
+  std::span<const float> values;  // [n] that the update is applied to
   std::span<const float> read;    // [n] that the worker read; empty unless the policies keep values
-  double staleness = 0;        // applications since that read, where one of all members counts one
-  std::span<float> corrected;  // [n] for a gradient of a policy's own; empty as `read`
-  std::span<float> state;      // [n] that the policy keeps; empty where it keeps none
+  double staleness = 0;           // applications since that read; one of all members counts as 1
+  std::span<float> corrected;     // [n] buffer for a corrected gradient; empty if `read` is
+  std::span<float> state;         // [n] the array that the policy keeps; empty if none
 };
 
-/// Under which slack a job's reads at one shard are answered.
+/// Determines the slack under which a job's reads at one shard are answered.
 /// Thread    shard thread
 class ReadSlack {
  public:
   virtual ~ReadSlack() = default;
-  /// Takes over the members.
+  /// Adopts the members.
   virtual void set_members(const Membership& membership) = 0;
-  /// A member's update of a clock was accepted, of whichever slice first.
+  /// A member's update of a clock was accepted, for any slice; only the clock's first call counts.
   virtual void note_push(WorkerId worker, Clock clock, TimePoint now) = 0;
-  /// Of a member's read at `clock`, where the job's slack is `set`.
+  /// The slack of a member's read at `clock`, if the job's slack is `set`.
   [[nodiscard]] virtual Slack slack_of_read(WorkerId worker, Clock clock, Slack set) = 0;
-  /// The largest slack that a member has now, where it moves by itself.
+  /// The largest slack that a member has now; nullopt if the slack does not adapt.
   [[nodiscard]] virtual std::optional<Slack> moving() const = 0;
 };
 
-/// What a job does about staleness, settled from its file. Pure and constant: what a policy keeps
+/// What a job does about staleness, resolved from its file. Pure and constant: what a policy keeps
 /// for a slice or a job is kept by the slice or the shard. By default each function answers
 /// as for a policy that has no effect there.
 class StalenessPolicy {
  public:
   virtual ~StalenessPolicy() = default;
 
-  /// What a shard remembers for it, of each slice of a trained table.
+  /// What a shard keeps for it, for each slice of a trained table.
   struct Keeps {
     bool reads = false;   // when each member last read the slice
     bool values = false;  // and what it read: up to one more slice of memory for each member
-    bool state = false;   // one array, which checkpoints hold
+    bool state = false;   // one array, which checkpoints contain
   };
   [[nodiscard]] virtual Keeps keeps() const { return {}; }
-  /// What it makes of an update of a worker whose reads are kept.
+  /// Weighs an update of a worker whose reads are kept.
   virtual void weigh(LateUpdate& /*update*/) const {}
 
   /// When a clock is over, and which updates make one application: how many of a clock's members

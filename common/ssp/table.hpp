@@ -20,10 +20,10 @@ enum class TableKind : std::uint8_t {
 /// How a table of shape [rows, width] is kept by rows.
 struct RowTable {
   std::uint32_t buckets = 1;   // parts of the rows, by a hash of their numbers: the table's slices
-  std::uint64_t max_rows = 0;  // that are kept at most, of all buckets; those updated last
+  std::uint64_t max_rows = 0;  // limit over all buckets; keeps those updated last
   std::int64_t idle_clocks = 0;  // a row that was not updated for this long is dropped; 0: never
-  /// That a member pushes at a clock at most, and reads for one, in all buckets together; 0: in
-  /// each bucket as many as an item may have.
+  /// Limit on the rows that a member pushes at a clock, or reads for one, in all buckets together;
+  /// 0: in each bucket as many as an item may have.
   std::uint64_t clock_rows = 0;
   friend bool operator==(const RowTable&, const RowTable&) = default;
 };

@@ -9,7 +9,7 @@
 
 namespace taut {
 
-// Of the tables that a job's text or its members name.
+// Shapes of tables, as a job's text or its members name them.
 inline constexpr std::size_t kMaxNamedTables = 65536;
 inline constexpr std::size_t kMaxTableDimensions = 32;
 // About four terabytes of float32: beyond it a shape is a mistake.
@@ -19,7 +19,7 @@ inline constexpr std::uint64_t kMaxTableElements = 1ULL << 40U;
 [[nodiscard]] std::string words_of_shape(std::span<const std::int64_t> shape);
 
 /// The number of values of a shape; 1 without dimensions.
-/// Errors    invalid: the limit that it is beyond, to follow a table's name: "has shape 2x0: ..."
+/// Errors    invalid: the limit that it exceeds, to follow a table's name: "has shape 2x0: ..."
 [[nodiscard]] Result<std::uint64_t> count_of(std::span<const std::int64_t> shape);
 
 }  // namespace taut

@@ -11,7 +11,7 @@
 namespace taut {
 namespace {
 
-/// Takes a number from the front of `text`. False if there is none, or no processor has it.
+/// Takes a number from the front of `text`. False if there is none, or it is out of range.
 bool take_number(std::string_view& text, int& out) {
   const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), out);
   if (failed != std::errc() || out < 0 || out >= CPU_SETSIZE) return false;

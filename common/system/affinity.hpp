@@ -12,7 +12,7 @@ namespace taut {
 [[nodiscard]] Result<void> pin_this_thread(const std::string& processors);
 
 /// Lets the calling thread run wherever the main thread may: for helpers of a pinned thread, which
-/// would take its processors from it.
+/// would otherwise compete with it for its processors.
 void follow_main_thread();
 
 }  // namespace taut

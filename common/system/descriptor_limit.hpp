@@ -4,8 +4,8 @@
 
 namespace taut {
 
-/// Lets this process have as many files and connections open as the system allows it: the usual
-/// 1,024 are taken by as many strangers that connect and send nothing. Does what it can.
+/// Raises this process's limit on open files and connections as far as the system allows: 1,024
+/// clients that connect and send nothing would use up the usual limit. Ignores errors.
 inline void raise_descriptor_limit() {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;

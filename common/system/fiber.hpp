@@ -13,11 +13,11 @@
 namespace taut {
 
 /// A function with its own stack, which may leave in the middle and be entered again. If it is
-/// destroyed before it has ended, its stack is unwound. Switches are told to AddressSanitizer,
-/// which otherwise takes what is on another stack for what has returned.
+/// destroyed before it has ended, its stack is unwound. AddressSanitizer is notified of switches;
+/// otherwise it mistakes another fiber's stack for a frame that has returned.
 class Fiber {
  public:
-  /// stack_bytes  only what is touched takes memory
+  /// stack_bytes  only the pages that are touched take memory
   Fiber(std::function<void()> body, std::size_t stack_bytes) : body_(std::move(body)) {
     Stack stack(stack_bytes);
     const boost::context::stack_context space = stack.allocate();
@@ -42,15 +42,15 @@ class Fiber {
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
 
-  /// Runs it until it leaves or ends. REQUIRES: it has not ended, and this is not called in it.
+  /// Runs it until it leaves or ends. REQUIRES: it has not ended, and is not the caller.
   void enter() {
     void* fake = depart(bottom_, size_);
     own_ = std::move(own_).resume();
     arrive_at_caller(fake);
   }
-  /// Back to its caller, until it is entered again. Called in it.
+  /// Returns to the caller of enter(), until it is entered again. REQUIRES: the fiber calls it.
   void leave() {
-    // Also where the stack is unwound: then resume() throws.
+    // The guard also covers the unwinding of the stack, where resume() throws.
     const Arrival arrival(*this, depart(caller_bottom_, caller_size_));
     caller_ = std::move(caller_).resume();
   }
@@ -91,7 +91,7 @@ class Fiber {
     Fiber& fiber;
     void* const fake;
   };
-  /// At the end, also of an unwound stack: it is left for the last time.
+  /// Leaves for the last time, at the end of the body or of the unwinding.
   struct Departure {
     explicit Departure(Fiber& fiber) : fiber(fiber) {}
     ~Departure() { fiber.depart_for_ever(); }

@@ -7,7 +7,7 @@
 namespace taut {
 
 std::string host_name() {
-  std::array<char, 256> name{};  // the last byte stays a zero, where a longer one is cut
+  std::array<char, 256> name{};  // the last byte stays zero if a longer one is cut
   if (gethostname(name.data(), name.size() - 1) != 0) return {};
   return name.data();
 }

@@ -4,7 +4,7 @@
 
 namespace taut {
 
-/// This machine's name; empty: it has none.
+/// This machine's name; empty if it has none.
 [[nodiscard]] std::string host_name();
 
 }  // namespace taut

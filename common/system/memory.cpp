@@ -52,7 +52,7 @@ Bytes available_memory(const std::filesystem::path& meminfo, const std::filesyst
   const auto limit = number_in(group / "memory.max");
   const auto current = number_in(group / "memory.current");
   if (!limit || !current) return Bytes(machine);
-  // Inactive pages of files count as current until other memory is needed.
+  // Inactive file pages count in memory.current until other memory is needed.
   const std::uint64_t used = less(*current, number_after(group / "memory.stat", "inactive_file "));
   return Bytes(std::min(machine, less(*limit, used)));
 }

@@ -10,7 +10,7 @@ namespace taut {
 [[nodiscard]] Bytes machine_memory();
 
 /// The memory that can still be allocated, estimated by the kernel, but at most what this process's
-/// control group has left, counting its inactive pages of files as left; 0: none, or unknown.
+/// control group has left, counting its inactive file pages as free; 0 if none or unknown.
 /// meminfo, group  where Linux reports it
 /// Thread          any
 [[nodiscard]] Bytes available_memory(const std::filesystem::path& meminfo = "/proc/meminfo",

@@ -32,7 +32,7 @@ void on_signal(int signal) {
   } else if (now_ms() - first_ms >= kRepetition_ms) {
     is_urgent = true;
   }
-  // A terminal and a parent may both forward one Ctrl-C, so only a third signal is a repetition.
+  // A terminal and a parent may both forward one Ctrl-C, so only a third signal exits at once.
   if (times.fetch_add(1) >= 2) _exit(128 + signal);
 }
 

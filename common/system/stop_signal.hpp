@@ -14,8 +14,8 @@ void watch_stop_signals(std::initializer_list<int> more = {});
 /// Whether the request was repeated, half a second later or more. Thread: any.
 [[nodiscard]] bool stop_is_urgent();
 
-/// Blocks SIGPIPE and, if `with_parent`, lets the kernel end this process when its parent
-/// ends.
+/// Ignores SIGPIPE and, if `with_parent`, has the kernel send this process SIGTERM when its
+/// parent ends.
 void settle_process_signals(bool with_parent);
 
 }  // namespace taut

@@ -4,7 +4,7 @@
 
 namespace taut {
 
-/// The name of this process's user, at most 128 bytes; empty: it has none.
+/// The name of this process's user, at most 128 bytes; empty if it has none.
 [[nodiscard]] std::string user_name();
 
 }  // namespace taut

@@ -52,7 +52,7 @@ void scaled_batch_norm_backward(cudaStream_t stream, const AxisView& view,
                                 const float* top_gradient, const float* mean, const float* slope,
                                 float* bottom_gradient);
 
-/// Running sums of the statistics, and of their weights: what was, what is newest, what becomes.
+/// Running sums of the statistics, and of their weights: the old sums, the newest, the new sums.
 struct RunningStatistics {
   const float* mean_sum;
   const float* variance_sum;

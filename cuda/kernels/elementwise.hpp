@@ -25,7 +25,7 @@ struct Scaled {
 void weighted_sum(cudaStream_t stream, std::span<const Scaled> terms, float* out,
                   std::int64_t count, bool relu = false);
 
-/// Where a gradient goes, times a factor; nullptr: nowhere.
+/// A target of a gradient, and the gradient's factor; nullptr: no target.
 struct ScaledTarget {
   float* values;
   float factor;
@@ -47,8 +47,8 @@ void gelu_backward(cudaStream_t stream, const float* bottom, const float* top_gr
 
 /// Adds a bottom to a maximum: top = max(top, bottom).
 void max_into(cudaStream_t stream, const float* bottom, float* top, std::int64_t count);
-/// gradient = 0 where `other` is greater than `own`; of equal ones the first in the layer's order
-/// wins.
+/// gradient = 0 where `other` is greater than `own`; ties go to the first in the layer's order
+/// (own_is_first).
 void max_mask(cudaStream_t stream, const float* own, const float* other, bool own_is_first,
               float* gradient, std::int64_t count);
 

@@ -5,7 +5,7 @@
 
 namespace taut::cuda {
 
-/// Records a fault, unless another kernel found one or there is one at a lower position.
+/// Records a fault, unless one of another kind or at a lower position is recorded.
 /// fault  nullptr: not recorded
 __device__ inline void report_fault(Fault* fault, Fault::Kind kind, float value,
                                     std::int64_t position, std::int64_t limit) {

@@ -53,7 +53,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-/// What is larger than any float16 was computed as infinite.
+/// A value larger than any float16 was computed as infinite.
 __device__ void report_overflow(Fault* fault, float value, std::int64_t position) {
   constexpr std::int64_t kMaxFloat16 = 65504;
   if (fault == nullptr || !isinf(value)) return;
@@ -127,7 +127,7 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x == 0) partial[blockIdx.x] = largest;
 }
 
-/// Exactly: exp2f guarantees only two units in the last place.
+/// Exact: exp2f guarantees only two units in the last place.
 __device__ float power_of_two(float exponent) {
   return scalbnf(1.0F, static_cast<int>(exponent));
 }

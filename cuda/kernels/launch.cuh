@@ -122,7 +122,7 @@ template <class T>
 __device__ T block_sum(T value) {
   using Parts = T[32];
   TAUT_SHARED(Parts, parts);
-  __syncthreads();  // of an earlier call's readers
+  __syncthreads();  // waits for an earlier call's readers
   for (int offset = 16; offset > 0; offset /= 2) {
     value += __shfl_down_sync(kWholeWarp, value, static_cast<unsigned>(offset));
   }

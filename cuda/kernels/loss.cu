@@ -24,7 +24,7 @@ __device__ float block_max_for_all(float value) {
   using Parts = float[kWarps];
   TAUT_SHARED(Parts, parts);
   value = warp_reduce(value, [](float a, float b) { return a > b ? a : b; });
-  __syncthreads();  // of an earlier call's readers
+  __syncthreads();  // waits for an earlier call's readers
   if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = value;
   __syncthreads();
   value = parts[0];
@@ -32,7 +32,7 @@ __device__ float block_max_for_all(float value) {
   return value;
 }
 
-/// Of the threads that share a row: a warp, or a block if there are few long rows.
+/// Over the threads that share a row: a warp, or a block if there are few long rows.
 template <int kWidth>
 __device__ float row_max(float value) {
   if constexpr (kWidth == kThreads) return block_max_for_all(value);
@@ -103,7 +103,7 @@ __device__ std::int64_t class_of(const Labels& labels, std::int64_t position,
   return -1;
 }
 
-/// How many other classes score at least as high as the label, of those that a thread looks at:
+/// How many other classes score at least as high as the label, among those that a thread checks:
 /// every `step`th from `begin` on.
 /// score  of the position's first class
 __device__ int rivals_of(const AxisView& view, const float* score, std::int64_t truth,
@@ -117,8 +117,8 @@ __device__ int rivals_of(const AxisView& view, const float* score, std::int64_t 
   return rivals;
 }
 
-/// What a position counts for: 1, or 0 if top_k classes or more score at least as high as its
-/// label, or nothing.
+/// What a position counts: 1; or 0 if top_k or more other classes score at least as high as its
+/// label; or kUncounted.
 constexpr float kUncounted = -1;
 
 /// One warp per position, if the classes are neighbours in memory.

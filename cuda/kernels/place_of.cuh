@@ -55,7 +55,7 @@ class FirstAt {
 
  private:
   Divider by_inner_;
-  std::int64_t more_;  // elements of a record, but those of one index
+  std::int64_t more_;  // elements of a record, except those of one index
 };
 
 }  // namespace taut::cuda

@@ -30,7 +30,7 @@ __device__ float moved(float value, float sum, float n, float share) {
   return mean == value && isinf(value) ? value : value + share * (mean - value);
 }
 
-/// The sum in the order given, as on the CPU: the first one sets it.
+/// The sum in the order given, as on the CPU: the first gradient sets it.
 template <int kWidth>
 __device__ Pack<kWidth> summed(const Gradients& gradients, std::int64_t i) {
   Pack<kWidth> sum = load<kWidth>(gradients.at[0].values, i);
@@ -103,7 +103,7 @@ struct Step {
   }
 };
 
-// From CUDA 12.1 on; a launch whose parameters are fewer costs less.
+// The limit from CUDA 12.1 on; a launch with fewer bytes of parameters costs less.
 constexpr std::size_t kMaxParameterBytes = 32764;
 constexpr std::size_t kFewParameterBytes = 4096;
 
@@ -122,7 +122,7 @@ constexpr std::size_t kFewListed = 32;
 static_assert(sizeof(UpdateList<kFewListed>) <= kFewParameterBytes);
 static_assert(sizeof(UpdateList<kMaxListed>) <= kMaxParameterBytes);
 
-/// A row of the grid for each of them.
+/// One row of the grid per update.
 template <class Rule, std::size_t kMax>
 __global__ void __launch_bounds__(kThreads)
     update_list_kernel(const __grid_constant__ UpdateList<kMax> list) {
@@ -218,7 +218,7 @@ void apply_rule(cudaStream_t stream, const math::UpdateStep& step, const Gradien
   }
 }
 
-/// Tables of one launch, all with one share and as many contributions: for each its values, its
+/// Tables of one launch, all with one share and number of contributions: for each its values, its
 /// count of elements, and where its contributions are.
 struct AverageList {
   float share;
@@ -227,7 +227,7 @@ struct AverageList {
 };
 static_assert(sizeof(AverageList) <= kFewParameterBytes);
 
-/// A row of the grid for each table. The arithmetic is apply_average's, with factors of 1.
+/// One row of the grid per table. The arithmetic is apply_average's, with factors of 1.
 __global__ void __launch_bounds__(kThreads)
     average_list_kernel(const __grid_constant__ AverageList list) {
   const std::uint64_t* const own =
@@ -243,7 +243,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-/// The first averages that fit into one launch; returns their number.
+/// Launches the first averages that fit into one launch; returns their number.
 std::size_t launch_averages(cudaStream_t stream, std::span<const ListedAverage> averages) {
   const ListedAverage& first = averages.front();
   AverageList list{};

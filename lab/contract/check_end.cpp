@@ -15,7 +15,7 @@ std::optional<Broken> Checker::check_end(const Event& event) {
   if (event.done == Clock(0)) {
     return Broken{"end", "the run did not end, although its network healed"};
   }
-  if (event.done == Clock(2)) return std::nullopt;  // ended early for a reason that is no failure
+  if (event.done == Clock(2)) return std::nullopt;  // ended early, but not by a failure
   if (auto wrong = check_moved_at_end()) return wrong;
   for (const auto& [number, shard] : shards_) {
     for (const auto& [key, slice] : shard.slices) {
@@ -42,7 +42,7 @@ std::optional<Broken> Checker::check_end(const Event& event) {
   return std::nullopt;
 }
 
-/// What each update of a worker adds to its count in a slice's values; 0: they do not count.
+/// What each update of a worker adds to its count in a slice's values; 0 if they do not count.
 double Checker::counted_each() const {
   if (job_.counts()) return 1;
   const pb::OuterOptimizer& outer = job_.policies.periodic_averaging().outer();
@@ -53,7 +53,7 @@ double Checker::counted_each() const {
   return counts ? static_cast<double>(outer.lr()) / buffer : 0;
 }
 
-/// The values of slices that were taken over hold all that workers which ended well have pushed.
+/// The values of taken-over slices hold everything that workers which ended well have pushed.
 std::optional<Broken> Checker::check_moved_at_end() const {
   const double each = counted_each();
   if (each == 0 || job_.policies.backup_workers() > 0) return std::nullopt;

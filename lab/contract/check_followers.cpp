@@ -7,7 +7,7 @@
 
 namespace taut::sim {
 
-/// What a shard's followers have confirmed there, and what that lets its members read.
+/// What a shard's followers have confirmed there, and which reads of its members that allows.
 void Checker::limit_reads(ShardSide& shard) {
   Contract& contract = *shard.contract;
   std::erase_if(shard.confirmed,
@@ -40,8 +40,8 @@ std::optional<Broken> Checker::take_confirmation(ShardSide& shard, const Event& 
   return std::nullopt;
 }
 
-/// How many updates of a member that was lost with a primary are still there: where they are
-/// logged, those that some worker has read.
+/// How many updates of a member that was lost with a primary certainly exist: with logged updates,
+/// those that some worker has read.
 std::int64_t Checker::kept_for_sure(TableId table, std::uint32_t slice,
                                     std::uint32_t member) const {
   std::int64_t most = 0;
@@ -55,7 +55,7 @@ std::int64_t Checker::kept_for_sure(TableId table, std::uint32_t slice,
   return most;
 }
 
-/// Notes whose updates a shard owed a follower when it answered.
+/// Records whose updates a shard owed a follower when it answered.
 void Checker::note_answered(const ShardSide& shard, const Event& event) {
   const bool is_answer =
       event.kind == Event::Kind::kReply && event.item == pb::DataItem::FOLLOW_VALUE;
@@ -93,7 +93,7 @@ std::optional<Broken> Checker::check_model(const Event& event, std::span<const f
       const auto count = static_cast<std::int64_t>(-part[2UL * worker]);
       std::int64_t due = newest_.pushes(member.join, std::min(version, member.leave));
       if (may_lack) due = std::min(due, kept_for_sure(event.table, slice, worker));
-      // The next update may be of a later clock, at which the mode is another one.
+      // The next update may be of a later clock, at which the mode is different.
       const bool is_exact = version > 0 && !member.fenced && newest_.aggregates_at(version - 1) &&
                             newest_.aggregates_at(newest_.next_push(version, event.table.value()));
       if (count < due || (is_exact && count > due)) {

@@ -9,7 +9,7 @@
 
 namespace taut::sim {
 
-/// What workers request of buckets and shards answer, whether or not an oracle follows them.
+/// Records which rows workers request and shards answer, whether or not an oracle follows them.
 void Checker::note_rows(const Event& event, const History& history) {
   if (job_.rows.empty() || job_.rows_of(event.table) == nullptr) return;
   const std::pair connection{event.shard.value(), event.peer};
@@ -63,8 +63,8 @@ std::optional<Broken> Checker::check_rows(const Event& event, const History& his
   return std::nullopt;
 }
 
-/// A function of the updates alone, whatever server has it, as long as all members have been
-/// there from the start or from the clock at which they joined, and each clock is one aggregate.
+/// A function of the updates alone, whatever server has it, if all members exist from the start or
+/// from the clock at which they joined, and each clock is one aggregate.
 const RowModel* Checker::expected_in_bsp(const SliceKey& key, std::int64_t clock) {
   const bool is_known =
       newest_.aggregates_at(0) &&
@@ -92,7 +92,7 @@ const RowModel* Checker::expected_in_bsp(const SliceKey& key, std::int64_t clock
   return &models[static_cast<std::size_t>(clock)];
 }
 
-/// Of a row that starts from 0.
+/// For a row that starts from 0.
 std::optional<Broken> Checker::check_row(const Event& event, const OpenRead& read,
                                          std::uint64_t row, float value) {
   const ToyRows& table = *job_.rows_of(event.table);
@@ -125,7 +125,8 @@ std::optional<Broken> Checker::check_row(const Event& event, const OpenRead& rea
       return Broken{own ? "own write" : "bound",
                     fmt::format("{}, of which it needs {}", where(), least)};
     }
-    // Where clocks are applied as one, the reader's own update of this one is still to come.
+    // Where clocks are applied as one, the reader's own update of this one has not been applied
+    // yet.
     const bool is_exact =
         own || (read.clock > 0 && !member->second.fenced && newest_.aggregates_at(read.clock - 1) &&
                 newest_.aggregates_at(read.clock));
@@ -141,7 +142,7 @@ std::optional<Broken> Checker::check_row(const Event& event, const OpenRead& rea
   return std::nullopt;
 }
 
-/// A bucket that drops no rows holds all that finished workers have pushed.
+/// A bucket that drops no rows holds everything that finished workers have pushed.
 std::optional<Broken> Checker::check_rows_at_end(const SliceOracle& slice,
                                                  const SliceKey& key) const {
   const RowModel& model = *slice.rows();
@@ -149,7 +150,7 @@ std::optional<Broken> Checker::check_rows_at_end(const SliceOracle& slice,
 }
 
 /// As check_rows_at_end(), for a bucket that was taken over.
-/// values  of the rows that are ever named, [rows, width], at the end
+/// values  of all rows that are ever named, [rows, width], at the end
 std::optional<Broken> Checker::check_moved_rows(const SliceKey& key,
                                                 std::span<const float> values) const {
   const auto rows = job_.rows_of(TableId(key.first))->rows_of(SliceId(key.second));

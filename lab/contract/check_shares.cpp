@@ -29,7 +29,7 @@ std::optional<Broken> Checker::check_parts() const {
     std::map<std::uint32_t, Part> by_place;
     std::uint32_t records = 0;
     for (const auto& [worker, part] : parts) {
-      // What one that was lost has computed in addition takes part in nothing.
+      // Anything more that a lost worker has computed is not counted.
       const auto member = newest_.members.find(worker);
       const bool is_known = member != newest_.members.end() &&
                             !(member->second.fenced && member->second.leave == kNever);

@@ -1,4 +1,4 @@
-// What workers read, and what they believe of their updates.
+// What workers read, and what they believe about their updates.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -59,9 +59,9 @@ std::optional<Broken> Checker::check_accepted(const Event& event, WorkerSide& wo
   for (const auto& [host, shard] : shards_) {
     for (const auto& [key, slice] : shard.slices) {
       const std::int64_t pushed = worker.pushed[key.first];
-      // One that joined when all was done has pushed nothing, and a slice need not know it.
+      // A worker that joined when everything was done has pushed nothing; a slice need not know it.
       if (pushed == 0 || slice->done(number) >= pushed) continue;
-      // A slice forgets one that was lost, once it has all up to where that one left.
+      // A slice forgets a lost worker once it has all its updates up to the clock at which it left.
       const bool is_forgotten = shard.contract && !shard.contract->members.contains(number);
       const std::int64_t leave = member == newest_.members.end() ? kNever : member->second.leave;
       if (is_forgotten && leave != kNever && leave >= pushed) continue;
@@ -86,7 +86,7 @@ std::optional<Broken> Checker::check_read(const Event& event, const History& his
   const OpenRead read = open->second;
   worker.reading.erase(open);
   ++reads_;
-  // V itself is where members have pushed last.
+  // V itself is the clock at which members last pushed.
   const std::int64_t complete = newest_.next_push(event.version.value(), table);
   if (read.slack != kNever && complete < read.clock - read.slack) {
     return Broken{"bound", fmt::format("worker {} reads table {} at clock {} with V = {} under "
@@ -125,7 +125,7 @@ std::optional<Broken> Checker::check_holdings(const Event& event, const OpenRead
   };
   for (const auto& [other, member] : newest_.members) {
     const auto count = static_cast<std::int64_t>(-values[2UL * other]);
-    // With a primary and a worker, what the backup did not have of that worker's updates is lost.
+    // When a primary and a worker are lost, so are that worker's updates that the backup lacked.
     const bool may_lack = member.fenced && moved_to_.contains({event.table.value(), slice});
     const std::int64_t bound = read.slack == kNever ? member.join : read.clock - read.slack;
     const std::int64_t least = newest_.pushes(member.join, std::min(bound, member.leave));
@@ -156,7 +156,7 @@ std::optional<Broken> Checker::check_holdings(const Event& event, const OpenRead
       return Broken{"order", fmt::format("{}, fewer than it has seen before", where(other))};
     }
   }
-  // Also those that the newest view names no more.
+  // Includes those that the newest view no longer names.
   for (std::uint32_t of = 0; logs_updates_ && !seen.empty() && of < kMembers; ++of) {
     if (-values[2UL * of] < -seen[std::size_t{slice} * kSliceElements + 2UL * of]) {
       return Broken{"order", fmt::format("{}, fewer than it has seen before", where(of))};
@@ -183,7 +183,7 @@ std::optional<Broken> Checker::check_counted(const Event& event, std::span<const
     const auto pushes = pushed.pushes.find(event.table.value());
     const double most = pushes == pushed.pushes.end() ? 0 : static_cast<double>(pushes->second);
     if (count > most) return Broken{"once", fmt::format("{}; it has pushed {}", where(), most)};
-    // Whichever ones count, each has another clock between its first one and its last one.
+    // Whichever updates count, each has a different clock between the first and the last one.
     const double next = most == 0 ? 0 : static_cast<double>(pushed.pushed.at(event.table.value()));
     if (names < newest_.names(member.join, static_cast<std::int64_t>(count)) ||
         names > count * next - count * (count - 1) / 2) {
@@ -202,9 +202,9 @@ std::optional<Broken> Checker::check_counted(const Event& event, std::span<const
                             held, event.version.value(), required)};
 }
 
-/// How many updates the aggregates of a slice before a version are made of at least. With a primary
-/// and a worker, what the backups did not have of that worker's updates is lost: where it has been
-/// taken over, the worker left earlier.
+/// The least number of updates in the aggregates of a slice before a version. When a primary and a
+/// worker are lost, so are that worker's updates that the backups lacked: in a slice that was taken
+/// over, the worker left earlier.
 double Checker::required_until(std::int64_t version, const SliceKey& slice) const {
   const bool may_lack = moved_to_.contains(slice);
   double required = 0;

@@ -139,7 +139,7 @@ void Checker::take_over(const Event& event) {
   moved_values_.erase(key);
 }
 
-/// Whether an event is of a slice that was taken over. The newest snapshot of it is noted.
+/// Whether an event concerns a slice that was taken over. Records the slice's newest snapshot.
 bool Checker::is_of_moved(const ShardSide& shard, const Event& event, const History& history) {
   const SliceKey key{event.table.value(), event.slice.value()};
   if (!is_of_slice(event) || !(answers_late_ || shard.moved.contains(key))) return false;
@@ -187,11 +187,11 @@ std::optional<Broken> Checker::take_view(ShardSide& shard, const pb::ServerJob& 
   return std::nullopt;
 }
 
-/// A shard says that an order of a checkpoint arrived too late.
+/// A shard reports that a checkpoint order arrived too late.
 std::optional<Broken> Checker::check_missed(const ShardSide& shard, const Event& event) const {
   bool late = std::ranges::any_of(
       shard.slices, [&](const auto& entry) { return entry.second->missed(event.view); });
-  // Nothing was asked of it yet: its slices are as its members' first clocks make them.
+  // Nothing was requested from it yet: its slices are as its members' first clocks make them.
   for (std::uint32_t table = 0; shard.slices.empty() && table < job_.tables; ++table) {
     SliceOracle fresh(TableId(table), SliceId(0), std::nullopt);
     fresh.take_view(*shard.contract);
@@ -203,7 +203,7 @@ std::optional<Broken> Checker::check_missed(const ShardSide& shard, const Event&
                             event.shard.value(), event.view)};
 }
 
-/// The coordinator may cut a lost worker off no lower than what every slice accepted from it.
+/// The coordinator may cut off a lost worker no lower than what every slice accepted from it.
 std::optional<Broken> Checker::check_cut(const Contract& contract) {
   for (const auto& [worker, member] : contract.members) {
     if (member.leave == kNever) continue;
@@ -215,7 +215,7 @@ std::optional<Broken> Checker::check_cut(const Contract& contract) {
         ++slices;
       }
     }
-    if (slices < job_.slice_count()) continue;  // some were never asked
+    if (slices < job_.slice_count()) continue;  // some were never requested
     if (member.leave < everywhere) {
       return Broken{"cut", fmt::format("worker {} is cut off from clock {}, but every slice has "
                                        "accepted its updates up to {}",

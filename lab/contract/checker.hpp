@@ -19,16 +19,16 @@
 namespace taut::sim {
 
 /// Reads a history and finds the first place where it breaks the consistency contract (section 2 of
-/// the design). It knows the toy job and what the coordinator published, and nothing of how shards
-/// or clients work.
+/// the design). It knows the toy job and what the coordinator published, but not how shards or
+/// clients work.
 ///
 /// At the shards   every request is answered according to the contract, and as soon as possible: an
-///                 oracle of each slice follows the shard's requests (slice_oracle.hpp); what it
-///                 says of updates that outlive it is true of every later primary
+///                 oracle of each slice follows the shard's requests (slice_oracle.hpp); an update
+///                 that a shard promises to outlive it is in every later primary
 ///                 (losses/promises.hpp)
 /// At the workers  every table holds the updates that its clock and slack require, worker by worker
-///                 and slice by slice; nothing that was seen once is missing later, and nothing is
-///                 in it that no worker pushed
+///                 and slice by slice; an update that was seen once is never missing later, and
+///                 every update was pushed by some worker
 /// At the end      what was pushed and not lost has been applied once, everywhere; members that
 ///                 share a batch by their speeds have drawn each record of it once
 class Checker {
@@ -39,26 +39,26 @@ class Checker {
 
   /// Servers are killed: a worker that trains without backups of its shards may have to give up.
   void expect_lost_servers() { servers_are_lost_ = true; }
-  /// An update counts once its shard's backup has it too: nothing of it is lost with a primary and
-  /// its worker.
+  /// An update counts once its shard's backup has it too: the loss of a primary and its worker does
+  /// not lose it.
   void expect_logged_updates() { logs_updates_ = true; }
-  /// When a push or a read is answered depends on backups, so answers of shards are not modelled;
-  /// what workers read is checked as ever.
+  /// Answers to pushes and reads may wait for backups, so shards' answers are not modeled; workers'
+  /// reads are still checked.
   void expect_late_answers() { answers_late_ = true; }
 
-  /// Takes the next stretch.
+  /// Checks the next part of the history.
   void take(const History& history);
   [[nodiscard]] const std::optional<Broken>& broken() const { return broken_; }
-  /// Reads that were checked at the workers.
+  /// The number of reads that were checked at the workers.
   [[nodiscard]] std::uint64_t reads() const { return reads_; }
-  /// Slices of checkpoints that were checked.
+  /// The number of checkpoint slices that were checked.
   [[nodiscard]] std::uint64_t captured() const { return captured_; }
 
  private:
   using SliceKey = std::pair<std::uint32_t, std::uint32_t>;  // table, slice
   struct ShardSide {
     std::optional<Contract> contract;
-    std::set<std::uint32_t> known;                    // every member that it knows of
+    std::set<std::uint32_t> known;                    // every member that it knows
     std::map<std::uint64_t, std::int64_t> confirmed;  // by the bounded followers of the contract
     std::map<std::pair<std::uint32_t, std::uint32_t>, std::unique_ptr<SliceOracle>> slices;
     std::vector<SliceOracle*> touched;
@@ -78,7 +78,7 @@ class Checker {
     std::int64_t next_push = 0;
     bool finished = false;
     std::map<std::uint32_t, std::int64_t> pushed;  // the next clock, by table
-    std::map<std::uint32_t, std::int64_t> pushes;  // how many, by table
+    std::map<std::uint32_t, std::int64_t> pushes;  // their number, by table
     std::map<std::uint32_t, OpenRead> reading;     // by table
     std::map<std::uint32_t, std::int64_t> version;
     std::map<std::uint32_t, std::vector<float>> seen;  // by table
@@ -115,18 +115,17 @@ class Checker {
   [[nodiscard]] std::optional<Broken> check_holdings(const Event& event, const OpenRead& read,
                                                      std::span<const float> values,
                                                      std::uint32_t slice);
-  /// As check_holdings(), with backup workers: that the read holds enough updates, of whichever
-  /// workers.
+  /// As check_holdings(), with backup workers: the read holds enough updates, from any workers.
   [[nodiscard]] std::optional<Broken> check_counted(const Event& event,
                                                     std::span<const float> values,
                                                     std::uint32_t slice);
-  /// Updates that the aggregates of the clocks up to `version` are made of, at least.
+  /// The least number of updates in the aggregates of the clocks up to `version`.
   [[nodiscard]] double required_until(std::int64_t version, const SliceKey& slice) const;
 
   // check_shares.cpp
-  /// An update counts as much as its worker's part of the batch.
+  /// Checks that an update is weighted by its worker's part of the batch.
   [[nodiscard]] std::optional<Broken> check_weight(const Event& request) const;
-  /// The members' parts of each clock's batch do not overlap, and leave nothing out.
+  /// Checks that the members' parts of each clock's batch do not overlap and leave nothing out.
   [[nodiscard]] std::optional<Broken> check_parts() const;
 
   // check_end.cpp
@@ -136,13 +135,13 @@ class Checker {
   [[nodiscard]] std::optional<Broken> check_counted_at_end() const;
 
   // check_rows.cpp
-  /// Rows arrive as a shard sent them, and those that count their updates hold what clock and slack
-  /// require.
+  /// Checks that rows arrive as a shard sent them, and that those that count their updates hold
+  /// what clock and slack require.
   [[nodiscard]] std::optional<Broken> check_rows(const Event& event, const History& history,
                                                  const OpenRead& read);
   [[nodiscard]] std::optional<Broken> check_row(const Event& event, const OpenRead& read,
                                                 std::uint64_t row, float value);
-  /// What a bucket is in BSP when all updates below a clock are in it; nullptr: it is not known.
+  /// A bucket in BSP once all updates below a clock are applied; nullptr if unknown.
   [[nodiscard]] const RowModel* expected_in_bsp(const SliceKey& key, std::int64_t clock);
   [[nodiscard]] std::optional<Broken> check_rows_at_end(const SliceOracle& slice,
                                                         const SliceKey& key) const;
@@ -161,11 +160,11 @@ class Checker {
   std::map<SliceKey, std::vector<float>> moved_values_;  // its newest snapshot there
   std::map<std::uint32_t, WorkerSide> workers_;
   std::map<SliceKey, std::vector<RowModel>> in_bsp_;  // of buckets, by clock
-  // Whose connection it is, at a shard.
+  // The worker at each connection of a shard.
   std::map<std::pair<std::uint32_t, PeerId>, std::uint32_t> reader_of_;
   std::map<std::uint64_t, std::int64_t> taken_;  // the newest version of each follower's program
-  // Where servers are lost: by slice and version, the members that a shard knew of when it answered
-  // a follower; of several shards or answers, those that all of them knew of.
+  // If servers may be lost: by slice and version, the members that a shard knew of when it answered
+  // a follower; after several answers, those known at all of them.
   std::map<SliceKey, std::map<std::int64_t, std::set<std::uint32_t>>> answered_;
   struct Part {
     std::uint32_t first = 0;

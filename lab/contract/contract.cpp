@@ -36,7 +36,7 @@ Contract Contract::of(const pb::ServerJob& view, std::uint32_t tables) {
   contract.balance = view.definition().balance();
   if (consistency.has_dynamic_slack()) contract.max_slack = consistency.dynamic_slack().most();
   contract.interval = interval_of(consistency, contract.is_seeded);
-  // A slack of periodic averaging counts meetings.
+  // With periodic averaging, slack counts meetings.
   const bool is_bounded = contract.slack != kNever;
   if (consistency.has_periodic_averaging() && is_bounded) contract.slack *= contract.interval;
   if (consistency.has_elastic_averaging()) contract.mean = false;

@@ -13,17 +13,17 @@
 
 namespace taut::sim {
 
-/// A clock that no run reaches: a leave that is not known, a slack without a bound, the last read
-/// where no follower limits reads.
+/// A clock that no run reaches: an unknown leave, an unbounded slack, the last read where no
+/// follower limits reads.
 inline constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
 
-/// The first thing that the contract forbids.
+/// The first violation of the contract.
 struct Broken {
   std::string rule;  // bound, own write, order, once, fenced, release, answer, bits, end, ...
   std::string what;
 };
 
-/// What the coordinator published of a job, as the contract reads it.
+/// What the coordinator published about a job, in the contract's terms.
 struct Contract {
   struct Member {
     std::uint64_t incarnation = 0;
@@ -51,32 +51,32 @@ struct Contract {
   bool is_seeded = false;      // the updates of clock 0 are initial values
   bool balance = false;        // updates have weights
 
-  std::uint32_t tables = 1;  // of one size each
+  std::uint32_t tables = 1;  // all of one size
   // The bounded followers, with what each had confirmed when it joined.
   std::map<std::uint64_t, std::int64_t> followers;
   std::int64_t follower_slack = 0;
-  // At a shard: the last clock at which a read may be answered, as followers have confirmed there.
+  // At a shard: the last clock at which a read may be answered, given the followers' confirmations.
   std::int64_t last_read = 0;
 
-  /// tables  that the job has
+  /// tables  the job's number of tables
   static Contract of(const pb::ServerJob& view, std::uint32_t tables);
   [[nodiscard]] bool is_seed(std::int64_t clock) const { return is_seeded && clock == 0; }
-  /// The first clock whose updates are no initial values.
+  /// The first clock whose updates are not initial values.
   [[nodiscard]] std::int64_t first_step() const { return is_seeded ? 1 : 0; }
   [[nodiscard]] bool aggregates_at(std::int64_t clock) const;
-  /// Two members that have one slot at the same clock, so that both train on its part of the data;
-  /// nullopt if there are none. One that was lost and whose leave is unknown cannot be judged.
+  /// Two members with the same slot at the same clock, so that both train on its part of the data;
+  /// nullopt if there are none. Ignores lost members whose leave is unknown.
   [[nodiscard]] std::optional<std::pair<std::uint32_t, std::uint32_t>> find_shared_slot() const;
-  /// The members at this clock.
+  /// The number of members at this clock.
   [[nodiscard]] std::size_t count_at(std::int64_t clock) const;
-  /// How many of so many make an aggregate.
+  /// How many of `members` make an aggregate.
   [[nodiscard]] std::size_t quorum_of(std::size_t members) const;
   /// How many of a clock's members make its aggregate.
   [[nodiscard]] std::size_t quorum_at(std::int64_t clock) const;
   /// As quorum_at(), without members that were lost.
   [[nodiscard]] std::size_t staying_quorum_at(std::int64_t clock) const;
   [[nodiscard]] bool keeps_reads() const { return weighs(policies); }
-  /// Whether a slice's values say how many updates of which worker they hold.
+  /// Whether a slice's values show how many updates of each worker they hold.
   [[nodiscard]] bool counts() const {
     return !mean && !balance && !keeps_reads() && keeps_counts(compression, end);
   }
@@ -90,11 +90,12 @@ struct Contract {
   }
   /// The first clock from `clock` on at which members push a table.
   [[nodiscard]] std::int64_t next_push(std::int64_t clock, std::uint32_t table) const;
-  /// How many times a member pushes a table in the clocks [from, until), without initial values.
-  /// table  any, where all are pushed together
+  /// The number of times that a member pushes a table in the clocks [from, until), without initial
+  /// values.
+  /// table  may be any where all are pushed together
   [[nodiscard]] std::int64_t pushes(std::int64_t from, std::int64_t until,
                                     std::uint32_t table = 0) const;
-  /// What these updates are called together: the sum of their clocks, each plus one.
+  /// The sum of the names of these updates: of their clocks, each plus one.
   [[nodiscard]] double names(std::int64_t from, std::int64_t count) const;
   /// Overload for a read under another slack.
   [[nodiscard]] std::int64_t slack_at(std::int64_t clock, std::int64_t under) const;

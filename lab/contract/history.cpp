@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t kStretch = 1U << 14U;
 
-/// That a request names.
+/// The rows that a request names.
 std::vector<std::uint64_t> named_rows(const DataItem& item) {
   if (!item.by_rows) return {};
   std::vector<std::uint64_t> rows(

@@ -16,7 +16,7 @@
 
 namespace taut::sim {
 
-/// One thing that was seen from outside the state machines.
+/// One event, as seen from outside the state machines.
 struct Event {
   enum class Kind : std::uint8_t {
     kView,       // a shard took over what the coordinator published: `view`
@@ -32,10 +32,10 @@ struct Event {
     kFinished,   // a worker knows that everything it pushed was accepted
     kFailed,     // a worker's client gave up
     // A shard put a slice aside for the checkpoint `view` at `clock`; the values are the slice's,
-    // and behind them done(w) of each member, below 0 if there is none.
+    // followed by done(w) of each member, below 0 if there is none.
     kPutAside,
-    kTookOver,   // a host serves a slice from its images on
-    kGaveAway,   // a host serves a slice no more: another one does, or will
+    kTookOver,   // a host starts to serve a slice from its images
+    kGaveAway,   // a host no longer serves a slice: another one does, or will
     kMissed,     // a shard could not capture a slice for the checkpoint `view`, ordered too late
     kConfirmed,  // a shard took a follower's confirmation of `version`; `incarnation` names it
     kFollowed,   // a follower's program took a table of a model of `version`
@@ -50,7 +50,7 @@ struct Event {
   DataItem::Kind item = pb::DataItem::UNKNOWN;
   DataItem::Refusal refusal = pb::DataItem::NONE;
   bool is_plain = false;  // a push that is not encoded
-  /// A push of rows that the shard has no room for: it is to be sent again.
+  /// A push of rows that the shard has no room for: it must be sent again.
   bool is_postponed = false;
   TableId table;
   SliceId slice;
@@ -64,17 +64,17 @@ struct Event {
   std::uint32_t view = 0;          // of History::views()
   std::uint32_t values_begin = 0;  // of History::values(); [values_end - values_begin]
   std::uint32_t values_end = 0;
-  // Of History::rows(), of a table by rows: what a request, kPushed, kReading or kRead names; of
-  // kPutAside those that are kept.
+  // Into History::rows(), for a table by rows: the rows that a request, kPushed, kReading or kRead
+  // names; for kPutAside the rows that are kept.
   std::uint32_t rows_begin = 0;
   std::uint32_t rows_end = 0;
 };
 
-/// One line for a person.
+/// One readable line.
 [[nodiscard]] std::string describe(const Event& event);
 
-/// All that happened, in order, as a stretch of it that the reader takes and forgets, and a hash of
-/// the whole: the same run has the same hash.
+/// Everything that happened, in order: the part that the reader has not taken yet, and a hash of
+/// the whole. The same run has the same hash.
 class History {
  public:
   using Reader = std::function<void(const History&)>;
@@ -88,7 +88,7 @@ class History {
                  const DataMessage& message) {
     add_items(kind, at, shard, peer, message, {});
   }
-  /// Overload for one to a shard that has postponed some of its pushes.
+  /// Overload for a message to a shard that has postponed some of its pushes.
   using Push = std::tuple<TableId, SliceId, Clock>;
   void add_items(Event::Kind kind, TimePoint at, ShardId shard, PeerId peer,
                  const DataMessage& message, const std::set<Push>& postponed);

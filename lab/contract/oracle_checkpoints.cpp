@@ -85,8 +85,8 @@ std::optional<Broken> SliceOracle::captured(const Event& event, std::span<const 
   return std::nullopt;
 }
 
-/// What a checkpoint must hold of a bucket: the rows that are kept, and no other. `values` are
-/// theirs, and behind them done(w) of each member.
+/// What a checkpoint must hold of a bucket: the rows that are kept, and no others. `values` are
+/// theirs, followed by done(w) of each member.
 std::optional<Broken> SliceOracle::captured_rows(const Event& event, std::span<const float> values,
                                                  std::span<const std::uint64_t> rows) const {
   const auto reported = values.last(kMembers);

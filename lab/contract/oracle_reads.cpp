@@ -42,8 +42,8 @@ void SliceOracle::let_through(const Event& item, const Contract& contract) {
     waiting_.erase(waiting);
     return;
   }
-  // A late copy of an earlier read may still be answered under the slack that it was given, and
-  // what waited when the same message repeated its read.
+  // A late copy of an earlier read may still be answered under the slack that the read was given,
+  // and so may a read that waited when the same message repeated it.
   for (const auto& [worker, read] : overtaken_) {
     if (read.peer != item.peer || read.clock != item.clock.value()) continue;
     Waiting widened = read;
@@ -51,7 +51,7 @@ void SliceOracle::let_through(const Event& item, const Contract& contract) {
     if (is_true(worker, widened, contract)) answerable_.emplace_back(worker, widened);
     return;
   }
-  // A push may release the read that waits, and bring the same read once more.
+  // A push may release the waiting read, and bring the same read again.
   const auto before = std::ranges::find_if(answerable_, [&](const auto& entry) {
     return entry.second.answered && entry.second.peer == item.peer &&
            entry.second.clock == item.clock.value();
@@ -92,7 +92,7 @@ std::optional<Broken> SliceOracle::check_value(const Event& item, std::span<cons
   return check_bits(worker, clock, values, contract);
 }
 
-/// Why a read must not be answered now.
+/// Why a read must not be answered yet.
 Broken SliceOracle::not_answerable(const Event& item, const Contract& contract) const {
   const std::int64_t clock = item.clock.value();
   for (const auto& [worker, read] : waiting_) {
@@ -117,7 +117,7 @@ Broken SliceOracle::not_answerable(const Event& item, const Contract& contract) 
                 fmt::format("a read at clock {} that is not open is answered", clock));
 }
 
-/// What the values must hold, from the contract alone; a copy that has arrived is checked by
+/// What the values must hold, by the contract alone; check_bits checks a copy that has arrived.
 /// check_bits.
 std::optional<Broken> SliceOracle::check_counts(std::uint32_t worker, const Waiting& read,
                                                 std::span<const float> values,
@@ -138,7 +138,7 @@ std::optional<Broken> SliceOracle::check_counts(std::uint32_t worker, const Wait
                                          worker, read.clock, own));
 }
 
-/// The values must be those that the accepted updates add up to, now or earlier in this step.
+/// The values must be the sum of the accepted updates, now or earlier in this step.
 std::optional<Broken> SliceOracle::check_bits(std::uint32_t worker, std::int64_t clock,
                                               std::span<const float> values,
                                               const Contract& contract) const {

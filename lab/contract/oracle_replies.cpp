@@ -1,4 +1,4 @@
-// What a shard must send to each request, and that by the end of the step it has.
+// What a shard must send for each request, and that it has sent it by the end of the step.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -68,7 +68,7 @@ std::optional<Broken> SliceOracle::reply(const Event& item, std::span<const floa
   }
 }
 
-/// Requests of followers whose version every update before is here.
+/// Requests of followers for a version before which all updates have arrived.
 void SliceOracle::note_follows(const Contract& contract) {
   const std::int64_t until = contract.next_push(version_, table_.value());
   for (auto follow = follows_.begin(); follow != follows_.end();) {
@@ -81,7 +81,7 @@ void SliceOracle::note_follows(const Contract& contract) {
   }
 }
 
-/// What a follower gets is the slice as it is of the version that it named; where that is passed,
+/// A follower gets the slice at the version that it named; if that version is past, it gets
 /// nothing.
 std::optional<Broken> SliceOracle::check_follow(const Event& item, std::span<const float> values,
                                                 const Contract& contract) {

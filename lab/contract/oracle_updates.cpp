@@ -1,4 +1,4 @@
-// What a slice is once the updates that it accepted have been applied.
+// The content of a slice once the updates that it accepted have been applied.
 #include <algorithm>
 
 #include "lab/contract/slice_oracle.hpp"
@@ -27,8 +27,8 @@ std::vector<SliceOracle::Pushed> SliceOracle::ready(const Contract& contract) co
   return arrived < contract.quorum_at(clock) ? std::vector<Pushed>() : all;
 }
 
-/// The oldest that fill the buffer. Fewer where no others are waited for: all that is below the
-/// end or a checkpoint that is due, and what members have left behind.
+/// The oldest updates, which fill the buffer. Fewer if no others are awaited: all those below the
+/// end or below a due checkpoint, and what departed members have left.
 std::vector<SliceOracle::Pushed> SliceOracle::ready_of_buffer(const Contract& contract) const {
   std::vector<Pushed> oldest;
   bool waits = contract.is_seeded || version_ < contract.end;
@@ -68,12 +68,12 @@ void SliceOracle::seed(std::uint32_t worker) {
   ++applications_;
 }
 
-/// What the sum of updates that are applied as one is multiplied by.
+/// The factor on the sum of updates that are applied as one.
 float SliceOracle::scale_of(const std::vector<Pushed>& updates, const Contract& contract) const {
   auto members = static_cast<double>(contract.count_at(updates.back().clock));
   if (contract.backup_workers > 0) members = static_cast<double>(updates.size());
   if (buffer_of(contract.policies) > 0) members = buffer_of(contract.policies);
-  // Where all updates of a clock are applied as one, it is their weighted mean.
+  // If all updates of a clock are applied as one, the result is their weighted mean.
   double weight = 0;
   for (const Pushed& of : updates) weight += weight_of(of);
   if (contract.balance && members == static_cast<double>(updates.size())) members = weight;
@@ -101,7 +101,8 @@ void SliceOracle::descend(const std::vector<Pushed>& updates, const Contract& co
   }
   const float scale = scale_of(updates, contract);
   for (float& one : sum) one *= scale;
-  // What seeded the values was no step of the rule; if all members that could were lost, none did.
+  // Seeding the values was not a step of the rule; if all members that could seed were lost, none
+  // did.
   const std::int64_t steps = std::max<std::int64_t>(applications_ - contract.first_step(), 0);
   step(contract.policies, steps, sum, values_, states_);
   ++applications_;
@@ -115,7 +116,7 @@ void SliceOracle::descend_rows(const std::vector<Pushed>& updates, const Contrac
     pushed.push_back({of.worker, of.clock, weight.front()});
   }
   const std::int64_t newest = updates.back().clock;
-  // Several aggregates may become complete at once, as a member leaves.
+  // Several aggregates may become complete at once when a member leaves.
   rows_->apply(pushed, scale_of(updates, contract), std::min(version_, newest + 1));
   ++applications_;
 }

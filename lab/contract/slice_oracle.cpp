@@ -80,7 +80,7 @@ void SliceOracle::take_view(const Contract& contract) {
 void SliceOracle::raise_version(const Contract& contract) {
   std::int64_t lowest = kNever;
   for (const auto& [worker, member] : contract.members) {
-    // One that has left owes its updates from before then, and no others.
+    // A member that has left owes its updates from before then, and no others.
     const std::int64_t owed = contract.next_push(done_.at(worker), table_.value());
     if (owed < member.leave) lowest = std::min(lowest, done_.at(worker));
   }
@@ -89,7 +89,7 @@ void SliceOracle::raise_version(const Contract& contract) {
   while (contract.backup_workers > 0 && is_over(version_, contract)) ++version_;
 }
 
-/// Whether as many have pushed a clock as its aggregate needs.
+/// Whether enough members have pushed a clock for its aggregate.
 bool SliceOracle::is_over(std::int64_t clock, const Contract& contract) const {
   std::size_t pushed = 0;
   for (const auto& [worker, member] : contract.members) {
@@ -119,7 +119,7 @@ std::optional<Broken> SliceOracle::request(const Event& item, std::span<const st
     refusals_.push_back({item.peer, item.clock.value(), {pb::DataItem::STALE_INCARNATION}});
     return std::nullopt;
   }
-  // Whether what a worker takes for safe is so shows when a shard is taken over.
+  // Whether an update that a worker believes safe is safe shows when a shard is taken over.
   if (item.item == pb::DataItem::SETTLE) return std::nullopt;
   if (is_push(item.item)) {
     if (rows_) {
@@ -131,7 +131,7 @@ std::optional<Broken> SliceOracle::request(const Event& item, std::span<const st
   return std::nullopt;
 }
 
-/// What a client pushes of a bucket are the rows that its program has named there.
+/// What a client pushes for a bucket must be the rows that its program has named there.
 std::optional<Broken> SliceOracle::check_pushed(const Event& item,
                                                 std::span<const std::uint64_t> rows) const {
   auto expected = rows_pushed(rows_->table(), table_, item.worker, item.clock);
@@ -144,12 +144,12 @@ std::optional<Broken> SliceOracle::check_pushed(const Event& item,
                                     fmt::join(expected, " ")));
 }
 
-/// A member's update. False: it is to be refused.
+/// Handles a member's update. False: it must be refused.
 bool SliceOracle::push(const Event& item, const Contract& contract) {
   const std::uint32_t worker = item.worker.value();
   const std::int64_t clock = item.clock.value();
   const std::int64_t expected = done_.at(worker);
-  // V beyond a worker's own progress: its clocks up to there are over, and may be left out.
+  // V is beyond the worker's own progress: its clocks up to V are over, and may be left out.
   const bool left_out = expected < version_ && clock <= version_;
   const bool ahead =
       clock >= expected && clock != contract.next_push(expected, table_.value()) && !left_out;
@@ -162,7 +162,7 @@ bool SliceOracle::push(const Event& item, const Contract& contract) {
     return false;
   }
   if (item.is_postponed && clock >= expected) {
-    // Whether it is taken in the end is what the rules of the end see.
+    // Whether it is accepted in the end is checked by the rules for the end.
     refusals_.push_back({item.peer, clock, {pb::DataItem::HELD}});
     return false;
   }
@@ -186,7 +186,7 @@ void SliceOracle::accept(std::uint32_t worker, const Event& item, const Contract
   take_order(contract);
 }
 
-/// A member's read; one that comes with an update is of the clock after it.
+/// Handles a member's read; one that arrives with an update is for the clock after it.
 void SliceOracle::read(const Event& item, std::span<const std::uint64_t> rows,
                        const Contract& contract) {
   const std::uint32_t worker = item.worker.value();
@@ -199,7 +199,7 @@ void SliceOracle::read(const Event& item, std::span<const std::uint64_t> rows,
     read.due = true;
     note_base(worker, clock, contract);
     answerable_.emplace_back(worker, read);
-    // A repeated request: one answer is enough, to the last connection.
+    // A repeated request: one answer is enough, to the newest connection.
     if (old != waiting_.end() && is_newest) waiting_.erase(old);
     return;
   }

@@ -16,8 +16,8 @@
 
 namespace taut::sim {
 
-/// One slice, as section 2 of the design says that it behaves, worked out from what its shard was
-/// sent, and compared with what the shard said. It shares no code with the shard.
+/// Models one slice by section 2 of the design, from what its shard was sent, and compares the
+/// model with the shard's answers. It shares no code with the shard.
 class SliceOracle {
  public:
   /// rows  of a bucket
@@ -26,20 +26,20 @@ class SliceOracle {
   void take_view(const Contract& contract);
   /// A view may omit a member only once V has reached the clock at which it left.
   [[nodiscard]] std::optional<Broken> forgotten_early(const Contract& contract) const;
-  /// Followers have confirmed more: reads that this makes true are due.
+  /// Followers have confirmed more: reads that this makes true must be answered.
   void take_confirmation(const Contract& contract) { note_due(contract); }
-  /// rows  that it names, in a bucket
+  /// rows  that the request names, in a bucket
   [[nodiscard]] std::optional<Broken> request(const Event& item,
                                               std::span<const std::uint64_t> rows,
                                               const Contract& contract);
   [[nodiscard]] std::optional<Broken> reply(const Event& item, std::span<const float> values,
                                             const Contract& contract);
   /// The shard has captured this for a checkpoint: values, then done(w).
-  /// rows  that are kept, of a bucket
+  /// rows  that are kept, in a bucket
   [[nodiscard]] std::optional<Broken> captured(const Event& event, std::span<const float> values,
                                                std::span<const std::uint64_t> rows,
                                                const Contract& contract) const;
-  /// Whether an order of a checkpoint arrived too late for this slice.
+  /// Whether a checkpoint order arrived too late for this slice.
   [[nodiscard]] bool missed(std::uint32_t number) const {
     return aside_.number == number && aside_.missed;
   }
@@ -107,11 +107,11 @@ class SliceOracle {
 
   // oracle_updates.cpp
   void apply_ready(const Contract& contract);
-  /// The next updates that are applied as one; empty: others must arrive before.
+  /// The next updates that are applied as one; empty if others must arrive first.
   [[nodiscard]] std::vector<Pushed> ready(const Contract& contract) const;
   [[nodiscard]] std::vector<Pushed> ready_of_buffer(const Contract& contract) const;
   void apply(const std::vector<Pushed>& updates, const Contract& contract);
-  /// The first of the members' initial values are the slice's, others change nothing.
+  /// The initial values of the first member become the slice's; those of others change nothing.
   void seed(std::uint32_t worker);
   [[nodiscard]] float weight_of(const Pushed& of) const;
   void descend(const std::vector<Pushed>& updates, const Contract& contract);
@@ -126,7 +126,7 @@ class SliceOracle {
   [[nodiscard]] bool is_true(std::uint32_t worker, const Waiting& read,
                              const Contract& contract) const;
   void note_due(const Contract& contract);
-  /// Whether a read that waits may have been let through under a larger slack of its range.
+  /// Lets a waiting read be answered if a larger slack of its range may have let it through.
   void let_through(const Event& item, const Contract& contract);
   [[nodiscard]] std::optional<Broken> check_value(const Event& item, std::span<const float> values,
                                                   const Contract& contract);
@@ -171,12 +171,12 @@ class SliceOracle {
   // Within a step.
   struct Earlier {
     std::vector<float> values;
-    std::int64_t applications = 0;  // that had made them
+    std::int64_t applications = 0;  // applications that made the values
     std::optional<RowModel> rows;
   };
   std::vector<Earlier> earlier_;
   std::int64_t earliest_version_ = 0;
-  // Reads whose place another of the same worker has, since this step.
+  // Reads that another one of the same worker has replaced in this step.
   std::vector<std::pair<std::uint32_t, Waiting>> overtaken_;
   std::vector<std::pair<std::uint32_t, Waiting>> answerable_;  // reads that are true, oldest first
   std::vector<Unacknowledged> unacknowledged_;
@@ -193,7 +193,7 @@ class SliceOracle {
     bool answered = false;
   };
   std::vector<Followed> followed_;
-  std::int64_t last_version_ = 0;        // that an answer had, before this step
+  std::int64_t last_version_ = 0;        // of an answer before this step
   std::map<PeerId, std::int64_t> said_;  // in this step
 };
 

@@ -12,7 +12,7 @@ void add(Plan::Outage& outage, Duration at, Kind kind, std::int64_t value, NodeI
   outage.events.push_back({at, kind, value, towards});
 }
 
-/// One server after the other is killed and started again.
+/// One server after another is killed and started again.
 void draw_kills(Plan& plan, Duration span) {
   Random apart(Random::mix(plan.seed ^ 0x5e74e4ULL));
   plan.replication_interval = static_cast<std::uint32_t>(apart.between(1, 4));
@@ -31,7 +31,7 @@ void draw_kills(Plan& plan, Duration span) {
   }
 }
 
-/// Where a shard has more than one backup, another server is killed just before or after one.
+/// If a shard has more than one backup, another server is killed just before or after one.
 void draw_second_kills(Plan& plan) {
   if (plan.replication_copies < 2) return;
   Random apart(Random::mix(plan.seed ^ 0x2b1115ULL));
@@ -50,8 +50,8 @@ void draw_second_kills(Plan& plan) {
   }
 }
 
-/// A server is silent for longer than the limit and lives on: it does not run, or the coordinator
-/// and it do not hear each other, in one direction or in both, while workers do. Or it and another
+/// A server is silent for longer than the limit but lives on: it is paused, or the coordinator and
+/// it do not hear each other, in one direction or in both, while workers do. Or it and another
 /// process that it exchanges with are cut off from each other for as long.
 void draw_zombie(Plan& plan, const Faults& faults, Duration span) {
   Random apart(Random::mix(plan.seed ^ 0x20b1e5ULL));
@@ -96,7 +96,8 @@ void draw_logged_updates(Plan& plan, const PlanLimits& limits) {
     for (const Plan::Event& event : events) {
       if (event.kind != Kind::kKillServer || apart.chance(0.3)) continue;
       const auto worker = static_cast<std::int64_t>(apart.below(plan.job.workers));
-      // At the same time, or so much earlier that its loss is noticed at about that time.
+      // At the same time, or earlier by the heartbeat limit, so that its loss is noticed at about
+      // the same time.
       const std::int64_t earlier = plan.logs_updates ? 0 : plan.heartbeat_limit.count();
       const std::int64_t nearly = plan.logs_updates ? 3000 : plan.heartbeat_interval.count();
       const Duration at = event.at - Duration(earlier + apart.between(-nearly, nearly));
@@ -118,7 +119,7 @@ void draw_shared_machine(Plan& plan) {
   }
 }
 
-/// Outages that begin whether or not the ones before are over are events as others are.
+/// Outages that begin whether or not the previous ones are over are plain events.
 void flatten(Plan& plan) {
   for (const Plan::Outage& outage : plan.outages) {
     for (Plan::Event event : outage.events) {

@@ -4,14 +4,14 @@
 
 namespace taut::sim {
 
-/// Servers of shards that have backups are lost, alone, together, or with a worker or the
-/// coordinator, and come back. All of it is drawn apart, so that a seed's other faults are the same
-/// without it.
+/// Draws losses and returns of servers whose shards have backups: alone, together, or with a worker
+/// or the coordinator. These draws use a separate stream, so that a seed's other faults do not
+/// change.
 /// span        about as long as the job trains
 /// replicates  the job's shards may have backups
 void draw_outages(Plan& plan, const PlanLimits& limits, Duration span, bool replicates);
 
-/// The coordinator is restarted more often, and its disk is full for a while, or fails.
+/// Draws more restarts of the coordinator, and times when its disk is full, or fails.
 void draw_coordinator_outages(Plan& plan, const Faults& faults, Duration span);
 
 }  // namespace taut::sim

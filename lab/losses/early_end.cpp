@@ -9,7 +9,7 @@
 namespace taut::sim {
 namespace {
 
-/// The server that has a host; nullptr: the record names none.
+/// The server that has a host; nullptr if the record names none.
 const pb::StoredServer* server_of(const pb::StoredJob& job, std::uint32_t host) {
   const auto& servers = job.servers();
   const auto found = std::find_if(servers.begin(), servers.end(), [&](const auto& server) {
@@ -35,7 +35,7 @@ std::uint32_t count_backups(const pb::StoredJob& job, const Survivors& survivors
   return static_cast<std::uint32_t>(count);
 }
 
-/// The shard that a message says is lost; nullopt if it names none.
+/// The shard that a message names as lost; nullopt if it names none.
 std::optional<std::uint32_t> lost_shard(const pb::StoredJob& job) {
   const std::string word = "; shard ";
   const std::size_t place = job.message().find(word);
@@ -53,7 +53,7 @@ std::optional<Broken> check_early_end(const pb::StoredJob& job, const Survivors&
     return Broken{"given up", fmt::format("{}, and the job fails: {}", what, job.message())};
   };
   if (job.message().starts_with("every worker was lost")) {
-    // Workers may be there for a job of higher priority that has taken them.
+    // Workers may exist, but be taken by a job of higher priority.
     const bool is_shrunk = job.worker_limit() > 0 && job.worker_limit() < job.slots();
     // A worker joins once each server knows of it.
     const bool can_join = std::ranges::all_of(job.servers(), [&](const pb::StoredServer& server) {

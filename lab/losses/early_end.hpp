@@ -9,10 +9,10 @@
 
 namespace taut::sim {
 
-/// What a run knows of its processes, whatever they have said.
+/// What a run knows about its processes, whatever they have reported.
 struct Survivors {
-  /// This life of a server runs, and nothing has kept the coordinator from hearing it for longer
-  /// than a process may be silent.
+  /// This process of the server runs, and nothing has kept the coordinator from hearing it for
+  /// longer than a process may be silent.
   std::function<bool(const pb::StoredServer&)> is_here;
   /// As is_here(), and it serves the shard from this host.
   std::function<bool(const pb::StoredServer&, std::uint32_t host, std::uint32_t shard)> serves;
@@ -20,7 +20,7 @@ struct Survivors {
   std::function<bool(const pb::StoredServer&, std::uint32_t host, std::uint32_t shard,
                      std::uint64_t choice)>
       has_images;
-  /// Some worker runs, and nothing has kept the coordinator from hearing it for so long.
+  /// Some worker runs, and nothing has kept the coordinator from hearing it for that long.
   std::function<bool()> is_any_worker_here;
 };
 
@@ -28,8 +28,8 @@ struct Survivors {
 [[nodiscard]] std::optional<Broken> check_early_end(const pb::StoredJob& job,
                                                     const Survivors& survivors);
 
-/// Whether each shard is served and has so many backups that have all of it, as the run knows it:
-/// so many servers may be lost now.
+/// Whether each shard is served and has `backups` complete backups, as the run knows it: that many
+/// servers may be lost now.
 [[nodiscard]] bool has_backups(const pb::StoredJob& job, const Survivors& survivors,
                                std::uint32_t backups);
 

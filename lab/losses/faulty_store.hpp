@@ -11,7 +11,7 @@ namespace taut::sim {
 struct DiskFaults {
   enum class Tear : std::uint8_t { kNone, kLost, kKept };
   bool is_full = false;     // nothing is stored
-  Tear next = Tear::kNone;  // the next save's end is unknown: nothing of it is there, or all
+  Tear next = Tear::kNone;  // the next save fails: stored whole, or not at all
 };
 
 /// Keeps the state in memory, with faults.

@@ -7,7 +7,7 @@
 namespace taut::sim {
 namespace {
 
-/// Only these answers say what a worker's updates are.
+/// Only these answers state what a worker's updates are.
 bool speaks_of_updates(const Event& event) {
   return event.kind == Event::Kind::kReply &&
          (event.item == pb::DataItem::ACK || event.item == pb::DataItem::VALUE ||

@@ -13,14 +13,14 @@
 
 namespace taut::sim {
 
-/// What shards promise of updates: each answer to a worker says which of its updates outlive the
-/// shard's primary. Checks that only the one primary of a term promises, and that what was promised
-/// is there in every later term: a worker does not keep such updates.
+/// The promises of shards: each answer to a worker says which of its updates outlive the shard's
+/// primary, and the worker no longer keeps these. Checks that only the one primary of a term
+/// promises, and that promised updates exist in every later term.
 class Promises {
  public:
   explicit Promises(const ToyJob& job) : job_(job) {}
 
-  /// A host's newest view of the job, or an answer of a host.
+  /// Takes a host's newest view of the job, or a host's answer.
   [[nodiscard]] std::optional<Broken> take(const Event& event, const History& history);
 
  private:
@@ -28,10 +28,10 @@ class Promises {
     std::uint32_t host = 0;
     std::uint64_t term = 0;
   };
-  /// Of one worker's updates of a slice.
+  /// About one worker's updates of a slice.
   struct Promise {
     std::int64_t before = 0;  // all updates before this clock
-    std::uint64_t term = 0;   // of the host that said so
+    std::uint64_t term = 0;   // of the host that made it
   };
   [[nodiscard]] std::optional<Broken> take_view(std::uint32_t host, const pb::ServerJob& view);
   [[nodiscard]] std::optional<Broken> take_answer(const Event& event);

@@ -6,7 +6,7 @@
 
 namespace taut::sim {
 
-/// Counts the take-overs of a job, and what was under way when a server was lost: they withdraw it.
+/// Counts a job's take-overs, and what was under way when a server was lost and so was withdrawn.
 class TakeOvers {
  public:
   struct Counts {
@@ -21,7 +21,7 @@ class TakeOvers {
   [[nodiscard]] const Counts& counts() const { return counts_; }
 
  private:
-  // After the step before.
+  // As of the previous step.
   std::uint64_t terms_ = 0;  // of all shards
   std::int64_t lost_ = 0;    // servers
   pb::EpochChange::Kind prepares_ = pb::EpochChange::NONE;

@@ -10,9 +10,9 @@
 
 namespace taut::sim {
 
-/// One bucket of a table by rows as its updates make it, over a map. It shares no code with the
-/// server's store. A row that is not kept is what it started from, whatever it was before: the only
-/// way in which a row may lose updates, and then all of them.
+/// Models one bucket of a table by rows as its updates make it, over a map. It shares no code with
+/// the server's store. A row that is not kept has its initial values again: the only way in which a
+/// row may lose updates, and then it loses all of them.
 class RowModel {
  public:
   struct Pushed {
@@ -25,9 +25,9 @@ class RowModel {
   RowModel(const ToyRows& table, TableId id, SliceId bucket, std::uint64_t seed);
 
   /// One application: the sum of the updates, in their order, times `scale`. Then rows are dropped,
-  /// from that on whose last application is the oldest, until one may stay: one that was named
-  /// while V was within idle_clocks of what it is now, where there are no more than this bucket's
-  /// part of max_rows. Of one application the lowest numbers are the oldest.
+  /// starting from the one whose last application is the oldest, until the next one may stay: it
+  /// was named less than idle_clocks before the present V, and the bucket has no more than its part
+  /// of max_rows. Within one application the lowest numbers are the oldest.
   /// version  V with these updates accepted; for an aggregate at most its clock and one more
   void apply(std::span<const Pushed> updates, float scale, std::int64_t version);
   /// [rows, width], in the order of the numbers.
@@ -35,7 +35,7 @@ class RowModel {
   /// The rows that are kept, ascending.
   [[nodiscard]] std::vector<std::uint64_t> kept() const;
   [[nodiscard]] const ToyRows& table() const { return table_; }
-  /// Those of the bucket that are ever named.
+  /// The rows of the bucket that are ever named.
   [[nodiscard]] const std::vector<std::uint64_t>& named() const { return named_; }
 
  private:
@@ -53,7 +53,7 @@ class RowModel {
   std::uint64_t seed_;
   std::vector<std::uint64_t> named_;
   std::map<std::uint64_t, Row> rows_;
-  std::int64_t version_ = 1;          // the highest of applications
+  std::int64_t version_ = 1;          // the highest one of any application
   std::vector<std::uint64_t> order_;  // of their last applications, the oldest first
 };
 

@@ -11,8 +11,8 @@
 
 namespace taut::sim {
 
-/// What the checker knows of one worker's rows: what it has pushed and seen, and what shards have
-/// answered to it.
+/// What the checker knows about one worker's rows: which it has pushed and seen, and how shards
+/// have answered it.
 class RowReads {
  public:
   void note_push(TableId table, Clock clock, std::span<const std::uint64_t> rows);
@@ -27,9 +27,9 @@ class RowReads {
   [[nodiscard]] bool was_answered(TableId table, SliceId bucket, Clock clock,
                                   std::span<const std::uint64_t> rows,
                                   std::span<const float> values) const;
-  /// Its updates of a row with clocks below `until`.
+  /// The number of its updates of a row with clocks below `until`.
   [[nodiscard]] std::int64_t pushes(TableId table, std::uint64_t row, std::int64_t until) const;
-  /// The value of column 0 that it has seen last; a new one takes its place.
+  /// The value of column 0 that it saw last; assign to it to record a new one.
   [[nodiscard]] float& seen(TableId table, std::uint64_t row) {
     return seen_[{table.value(), row}];
   }

@@ -35,11 +35,12 @@ std::vector<ToyRows> draw_rows(Random& random, std::int64_t clocks) {
     table.kept.buckets = static_cast<std::uint32_t>(random.between(1, 5));
     if (random.chance(0.3)) {
       table.kept.max_rows = static_cast<std::uint64_t>(random.between(1, table.named));
-      // Memory is reserved for the rows that are kept, not for those that there could be.
+      // Memory is reserved for the rows that are kept, not for all possible rows.
       if (random.chance(0.5)) table.stride = 1UL << random.below(32);
     }
     if (random.chance(0.3)) table.kept.idle_clocks = random.between(1, 12);
-    // A read may name one of them twice. Without a draw: other seeds' runs stay as they are.
+    // A read may name one of them twice. This uses no draw, so that other seeds' runs do not
+    // change.
     if (table.named % 2 == 0) table.kept.clock_rows = table.named + 1;
   }
   return tables;
@@ -70,7 +71,7 @@ std::vector<std::uint64_t> rows_pushed(const ToyRows& rows, TableId table, Worke
 
 std::vector<std::uint64_t> rows_read(const ToyRows& rows, TableId table, WorkerId worker,
                                      Clock clock) {
-  constexpr std::uint64_t kOfReads = 1ULL << 60U;  // no row is
+  constexpr std::uint64_t kOfReads = 1ULL << 60U;  // no row is this large
   Random random(row_place(table, kOfReads, worker) ^ static_cast<std::uint64_t>(clock.value()));
   const std::uint64_t kind = random.below(5);
   if (kind == 0) return {};

@@ -10,9 +10,9 @@
 
 namespace taut::sim {
 
-/// Members whose updates a row counts: those of the lowest numbers.
+/// Members whose updates a row counts: those with the lowest numbers.
 inline constexpr std::uint32_t kCountedMembers = 8;
-/// Updates of a row by one member, at most.
+/// The most updates of a row by one member.
 inline constexpr std::int64_t kMaxNamed = 7;
 
 /// A table of the toy job that is kept by rows. Its rows start from 0 or from what a filler draws.
@@ -24,7 +24,7 @@ inline constexpr std::int64_t kMaxNamed = 7;
 /// Which rows a worker pushes and reads at a clock is drawn from (table, w, k).
 struct ToyRows {
   std::uint32_t width = 1;
-  std::uint32_t named = 12;  // so many rows are ever named
+  std::uint32_t named = 12;  // how many rows are ever named
   std::uint64_t stride = 1;  // from one of them to the next
   bool is_filled = false;    // rows do not start from 0
   std::int64_t period = 1;   // clocks in which a worker names a row once at most
@@ -32,26 +32,27 @@ struct ToyRows {
 
   [[nodiscard]] bool drops() const { return kept.max_rows > 0 || kept.idle_clocks > 0; }
   [[nodiscard]] std::uint64_t row(std::uint32_t index) const { return index * stride; }
-  /// Those of the named rows that are in one bucket, ascending.
+  /// The named rows of one bucket, ascending.
   [[nodiscard]] std::vector<std::uint64_t> rows_of(SliceId bucket) const;
 };
 
-/// One table, or two, for a job of so many clocks.
+/// Draws one or two tables for a job of `clocks` clocks.
 [[nodiscard]] std::vector<ToyRows> draw_rows(Random& random, std::int64_t clocks);
 
 [[nodiscard]] TableSpec toy_row_table(const ToyRows& rows, TableId id);
 
-/// What a worker names in its update at a clock, ascending; often nothing.
+/// The rows that a worker names in its update at a clock, ascending; often none.
 [[nodiscard]] std::vector<std::uint64_t> rows_pushed(const ToyRows& rows, TableId table,
                                                      WorkerId worker, Clock clock);
-/// What it reads, in any order, and at times twice; at times nothing, at times what it read before.
+/// The rows that it reads, in any order, some of them twice; at times none, at times the previous
+/// ones.
 [[nodiscard]] std::vector<std::uint64_t> rows_read(const ToyRows& rows, TableId table,
                                                    WorkerId worker, Clock clock);
 /// One worker's update of one row.
 /// out  [width]
 void toy_row_update(TableId table, std::uint64_t row, WorkerId worker, Clock clock,
                     std::span<float> out);
-/// How many updates of a member a row's value in column 0 counts, as long as it started from 0.
+/// The number of a member's updates that a row's value in column 0 counts, if it started from 0.
 [[nodiscard]] std::int64_t counted(float value, std::uint32_t member);
 
 }  // namespace taut::sim

@@ -5,8 +5,8 @@
 
 namespace taut::schedule {
 
-// How a decision becomes devices: first all that is stopped or shrinks, then all that starts or
-// grows, in the plan's order; then the speeds.
+// How a decision is applied to devices: first everything that stops or shrinks, then everything
+// that starts or grows, in the plan's order; then the speeds.
 
 void Simulator::apply(const Plan& plan) {
   ++decision_;
@@ -17,16 +17,16 @@ void Simulator::apply(const Plan& plan) {
     stamp_[grant.job] = decision_;
     grant_of_[grant.job] = &grant;
   }
-  stop_what_must(plan);
+  stop_preempted(plan);
   const bool keeps_order = policy_.promise().keeps_order;
   for (const Grant& grant : plan.grants) {
-    // Where shares leave no device whole, what goes first waits, and all behind it.
+    // If shares leave no device whole, the first job waits, and all behind it.
     if (!carry_out(grant) && keeps_order) break;
   }
   set_speeds(plan);
 }
 
-void Simulator::stop_what_must(const Plan& plan) {
+void Simulator::stop_preempted(const Plan& plan) {
   std::vector<JobIndex> stops;
   for (const JobIndex job : running_) {
     if (stamp_[job] != decision_) stops.push_back(job);
@@ -144,7 +144,7 @@ void Simulator::grow(const Grant& grant, std::uint32_t more) {
 void Simulator::shrink(JobIndex job, std::uint32_t less) {
   settle(job);
   JobState& one = state(job);
-  // Those on loan go first, then those of the hosts with fewest of its devices.
+  // Those on loan are given up first, then those of the hosts with the fewest of its devices.
   std::vector<std::uint32_t> of_host(cluster_.hosts.size());
   for (const DeviceIndex device : one.devices) ++of_host[cluster_.host_of[device]];
   std::ranges::stable_sort(one.devices, {}, [&](DeviceIndex device) {

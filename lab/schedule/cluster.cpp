@@ -22,7 +22,7 @@ Result<DeviceType> type_of(std::string_view name) {
   return invalid(fmt::format("a type of devices must be V100, P100, K80 or T4, is \"{}\"", name));
 }
 
-/// The tier of as few hosts as so many workers fit on, of the hosts that count.
+/// The tier of the fewest hosts that `workers` workers fit on, among the eligible hosts.
 template <class Counts>
 Tier nearest_tier_of(const std::vector<Host>& hosts, std::uint32_t workers, Counts counts) {
   std::uint32_t largest_host = 0;

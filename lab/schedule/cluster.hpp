@@ -21,12 +21,12 @@ struct Host {
   DeviceType type = DeviceType::kV100;
   std::uint32_t rack = 0;
   DeviceIndex first = 0;      // its devices are numbered from this one on
-  std::uint32_t devices = 0;  // so many of them
-  bool on_loan = false;       // another cluster's, lent for a part of the time
+  std::uint32_t devices = 0;  // how many
+  bool on_loan = false;       // of another cluster, which lends it for a part of the time
   std::uint32_t cell = 0;     // the part of the cluster that it is in, for policies that divide it
 };
 
-/// From a time on, so many of the hosts that may be lent are lent.
+/// From this time on, `hosts` of the hosts that may be lent are lent.
 struct LoanStep {
   double at_s = 0;
   std::uint32_t hosts = 0;
@@ -46,9 +46,9 @@ struct Cluster {
   /// Adds hosts at the end. REQUIRES devices > 0.
   void add_hosts(std::uint32_t count, std::uint32_t devices, DeviceType type,
                  std::uint32_t rack_hosts, bool on_loan = false);
-  /// The tier of as few of the cluster's own hosts as `workers` fit on.
+  /// The tier of the fewest own hosts that `workers` fit on.
   [[nodiscard]] Tier nearest_tier(std::uint32_t workers) const;
-  /// Overload for the hosts of one type that are usable, which is said for each host.
+  /// Overload for hosts of one type that are usable; `usable` has an entry for each host.
   [[nodiscard]] Tier nearest_tier(std::uint32_t workers, DeviceType type,
                                   const std::vector<bool>& usable) const;
   /// REQUIRES  not empty
@@ -57,16 +57,16 @@ struct Cluster {
 
 /// Lends the cluster hosts of another one that serves users by day: all of them at midnight, when a
 /// trace starts, none at noon, along a cosine in between, in steps of an hour until `until_s`.
-/// hosts    as of parse_cluster()
+/// hosts    as for parse_cluster()
 /// Source   of a daily cycle of inference: Li et al., "Lyra: Elastic Scheduling for Deep Learning
 ///          Clusters", EuroSys 2023, section 2; the cosine is an assumption
-/// Errors   as of parse_cluster()
+/// Errors   as for parse_cluster()
 [[nodiscard]] Result<void> lend_by_night(Cluster& cluster, const std::string& hosts,
                                          std::uint32_t rack_hosts, double until_s);
 
 /// "16x4" or "8x4:V100,8x4:K80": hosts x devices of each, and their type, V100 if none is named.
-/// rack_hosts  hosts of a rack; 0: all are in one
-/// Errors    what is wrong with the text, with the part that is
+/// rack_hosts  hosts in a rack; 0: all are in one
+/// Errors    what is wrong with the text, and in which part
 [[nodiscard]] Result<Cluster> parse_cluster(const std::string& text, std::uint32_t rack_hosts);
 
 }  // namespace taut::schedule

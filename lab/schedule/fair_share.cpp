@@ -10,7 +10,7 @@
 namespace taut::schedule {
 namespace {
 
-/// Jobs that ask for the same parts of devices progress alike: a clock for all of them.
+/// Jobs that request the same parts of devices progress alike: one clock serves all of them.
 struct Class {
   using End = std::pair<double, JobIndex>;  // on the clock
   double clock_s = 0;
@@ -18,7 +18,7 @@ struct Class {
   std::priority_queue<End, std::vector<End>, std::greater<>> ends;
 };
 
-/// The part of its speed that each class has: the devices are divided until all are used.
+/// The fraction of its speed that each class gets: the devices are divided until all are used.
 void set_rates(std::map<Parts, Class>& classes, double devices) {
   double jobs = 0;
   for (const auto& [parts, one] : classes) jobs += static_cast<double>(one.ends.size());

@@ -9,9 +9,9 @@
 namespace taut::schedule {
 
 /// How long each job would take from submission to its end on a cluster that is divided like a
-/// fluid: at any time every active job has an equal part of the devices, at most as many as it asks
-/// for, what one leaves goes to the others, and a part of the devices gives that part of the speed.
-/// It is the same for every policy, and so a measure of what a job may expect.
+/// fluid: at any time every active job has an equal part of the devices, at most as many as it
+/// requests; what it leaves goes to the others; and its speed is in proportion to its part. This is
+/// the same for every policy, and so a measure of what a job may expect.
 [[nodiscard]] std::vector<double> fair_share_s(std::span<const Job> jobs, std::uint32_t devices);
 
 }  // namespace taut::schedule

@@ -135,7 +135,7 @@ std::optional<std::string> Invariants::check_promise(const View& view) {
       patience_.resize(job + 1);
     }
     rounds_[job] = waits ? rounds_[job] + 1 : 0;
-    // Those that are ahead of it when its wait begins.
+    // Jobs that are ahead of it when its wait begins.
     if (rounds_[job] <= 1) patience_[job] = static_cast<std::uint32_t>(active.size()) + 1;
     if (rounds_[job] > patience_[job]) {
       return fmt::format("at {:.3f} s job {} has waited for {} rounds, with {} jobs ahead of it",

@@ -16,9 +16,9 @@ inline constexpr std::size_t kDeviceTypes = 4;
 
 struct DeviceFacts {
   std::string_view name;
-  double busy_watts = 0;  // the board's limit, of the maker's data sheet
+  double busy_watts = 0;  // the board's limit, from the maker's data sheet
   double idle_watts = 0;  // an assumption: a tenth of it
-  double memory_gib = 0;  // of the maker's data sheet; a K80 is one of the two of a board
+  double memory_gib = 0;  // from the maker's data sheet; one of the two GPUs of a K80
 };
 [[nodiscard]] const DeviceFacts& facts_of(DeviceType type);
 /// The type of that name; nullopt if there is none.
@@ -45,7 +45,7 @@ struct Model {
 ///           language on P100, of reinforcement learning, and of all on T4, are assumptions.
 [[nodiscard]] std::span<const Model> models();
 
-/// The net of that name in any case; nullopt if it is not in the table.
+/// The net of that name, whatever its case; nullopt if it is not in the table.
 [[nodiscard]] std::optional<std::size_t> find_model(std::string_view name);
 
 /// A number below `count`, the same for the same name on every machine.
@@ -54,7 +54,7 @@ struct Model {
 /// The net of a job whose trace names none, chosen by the job's name.
 [[nodiscard]] std::size_t stand_in_model(std::string_view job_name);
 
-/// Iteration and stages of the table, for a job whose trace has none.
+/// Sets the table's iteration and stages for a job whose trace has none.
 void set_stages_of_model(Job& job);
 
 }  // namespace taut::schedule

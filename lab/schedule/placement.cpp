@@ -33,7 +33,7 @@ void Placement::set_usable(HostIndex host, bool usable) {
 std::vector<HostIndex> Placement::choose(const PlaceRequest& request,
                                          std::optional<DeviceType> type) const {
   HostIndex best = kNoHost;
-  // A host on loan is taken back, and stops what is on it.
+  // A host on loan is taken back, which stops the jobs on it.
   const auto rank = [this](HostIndex host) {
     return std::pair(cluster_.hosts[host].on_loan, free_[host]);
   };

@@ -15,45 +15,45 @@ struct PlaceRequest {
   std::uint32_t workers = 1;
   std::optional<DeviceType> type{};
   Tier within = Tier::kCluster;
-  const std::vector<DeviceIndex>* before = nullptr;  // where the job ran last: again, if it can be
+  const std::vector<DeviceIndex>* before = nullptr;  // where the job ran last: preferred
   std::optional<std::uint32_t> cell{};               // of all hosts; nullopt: any
 };
 
-/// Which devices are free, and which of them a job gets: those on the host whose free ones exceed
-/// the number least, on loan only where none of the cluster's own has enough; or else those of the
-/// rack with least to spare, or of any, on as few hosts as can be. Where any type will do, the one
-/// of which most are free, or else several.
-/// Of one type it chooses as many of each host as the coordinator's choose_workers(). Where a job
-/// grows, the coordinator knows all of its racks, and this one that of its first device.
+/// Knows which devices are free, and chooses those that a job gets: on the host whose free ones
+/// exceed the number least, on loan only if no own host has enough; otherwise in the rack with the
+/// least to spare, or in any rack, on as few hosts as possible. If any type will do, it takes the
+/// one with the most free devices, or else several. For one type it chooses as many on each host as
+/// the coordinator's choose_workers(). When a job grows, the coordinator considers all of its
+/// racks, and this class only the rack of its first device.
 class Placement {
  public:
   explicit Placement(const Cluster& cluster);
 
-  /// Whether a host's devices may be given out. REQUIRES that all of them are free.
+  /// Sets whether a host's devices may be given out. REQUIRES that all of them are free.
   void set_usable(HostIndex host, bool usable);
   [[nodiscard]] std::uint32_t free_devices() const { return all_free_; }
   [[nodiscard]] bool is_free(DeviceIndex device) const { return is_free_[device]; }
   [[nodiscard]] std::uint32_t free_of(HostIndex host) const { return free_[host]; }
 
-  /// The devices, ascending, which are taken from now on; empty: they are not there.
+  /// Takes devices and returns them, ascending; empty if the request cannot be met.
   [[nodiscard]] std::vector<DeviceIndex> take(const PlaceRequest& request);
-  /// Further devices for a job that has some, of the first one's type and near to them; empty:
-  /// they are not there.
-  /// cell  as of PlaceRequest
+  /// Takes further devices for a job that has some, of the first one's type and near to them; empty
+  /// if there are not enough.
+  /// cell  as in PlaceRequest
   [[nodiscard]] std::vector<DeviceIndex> take_more(const std::vector<DeviceIndex>& has,
                                                    std::uint32_t more,
                                                    std::optional<std::uint32_t> cell = {});
   void release(const std::vector<DeviceIndex>& devices);
 
-  /// So many parts of a device: of that in part use which is left with least, or of a free one;
-  /// empty: it is not there.
-  /// before  where the job ran last: again, if it can be
-  /// Source  best fit, as Weng et al. have it to compare with in "Beware of Fragmentation:
-  ///         Scheduling GPU-Sharing Workloads with Fragmentation Gradient Descent", ATC 2023
+  /// Takes `parts` of a device: of the one in part use with the least room that suffices, or of a
+  /// free one; empty if no device has room.
+  /// before  where the job ran last: preferred
+  /// Source  best fit, with which Weng et al. compare in "Beware of Fragmentation: Scheduling
+  ///         GPU-Sharing Workloads with Fragmentation Gradient Descent", ATC 2023
   [[nodiscard]] std::vector<DeviceIndex> take_part(std::uint32_t parts,
                                                    const std::vector<DeviceIndex>& before);
   void release_part(DeviceIndex device, std::uint32_t parts);
-  /// What is left of the devices in part use.
+  /// The parts that are left of devices in part use.
   [[nodiscard]] Parts loose_parts() const { return loose_; }
 
  private:

@@ -6,7 +6,7 @@
 namespace taut::schedule {
 namespace {
 
-/// Grants to a job what it asks for, if it is left.
+/// Grants a job what it requests, if that much is left.
 void grant_from(Parts& left, const View& view, JobIndex job, Plan& plan) {
   const Parts parts = view.asked_parts(job);
   if (parts > left) return;
@@ -27,7 +27,7 @@ Plan fill_in_order(const View& view, const std::vector<JobIndex>& order) {
 }
 
 Plan fill_by_key(const View& view, std::vector<std::pair<double, JobIndex>> keyed) {
-  // Mostly a few of many have devices: the others need no order.
+  // Usually a few of many jobs have devices: the others need no order.
   Plan plan;
   Parts left = Parts{kPartsOfDevice} * view.usable_devices();
   std::ranges::make_heap(keyed, std::ranges::greater());

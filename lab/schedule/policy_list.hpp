@@ -20,7 +20,7 @@ struct PolicyEntry {
 /// nullptr if no policy has the name.
 [[nodiscard]] std::unique_ptr<Policy> make_policy(std::string_view name);
 
-// Each in its own file, policies/NAME.cpp; those to compare it with are in the same one.
+// Each in its own file, policies/NAME.cpp, with the variants to compare it with.
 [[nodiscard]] std::unique_ptr<Policy> make_fifo();
 [[nodiscard]] std::unique_ptr<Policy> make_backfill();
 [[nodiscard]] std::unique_ptr<Policy> make_shortest();

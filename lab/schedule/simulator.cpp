@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 constexpr double kAtOnce = 1e-9;             // events as near as this happen together
-constexpr std::uint32_t kHopeless = 100000;  // decisions after which no job has devices
+constexpr std::uint32_t kHopeless = 100000;  // decisions in a row without devices for any job
 
 }  // namespace
 
@@ -109,7 +109,7 @@ void Simulator::advance(double to_s) {
   view_.now_s_ = std::max(view_.now_s_, to_s);
 }
 
-/// What a device takes beyond its idle watts falls with the cube of its frequency.
+/// The power of a device beyond its idle watts falls with the cube of its frequency.
 /// Source    Weiser et al., "Scheduling for Reduced CPU Energy", OSDI 1994: the energy of a cycle
 ///           falls with the square of the voltage, and that with the frequency
 double Simulator::saved_watts() const {

@@ -15,14 +15,14 @@
 namespace taut::schedule {
 
 struct SimulationOptions {
-  /// What a job that was stopped loses when it starts on other devices, or on more or fewer.
+  /// What a stopped job loses when it starts on other devices, or on more or fewer.
   /// Source    Qiao et al., "Pollux", OSDI 2021, section 5.3: 30 s
   double restart_s = 30;
-  /// And on the devices that it had, where its state has stayed in the hosts' memory.
+  /// What it loses on its previous devices, where its state has stayed in the hosts' memory.
   /// Source    Xiao et al., "Gandiva", OSDI 2018, section 4: suspending and resuming takes about a
   ///           second
   double resume_s = 1;
-  /// Called now and then with the number of jobs that have ended.
+  /// Called now and then with the number of ended jobs.
   std::function<void(std::size_t ended)> progress{};
 };
 
@@ -32,7 +32,7 @@ struct SimulationResult {
   double makespan_s = 0;  // from the first submission to the last end
   // Device-seconds until then.
   double usable_s = 0;     // of devices that could be used
-  double held_s = 0;       // in which a job had them
+  double held_s = 0;       // while a job had them
   double paused_s = 0;     // of those, while jobs were being started again
   double idle_wait_s = 0;  // in which no job had them although jobs waited
   double joules = 0;
@@ -41,8 +41,8 @@ struct SimulationResult {
   double decide_max_s = 0;  // the longest one
 };
 
-/// Jobs on a cluster in virtual time, from event to event: a job arrives or ends, a host is lent or
-/// goes back, the policy decides. The same jobs, cluster and policy give the same result.
+/// Simulates jobs on a cluster in virtual time, event by event: a job arrives or ends, a host is
+/// lent or returns, the policy decides. The same jobs, cluster and policy give the same result.
 /// Thread    one
 class Simulator {
  public:
@@ -65,7 +65,7 @@ class Simulator {
 
   [[nodiscard]] double next_event_s();
   void advance(double to_s);
-  /// Whether a job arrived or ended, or a host joined or left.
+  /// Returns whether a job arrived or ended, or a host joined or left.
   bool handle_events();
   void arrive(JobIndex job);
   void end(JobIndex job);
@@ -75,9 +75,9 @@ class Simulator {
 
   void decide();
   void apply(const Plan& plan);
-  void stop_what_must(const Plan& plan);
+  void stop_preempted(const Plan& plan);
   [[nodiscard]] bool must_move(const Grant& grant);
-  /// Whether the job has its devices.
+  /// Returns whether the job has its devices.
   bool carry_out(const Grant& grant);
   void start(const Grant& grant);
   [[nodiscard]] double frequency_of(const Grant& grant) const;
@@ -87,7 +87,7 @@ class Simulator {
   void stop(JobIndex job);
   void set_speeds(const Plan& plan);
   void set_speeds_of(const std::vector<JobIndex>& group);
-  /// Those that shared their devices with a job that has gone now share them with one less.
+  /// Removes a finished job from the sharers of its devices.
   void close_ranks(JobIndex gone);
   void set_speed(JobIndex job, double factor);
 
@@ -95,14 +95,14 @@ class Simulator {
   void pause(JobIndex job, double seconds);
   void hold(const std::vector<DeviceIndex>& devices);
   void let_go(const std::vector<DeviceIndex>& devices);
-  /// All that a job has.
+  /// Releases everything that a job has.
   void release_all(JobIndex job);
   /// Whether a job has a share of its device, next to other jobs with theirs.
   [[nodiscard]] bool has_share(JobIndex job) const {
     return policy_.counts_shares() && jobs_[job].parts() < kPartsOfDevice;
   }
   void count_idle();
-  /// What lower frequencies save of the devices' watts.
+  /// The watts that lower frequencies save.
   [[nodiscard]] double saved_watts() const;
   [[nodiscard]] Setting setting_of(JobIndex job) const;
   JobState& state(JobIndex job) { return view_.states_[job]; }
@@ -124,9 +124,9 @@ class Simulator {
   std::vector<std::uint32_t> version_;  // of each job's end
   std::vector<std::uint32_t> stamp_;    // of each job: the decision that last granted it devices
   std::vector<const Grant*> grant_of_;
-  std::vector<bool> changed_;      // devices or neighbours, so that its speed is computed again
+  std::vector<bool> changed_;      // devices or neighbors, so that its speed must be computed again
   std::vector<bool> shared_;       // with others at the last decision
-  std::vector<bool> interleaved_;  // and how
+  std::vector<bool> interleaved_;  // and interleaved
   bool has_slow_clocks_ = false;   // the policy has lowered a frequency
   std::priority_queue<Finish, std::vector<Finish>, std::greater<>> finishes_;
   std::uint32_t decision_ = 0;

@@ -25,28 +25,28 @@ struct Setting {
 [[nodiscard]] double iteration_s(const Model& model, const Setting& setting,
                                  const Cluster& cluster);
 
-/// Progress per second, in seconds of the job's service: 1 with the workers that it asks for, all
-/// V100, on as few hosts as they fit on. Each worker has its own batch, so the rate of
-/// examples is workers / iteration_s.
-/// A job with a plan (Job::planned) has the plan's rates instead, all of it at the devices'
+/// Progress per second, in seconds of the job's service: 1 with the workers that it requests, all
+/// V100, on as few hosts as they fit on. Each worker has its own batch, so the rate of examples is
+/// workers / iteration_s.
+/// A job with a plan (Job::planned) has the plan's rates instead, scaled as a whole by the devices'
 /// frequency, and 1 with the plan's fastest type.
 [[nodiscard]] double speed_of(const Job& job, const Setting& setting, const Cluster& cluster);
 
-/// How fast the job is on one device of that type, to compare types.
+/// The job's speed on one device of that type, to compare types.
 [[nodiscard]] double device_speed(const Job& job, DeviceType type);
 
-/// The part of its speed that each of several jobs keeps on the same devices, where nothing
-/// coordinates them: all slow down until the busiest stage is used no more than all of the time.
+/// The fraction of its speed that each of several jobs keeps on the same devices without
+/// coordination: all slow down until the busiest stage is in use no more than all of the time.
 [[nodiscard]] double packed_factor(std::span<const Job* const> jobs);
 
-/// The length of a cycle in which every job makes one iteration and no two use a stage at once:
-/// the jobs go through the stages in turn, each from another one on, and in each turn wait for the
-/// slowest. The shortest over which job starts where. REQUIRES at most kStages jobs.
+/// The length of a cycle in which every job makes one iteration and no two use a stage at once: the
+/// jobs go through the stages in turn, each starting from another one, and in each turn wait for
+/// the slowest. It is the shortest over all ways to start. REQUIRES at most kStages jobs.
 /// Source    Zhao et al., "Multi-Resource Interleaving for Deep Learning Training", SIGCOMM 2022,
 ///           section 4.1
 [[nodiscard]] double interleaved_cycle_s(std::span<const Job* const> jobs);
 
-/// How fully such a cycle uses the stages: the mean over them of the time that each is used.
+/// How fully such a cycle uses the stages: the mean over the stages of the time in use.
 [[nodiscard]] double interleaving_efficiency(std::span<const Job* const> jobs);
 
 }  // namespace taut::schedule

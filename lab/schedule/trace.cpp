@@ -26,7 +26,7 @@ void sort_by_submission(std::vector<Job>& jobs) {
   const double first_s = jobs.front().submit_s;
   for (Job& job : jobs) {
     job.submit_s -= first_s;
-    // Half to twice what it asks for.
+    // Half to twice what it requests.
     job.min_workers = std::max(1U, job.workers / 2);
     job.max_workers = 2 * job.workers;
   }

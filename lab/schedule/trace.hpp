@@ -16,11 +16,11 @@ struct Trace {
   std::size_t left_out = 0;  // lines of jobs that use no device or never ran
 };
 
-/// Reads a trace, gzip's or not; its first line says which format it has.
-/// Errors    the file and the line, what is wrong with it and what is required
+/// Reads a trace, gzipped or not; its first line determines the format.
+/// Errors    the file and the line, what is wrong and what is required
 [[nodiscard]] Result<Trace> read_trace(const std::filesystem::path& path);
 
-/// As read_trace(), for a text; `name` is what errors call it.
+/// As read_trace(), for a text; errors call it `name`.
 [[nodiscard]] Result<Trace> parse_trace(const std::string& text, const std::string& name);
 
 }  // namespace taut::schedule

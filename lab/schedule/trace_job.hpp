@@ -12,43 +12,43 @@ namespace taut::schedule {
 using JobIndex = std::uint32_t;
 inline constexpr JobIndex kNoJob = 0xffffffffU;
 
-/// What an iteration uses, one after the other.
+/// What an iteration uses, one stage after the other.
 enum class Stage : std::uint8_t { kInput, kDevice, kNetwork };
 inline constexpr std::size_t kStages = 3;
 /// Seconds of an iteration in each stage.
 using StageSeconds = std::array<double, kStages>;
 
-/// A device in equal parts, the finest that a job can ask for.
+/// Equal parts of a device, the finest that a job can request.
 using Parts = std::uint64_t;
 inline constexpr std::uint32_t kPartsOfDevice = 1000;
 
 class PlannedModel;
 
-/// What is known of a job from the trace.
+/// What the trace says about a job.
 struct Job {
   std::string name;
-  std::string net;        // as the trace names it; empty: it names none
+  std::string net;        // as the trace names it; empty if it names none
   std::size_t model = 0;  // of models(); with `planned` a number beyond those
-  /// Its throughput as `tautline lab plan` has it; nullptr: by the model's formula.
+  /// Its throughput from `tautline lab plan`; nullptr: by the model's formula.
   std::shared_ptr<const PlannedModel> planned{};
   double submit_s = 0;   // from the start of the trace
-  double service_s = 0;  // it runs for so long with `workers` devices of the fastest type of the
-                         // table or the plan, on as few hosts as they fit on
-  std::uint32_t workers = 1;      // devices that it asks for
-  std::uint32_t min_workers = 1;  // elastic policies give from so many
-  std::uint32_t max_workers = 1;  // to so many
-  double share = 1;               // of its only device: what it needs of it, greater than 0
-  double memory_gib = 0;          // that it takes of each of its devices; 0: not known
+  double service_s = 0;  // run time on `workers` devices of the fastest type of the table or the
+                         // plan, on as few hosts as they fit on
+  std::uint32_t workers = 1;      // devices that it requests
+  std::uint32_t min_workers = 1;  // the fewest that elastic policies give
+  std::uint32_t max_workers = 1;  // the most that they give
+  double share = 1;               // that it needs of its only device; greater than 0
+  double memory_gib = 0;          // that it takes of each of its devices; 0: unknown
   double iteration_s = 0;         // with `workers`
   StageSeconds stage_s{};         // of that iteration
 
-  /// Of each of its devices. A job of several devices has them whole.
+  /// The parts of each of its devices. A job of several devices has them whole.
   [[nodiscard]] std::uint32_t parts() const {
     if (workers > 1) return kPartsOfDevice;
     const double parts = share * kPartsOfDevice + 0.5;
     return parts < 1 ? 1 : static_cast<std::uint32_t>(parts);
   }
-  /// Of all of its devices.
+  /// The parts of all of its devices.
   [[nodiscard]] Parts all_parts() const { return Parts{workers} * parts(); }
   /// As all_parts(), in devices.
   [[nodiscard]] double devices() const { return static_cast<double>(all_parts()) / kPartsOfDevice; }

@@ -7,7 +7,7 @@
 
 namespace taut::schedule {
 
-/// The devices of each type: those that may be used, and those of them that no job has.
+/// The devices of each type: those that are usable, and those of them that no job has.
 struct TypeUse {
   explicit TypeUse(const View& view);
 
@@ -15,7 +15,7 @@ struct TypeUse {
   std::array<std::uint32_t, kDeviceTypes> idle{};
 };
 
-/// A job's speed with the devices that it asks for, all of that type, as near as they can be.
+/// A job's speed with the devices that it requests, all of that type, as near as they can be.
 [[nodiscard]] double type_speed(const View& view, JobIndex job, DeviceType type);
 
 }  // namespace taut::schedule

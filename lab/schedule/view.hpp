@@ -12,14 +12,14 @@ namespace taut::schedule {
 
 enum class Phase : std::uint8_t { kFuture, kWaiting, kRunning, kEnded };
 
-/// A job as the simulation has it. Figures that grow hold at `settled_s`.
+/// A job in the simulation. Figures that grow are as of `settled_s`.
 struct JobState {
   Phase phase = Phase::kFuture;
   double settled_s = 0;
   double progress_s = 0;     // of its service
   double attained_s = 0;     // device-seconds that it has held, a shared device by its share
-  double held_s = 0;         // for so long it has had devices
-  double paused_s = 0;       // of that, device-seconds in which it was being started again
+  double held_s = 0;         // how long it has had devices
+  double paused_s = 0;       // of that, device-seconds while it was being started again
   double waits_since_s = 0;  // while it waits: since when
   double started_s = -1;     // first; -1: never
   double ended_s = -1;
@@ -35,7 +35,7 @@ struct JobState {
   std::uint32_t changes = 0;  // of its devices while it ran
 };
 
-/// All that a policy may know, now.
+/// Everything that a policy may know, now.
 class View {
  public:
   View(std::span<const Job> jobs, const Cluster& cluster)
@@ -52,25 +52,25 @@ class View {
   [[nodiscard]] std::uint32_t usable_devices(DeviceType type) const;
   /// Of each host, whether jobs may have it now; those on loan only where the policy uses them.
   [[nodiscard]] const std::vector<bool>& usable_hosts() const { return usable_hosts_; }
-  /// The tier of as few usable hosts of the type as `workers` fit on.
+  /// The tier of the fewest usable hosts of the type that `workers` fit on.
   [[nodiscard]] Tier nearest_tier(std::uint32_t workers, DeviceType type) const {
     return cluster_->nearest_tier(workers, type, usable_hosts_);
   }
   /// Usable devices that no job has.
   [[nodiscard]] std::uint32_t idle_devices() const { return idle_; }
-  /// What no job has of any device: those that are idle, and what is left of those in part use.
+  /// The parts that no job has: of idle devices, and of those in part use.
   [[nodiscard]] Parts idle_parts() const { return idle_parts_; }
 
-  /// What a job asks for; whole devices where the policy does not count shares.
+  /// The parts that a job requests; whole devices where the policy does not count shares.
   [[nodiscard]] Parts asked_parts(JobIndex index) const {
     const Job& job = jobs_[index];
     return counts_shares_ ? job.all_parts() : Parts{job.workers} * kPartsOfDevice;
   }
-  /// As asked_parts(), of one of its devices.
+  /// As asked_parts(), for one of its devices.
   [[nodiscard]] std::uint32_t asked_parts_of_device(JobIndex index) const {
     return counts_shares_ ? jobs_[index].parts() : kPartsOfDevice;
   }
-  /// Whether the policy counts shares and a job of the trace asks for one.
+  /// Whether the policy counts shares and a job of the trace requests one.
   [[nodiscard]] bool has_shares() const { return has_shares_; }
 
   [[nodiscard]] bool is_running(JobIndex index) const {
@@ -83,12 +83,12 @@ class View {
   [[nodiscard]] double attained_s(JobIndex index) const;
   /// Seconds with devices until now.
   [[nodiscard]] double held_s(JobIndex index) const;
-  /// Of its service, what is done now.
+  /// How much of its service is done now.
   [[nodiscard]] double progress_s(JobIndex index) const;
-  /// Of its service, what is left now: the truth, which a policy with a perfect estimate has.
+  /// How much of its service is left now: the truth, which a policy with a perfect estimate has.
   [[nodiscard]] double left_s(JobIndex index) const;
-  /// Until its end, with the devices that it has; while it waits, with those that it asks for, fast
-  /// and near.
+  /// Seconds until its end, with the devices that it has; while it waits, with those that it
+  /// requests, fast and near.
   [[nodiscard]] double remaining_s(JobIndex index) const;
   [[nodiscard]] double waited_s(JobIndex index) const {
     return is_running(index) ? 0 : now_s_ - states_[index].waits_since_s;

@@ -12,7 +12,7 @@ namespace {
 
 using sim::Random;
 
-/// From 0 to below 1.
+/// In [0, 1).
 double uniform(Random& random) {
   return static_cast<double>(random.next() >> 11U) * 0x1p-53;
 }
@@ -80,7 +80,7 @@ Trace make_workload(const WorkloadRequest& request) {
     device_s += job.service_s * job.workers;
     trace.jobs.push_back(std::move(job));
   }
-  // The rate that gives the load with the jobs that were drawn.
+  // The rate that gives the load with the drawn jobs.
   const double gap_s = device_s / request.jobs / (request.load * request.devices);
   double now_s = 0;
   for (Job& job : trace.jobs) {

@@ -8,14 +8,14 @@
 
 namespace taut::schedule {
 
-/// What a workload without a trace is drawn from. Jobs arrive at random and independently of each
-/// other (Poisson), at the rate at which they take `load` of the devices.
+/// How a workload is drawn without a trace. Jobs arrive at random and independently of each other
+/// (Poisson), at the rate at which they take `load` of the devices.
 struct WorkloadRequest {
   std::string distribution;  // of workload_names()
   std::uint32_t jobs = 1000;
   double load = 0.8;
   std::uint32_t devices = 64;      // that the load is for
-  std::uint32_t max_workers = 64;  // larger jobs ask for so many instead
+  std::uint32_t max_workers = 64;  // larger jobs are reduced to this many
   std::uint64_t seed = 1;
 };
 

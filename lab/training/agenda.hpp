@@ -9,17 +9,18 @@
 
 namespace taut::lab {
 
-/// What is to happen in virtual time. Of several things at one moment the first entered is first.
+/// Pending events in virtual time. Events at the same time occur in the order in which they were
+/// added.
 class Agenda {
  public:
   using Action = std::function<void()>;
 
   void at(TimePoint time, Action action);
-  /// When something happens next; never: nothing does.
+  /// When the next event occurs; never if there is none.
   [[nodiscard]] TimePoint next() const {
     return entries_.empty() ? TimePoint::never() : entries_.front().at;
   }
-  /// Takes what is next. REQUIRES: there is something.
+  /// Takes the next event. REQUIRES: there is one.
   [[nodiscard]] Action take();
   [[nodiscard]] std::uint64_t taken() const { return taken_; }
 

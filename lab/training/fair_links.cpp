@@ -8,7 +8,7 @@
 namespace taut::lab {
 namespace {
 
-// Of a microsecond: what rounding may leave.
+// Microseconds: the rounding error that may remain.
 constexpr double kRest_us = 1e-6;
 
 double microseconds_of(TimePoint time) {
@@ -64,7 +64,7 @@ void FairLinks::set_out(std::uint32_t number, double now_us) {
   }
 }
 
-/// Lets a link carry what it can until now.
+/// Lets a link carry its messages until now.
 void FairLinks::advance(std::uint32_t number, double now_us) {
   Link& link = links_[number];
   while (!link.shares.empty()) {
@@ -94,7 +94,7 @@ void FairLinks::leave(Link& link, std::uint32_t number) {
   if (--connection.links_left == 0) through_.push_back(share.connection);
 }
 
-/// Reports what has passed, and lets what follows on the same connections set out.
+/// Reports the messages that have passed, and lets the next ones on the same connections depart.
 void FairLinks::settle(double now_us) {
   while (!through_.empty()) {
     for (const std::uint32_t number : std::exchange(through_, {})) {
@@ -108,7 +108,7 @@ void FairLinks::settle(double now_us) {
   }
 }
 
-/// Enters when the next message of a link is through, as things are now.
+/// Plans when the next message of a link has passed, at the present shares.
 void FairLinks::plan(std::uint32_t number) {
   Link& link = links_[number];
   if (link.shares.empty()) return;

@@ -12,11 +12,11 @@
 
 namespace taut::lab {
 
-/// Links that connections share equally while they pass through them, as TCP's share a bottleneck,
-/// event by event. A connection carries one message after the other; a message has passed when it
-/// is through each link of its way, where it has its share from the moment at which it sets out. So
-/// a link is never idle while a message is still to pass it, and a message that another link holds
-/// up for longer takes its share of this one early instead of evenly.
+/// Links that connections share equally while they pass through them, as TCP connections share a
+/// bottleneck, event by event. A connection carries one message after another; a message has passed
+/// when it is through every link of its way, and has its share of each from the moment it departs.
+/// So a link is never idle while a message still has to pass it, and a message that another link
+/// holds up for longer takes its share of this one early instead of evenly.
 /// Source    Kleinrock, "Time-shared Systems: A Theoretical Treatment", Journal of the ACM 14(2),
 ///           1967: processor sharing
 class FairLinks {
@@ -32,9 +32,9 @@ class FairLinks {
   struct Message {
     std::uint32_t flight = 0;
     std::uint64_t bytes = 0;
-    Way way;  // one link at least
+    Way way;  // at least one link
   };
-  /// A message on a link: it shared it from `begin` to `end`.
+  /// A message on a link, which it shared from `begin_us` to `end_us`.
   struct Passage {
     std::uint32_t link = 0;
     std::uint32_t flight = 0;
@@ -52,9 +52,9 @@ class FairLinks {
   explicit FairLinks(std::vector<double> us_per_byte);
   void on_pass(OnPass notify) { notify_ = std::move(notify); }
 
-  /// Adds a message to what a connection carries.
+  /// Sends a message on a connection, behind the connection's earlier ones.
   void send(std::uint32_t connection, const Message& message, TimePoint now);
-  /// When advance() has something to do; never: nothing is on its way.
+  /// When advance() has something to do; never if nothing is on its way.
   [[nodiscard]] TimePoint next() const {
     return plans_.empty() ? TimePoint::never() : plans_.front().at;
   }
@@ -77,7 +77,7 @@ class FairLinks {
   struct Link {
     double us_per_byte = 0;
     std::vector<Share> shares;  // a heap
-    double attained = 0;        // bytes of each connection that was there all the time
+    double attained = 0;        // that a connection passed that was present all the time
     double last_us = 0;
     TimePoint planned = TimePoint::never();  // the earliest of its plans
   };
@@ -91,7 +91,7 @@ class FairLinks {
     Message message;
     std::uint32_t next = kNone;
   };
-  /// When a link has to be looked at.
+  /// When a link must be processed.
   struct Plan {
     TimePoint at;
     std::uint64_t order = 0;

@@ -6,7 +6,7 @@
 namespace taut::lab {
 namespace {
 
-// Of a microsecond: what rounding may leave.
+// Microseconds: the rounding error that may remain.
 constexpr double kRest = 1e-6;
 
 double microseconds(Duration duration) {
@@ -26,7 +26,7 @@ void HostCores::advance() {
   last_ = now;
 }
 
-/// Enters when the next thread is through, as things are now.
+/// Enters in the agenda when the next thread finishes, at the present rate.
 void HostCores::plan() {
   if (threads_.empty()) return;
   const double left = std::max(0.0, (threads_.front().finish - attained_) / rate());

@@ -18,15 +18,15 @@ class HostCores {
  public:
   using Done = std::function<void()>;
 
-  /// speed  divides every time
+  /// speed  divisor of all times
   HostCores(Agenda& agenda, const sim::Network& clock, std::uint32_t cores, double speed)
       : agenda_(agenda), clock_(clock), cores_(cores), speed_(speed) {}
   HostCores(const HostCores&) = delete;
   HostCores& operator=(const HostCores&) = delete;
 
-  /// A thread runs for so many microseconds of a core to itself; then `done` is called.
+  /// Runs a thread that takes `work_us` microseconds with a core to itself; then calls `done`.
   void run(double work_us, Done done);
-  /// All threads end; none of them calls back.
+  /// Ends all threads without calling back.
   void stop();
 
  private:
@@ -48,16 +48,16 @@ class HostCores {
   const double cores_;
   const double speed_;
   std::vector<Thread> threads_;  // a heap
-  double attained_ = 0;          // microseconds that a thread has had that was there all the time
+  double attained_ = 0;          // that a thread has had that was present all the time
   TimePoint last_;
   std::uint64_t order_ = 0;
   std::uint64_t plan_ = 0;  // of the newest entry in the agenda
 };
 
-/// One thread of a process, which does one thing after the other. It outlives the agenda's entries.
+/// One thread of a process, which does one thing after another. It outlives the agenda's entries.
 class Lane {
  public:
-  /// What is done when a turn begins: how long it takes, and what follows.
+  /// What a turn returns when it begins: how long it takes, and what follows.
   struct Work {
     double microseconds = 0;
     HostCores::Done done;
@@ -69,7 +69,7 @@ class Lane {
   Lane& operator=(const Lane&) = delete;
 
   void add(Begin begin);
-  /// As add(), but before everything that waits: for what continues a turn that ends.
+  /// As add(), but ahead of everything that waits: for what continues a turn that ends.
   void add_next(Begin begin) { waiting_.push_front(std::move(begin)); }
 
  private:

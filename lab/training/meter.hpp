@@ -7,7 +7,7 @@
 
 namespace taut::lab {
 
-/// The machine's time since it was made.
+/// This machine's time since construction.
 class Stopwatch {
  public:
   [[nodiscard]] double microseconds() const {
@@ -19,7 +19,7 @@ class Stopwatch {
   std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
 };
 
-/// What a training in the lab took of this machine: of its processes for messages, and of the first
+/// What a training in the lab took on this machine: its processes for messages, and the first
 /// worker's loop for each layer.
 struct Meter {
   struct Sample {
@@ -29,7 +29,7 @@ struct Meter {
   using Samples = std::vector<Sample>;
   Samples shard;   // one message and its answers
   Samples client;  // what the client did at once
-  /// By layer; with the loop around it, and for the first forward with the making of the batch.
+  /// By layer; includes the loop around it, and for the first forward the making of the batch.
   std::vector<std::vector<double>> forward_us;
   std::vector<std::vector<double>> backward_us;
 
@@ -43,7 +43,7 @@ struct Meter {
   }
 };
 
-/// The cost of messages as a line.
+/// The cost of messages, as a line.
 struct MessageCost {
   double each_us = 0;
   double us_per_mib = 0;

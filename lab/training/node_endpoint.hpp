@@ -10,15 +10,15 @@
 
 namespace taut::lab {
 
-/// An Endpoint on the lab's network. A receive() that waits has its owner pass the time.
+/// An Endpoint on the lab's network. A receive() that waits has its owner let time pass.
 class NodeEndpoint final : public Endpoint {
  public:
   struct Owner {
-    /// Sends a message when the process has got round to it.
+    /// Sends a message as soon as the process gets to it.
     std::function<void(PeerId to, Message message)> send;
-    /// Passes time until resume() is called on the owner, at most so much.
+    /// Lets time pass until resume() is called on the owner, at most `at_most`.
     std::function<void(Duration at_most)> wait;
-    /// A waiting receive() is to return, or else the client has work.
+    /// Makes a waiting receive() return, or else lets the client work.
     std::function<void()> wake;
     std::function<void()> closed;
   };
@@ -42,7 +42,7 @@ class NodeEndpoint final : public Endpoint {
     owner_.send(to, std::move(message));
     return ok();
   }
-  /// No firewall is between the lab's hosts, and its coordinator finds those that are lost.
+  /// No firewall separates the lab's hosts, and its coordinator finds lost ones.
   bool has_reached(PeerId /*peer*/) const override { return true; }
   std::optional<Incoming> receive(Duration wait) override {
     if (queue_.empty() && wait > Duration::zero()) owner_.wait(wait);
@@ -53,7 +53,7 @@ class NodeEndpoint final : public Endpoint {
   }
   void wake() override { owner_.wake(); }
 
-  /// A message has arrived, and was taken from the network.
+  /// A message has arrived from the network.
   void take(PeerId from, Message message) { queue_.push_back({from, std::move(message)}); }
   [[nodiscard]] bool has_messages() const { return !queue_.empty(); }
   [[nodiscard]] sim::SocketId socket() const { return socket_; }

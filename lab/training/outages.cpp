@@ -24,7 +24,7 @@ Outages::Outages(World& world, Processes& processes, const pb::LabCluster& clust
       const std::string& name = cluster.outage(i).host();
       if (hosts[host].name != name && hosts[host].kind != name) continue;
       const auto number = static_cast<std::uint64_t>(i) << 32U | host;
-      threats_.push_back({cluster.outage(i), host,
+      sources_.push_back({cluster.outage(i), host,
                           sim::Random(sim::Random::mix(~seed ^ sim::Random::mix(number)))});
     }
   }
@@ -36,38 +36,38 @@ double Outages::since_submitted_s() const {
 
 void Outages::begin() {
   begun_ = world_.now();
-  for (std::size_t i = 0; i < threats_.size(); ++i) expect(i);
+  for (std::size_t i = 0; i < sources_.size(); ++i) expect(i);
 }
 
 void Outages::expect(std::size_t number) {
-  Threat& threat = threats_[number];
-  const pb::LabOutage& outage = threat.outage;
-  const double wait = outage.has_at_s() ? outage.at_s() : wait_s(threat.random, outage.per_hour());
+  OutageSource& source = sources_[number];
+  const pb::LabOutage& outage = source.outage;
+  const double wait = outage.has_at_s() ? outage.at_s() : wait_s(source.random, outage.per_hour());
   const TimePoint at = world_.now() + from_seconds(wait);
-  if (at <= limit_) world_.agenda.at(at, [this, number] { happen(number); });
+  if (at <= limit_) world_.agenda.at(at, [this, number] { trigger(number); });
 }
 
-void Outages::happen(std::size_t number) {
-  const Threat& threat = threats_[number];
-  if (is_affected_[threat.host]) {
-    if (threat.outage.has_per_hour()) expect(number);
+void Outages::trigger(std::size_t number) {
+  const OutageSource& source = sources_[number];
+  if (is_affected_[source.host]) {
+    if (source.outage.has_per_hour()) expect(number);
     return;
   }
-  is_affected_[threat.host] = true;
-  if (threat.outage.notice_s() <= 0) return take_down(number);
-  log::info("host {} goes away in {:g} s", world_.topology->hosts()[threat.host].name,
-            threat.outage.notice_s());
-  processes_.give_notice(threat.host);
-  world_.agenda.at(world_.now() + from_seconds(threat.outage.notice_s()),
+  is_affected_[source.host] = true;
+  if (source.outage.notice_s() <= 0) return take_down(number);
+  log::info("host {} goes away in {:g} s", world_.topology->hosts()[source.host].name,
+            source.outage.notice_s());
+  processes_.give_notice(source.host);
+  world_.agenda.at(world_.now() + from_seconds(source.outage.notice_s()),
                    [this, number] { take_down(number); });
 }
 
 void Outages::take_down(std::size_t number) {
-  const Threat& threat = threats_[number];
-  const pb::LabOutage& outage = threat.outage;
-  const std::string& name = world_.topology->hosts()[threat.host].name;
+  const OutageSource& source = sources_[number];
+  const pb::LabOutage& outage = source.outage;
+  const std::string& name = world_.topology->hosts()[source.host].name;
   log::info("host {} is gone", name);
-  processes_.stop(threat.host);
+  processes_.stop(source.host);
   losses_.push_back({name, since_submitted_s(), std::nullopt, outage.notice_s() > 0});
   if (!outage.has_back_s()) return;
   world_.agenda.at(world_.now() + from_seconds(outage.back_s()),
@@ -75,19 +75,19 @@ void Outages::take_down(std::size_t number) {
 }
 
 void Outages::bring_back(std::size_t number, std::size_t loss) {
-  const Threat& threat = threats_[number];
+  const OutageSource& source = sources_[number];
   log::info("host {} is back", losses_[loss].host);
   losses_[loss].back_s = since_submitted_s();
-  is_affected_[threat.host] = false;
+  is_affected_[source.host] = false;
   if (world_.timeline != nullptr) {
     const TimePoint gone = begun_ + from_seconds(losses_[loss].at_s);
-    for (const sim::NodeId node : processes_.on_host(threat.host)) {
+    for (const sim::NodeId node : processes_.on_host(source.host)) {
       world_.timeline->add({.process = node, .kind = VirtualTimeline::Kind::kPause}, "away",
                            Clock(-1), gone, world_.now());
     }
   }
-  processes_.start_again(threat.host);
-  if (threat.outage.has_per_hour()) expect(number);
+  processes_.start_again(source.host);
+  if (source.outage.has_per_hour()) expect(number);
 }
 
 }  // namespace taut::lab

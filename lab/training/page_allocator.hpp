@@ -6,8 +6,9 @@
 
 namespace taut::lab {
 
-/// Large buffers straight from the system, which gets them back when they are freed. What many
-/// workers free is interleaved with what they keep, so a heap would grow from clock to clock.
+/// Allocates large buffers directly from the system, which gets them back when they are freed.
+/// Buffers that many workers free are interleaved with those that they keep, so a heap would grow
+/// from clock to clock.
 [[nodiscard]] std::shared_ptr<BufferAllocator> page_allocator();
 
 }  // namespace taut::lab

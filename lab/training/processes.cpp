@@ -75,8 +75,8 @@ void Processes::step(sim::NodeId number) {
   plan(number);
 }
 
-/// A server or worker that was drained ends as daemons do: its sockets are open until the goodbye
-/// has had time to be sent.
+/// A drained server or worker ends as daemons do: its sockets stay open until the goodbye has had
+/// time to be sent.
 void Processes::end(sim::NodeId number) {
   Place& place = places_[number];
   place.has_ended = true;
@@ -86,7 +86,7 @@ void Processes::end(sim::NodeId number) {
   });
 }
 
-/// Enters when a process has to be looked at again.
+/// Enters in the agenda when a process must be processed again.
 void Processes::plan(sim::NodeId number) {
   Place& place = places_[number];
   const TimePoint wake = std::max(place.node->wake(), world_.now());

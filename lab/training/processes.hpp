@@ -20,11 +20,11 @@ struct ProcessOptions {
   std::optional<pb::ResumePoint> resume;  // the checkpoint that the job names; nullopt: none
 };
 
-/// The processes of a training: the coordinator and the user, servers, workers. Each does what is
-/// due at its times and when a message arrives; hosts may go away with theirs and return.
+/// The processes of a training: the coordinator and the user, servers, workers. Each acts when it
+/// is due and when a message arrives; hosts may go away with their processes and return.
 class Processes {
  public:
-  /// world  outlives the processes, and has everything but them
+  /// world  outlives the processes, and is complete except for them
   Processes(World& world, ProcessOptions options);
 
   /// Starts all of them.
@@ -39,7 +39,7 @@ class Processes {
   [[nodiscard]] std::vector<sim::NodeId> on_host(std::size_t host) const;
   /// The host's processes begin to hand their work over.
   void give_notice(std::size_t host);
-  /// The host's processes end in the middle of what they do.
+  /// The host's processes end in the middle of their work.
   void stop(std::size_t host);
   /// The host is back, with new processes.
   void start_again(std::size_t host);
@@ -47,7 +47,7 @@ class Processes {
  private:
   struct Place {
     std::unique_ptr<sim::Node> node;         // nullptr: its host has gone away
-    bool has_ended = false;                  // by itself
+    bool has_ended = false;                  // on its own
     TimePoint planned = TimePoint::never();  // its entry in the agenda
     std::uint64_t starts = 0;
   };

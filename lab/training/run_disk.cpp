@@ -42,7 +42,7 @@ DoneCheckpointTask RunDisk::carry_out(CheckpointTask task, TimePoint now) const 
   task.aside = place_of(task.aside);
   task.folder = place_of(task.folder);
   for (UnkeptCheckpoint& unkept : task.unkept) unkept.folder = place_of(unkept.folder);
-  // A repetition of the training has the same one.
+  // The same when the training is repeated.
   task.manifest.set_unix_time_s(seconds(now.since_origin()));
   DoneCheckpointTask done = taut::carry_out(std::move(task));
   done.task.aside = path_of(done.task.aside);

@@ -11,22 +11,22 @@
 namespace taut::lab {
 
 /// The disk that all processes of a training share: a folder of this machine, to which the paths in
-/// their messages are relative. So messages have the same length wherever the folder is. What is
-/// written takes no virtual time.
+/// their messages are relative. So messages have the same length wherever the folder is. Writing
+/// takes no virtual time.
 class RunDisk {
  public:
-  /// The folder on it that checkpoints are made in.
+  /// The folder on it for checkpoints.
   static constexpr const char* kCheckpoints = "checkpoints";
 
   explicit RunDisk(const std::filesystem::path& root);
 
-  /// Where a path of it is on this machine.
+  /// The place of one of its paths on this machine.
   [[nodiscard]] std::string place_of(const std::string& path) const;
 
-  /// Writes a shard's part of a checkpoint, as a server's thread for that does.
+  /// Writes a shard's part of a checkpoint, as the server's writing thread does.
   [[nodiscard]] server::ShardPart write(server::ShardCapture capture) const;
 
-  /// Does what the coordinator requires for a checkpoint.
+  /// Carries out the coordinator's task for a checkpoint.
   /// now  becomes the checkpoint's time
   [[nodiscard]] DoneCheckpointTask carry_out(CheckpointTask task, TimePoint now) const;
 

@@ -14,7 +14,7 @@
 namespace taut::lab {
 namespace {
 
-/// Of the bits, in four independent chains.
+/// Hashes the bits, in four independent chains.
 std::uint64_t hash_of(std::span<const float> values) {
   constexpr std::uint64_t kOdd = 0x9e3779b97f4a7c15ULL;
   std::uint64_t sums[4] = {1, 2, 3, 4};
@@ -49,7 +49,7 @@ ValuePool::Values ValuePool::keep(TableId table, std::span<const float> values) 
   const Buffer memory = memory_.acquire(values.size_bytes());
   std::ranges::copy(values, memory.floats().begin());
   auto copy = std::make_shared<const Buffer>(memory);
-  // Values of the same hash that differ are not found again.
+  // Different values with the same hash are not found again.
   entry = copy;
   return copy;
 }

@@ -13,8 +13,8 @@
 
 namespace taut::lab {
 
-/// Values of tables that many workers have read: those that are alike are stored once, for as long
-/// as any worker has them.
+/// Values of tables that many workers have read: equal ones are stored once, for as long as any
+/// worker has them.
 class ValuePool {
  public:
   using Values = std::shared_ptr<const Buffer>;
@@ -23,20 +23,20 @@ class ValuePool {
   [[nodiscard]] Values keep(TableId table, std::span<const float> values);
   /// Overload for values in parts, one after the other.
   [[nodiscard]] Values keep(TableId table, const std::vector<Frame>& parts);
-  /// Different values that are stored.
+  /// The number of different values that are stored.
   [[nodiscard]] std::size_t size() const;
 
  private:
   using Key = std::pair<std::uint32_t, std::uint64_t>;  // table, hash
-  static constexpr Bytes kFree{64UL << 20U};            // kept for further ones
+  static constexpr Bytes kFree{64UL << 20U};            // freed memory that is kept for reuse
   BufferPool memory_{kFree, page_allocator()};
   std::map<Key, std::weak_ptr<const Buffer>> stored_;
   std::size_t clean_at_ = 64;  // entries
   std::vector<float> whole_;   // of parts
 };
 
-/// A worker's values in a pool. Fresh ones are the shards' answers themselves, which others share;
-/// those in front exist from bring() until fresh ones are requested.
+/// A worker's values in a pool. Fresh ones are the shards' answers themselves, shared with others;
+/// front ones exist from bring() until fresh ones are requested.
 class SharedValues final : public ValueMemory {
  public:
   /// pool  outlives this
@@ -44,7 +44,7 @@ class SharedValues final : public ValueMemory {
   SharedValues(ValuePool& pool, const std::vector<TableSpec>& tables);
   ~SharedValues() override;
 
-  /// A place that names the table's values; its memory is neither read nor written.
+  /// An address range that names the table's values; its memory is neither read nor written.
   std::span<float> fresh(TableId table) override;
   /// The fresh values of a part of a table have arrived.
   /// into  within fresh()

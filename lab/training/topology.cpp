@@ -42,7 +42,7 @@ Result<std::unique_ptr<Topology>> Topology::make(const pb::LabCluster& cluster,
 
 std::size_t Topology::add_pipe(const std::string& name, const pb::LabLink& link) {
   constexpr double kBitsPerByte = 8;
-  constexpr double kBitsPerUs = 1e3;  // of a Gbit/s
+  constexpr double kBitsPerUs = 1e3;  // in a Gbit/s
   Pipe& pipe = pipes_.emplace_back();
   pipe.name = name;
   pipe.us_per_byte = kBitsPerByte / (link.gbit_per_s() * kBitsPerUs);
@@ -77,7 +77,7 @@ void Topology::add_hosts(const pb::LabCluster& cluster) {
   }
 }
 
-/// Of the newest host.
+/// Adds devices to the newest host.
 void Topology::add_devices(const pb::LabHost& kind, const pb::LabCluster& cluster) {
   Host& host = hosts_.back();
   host.first_device = devices_.size();
@@ -110,14 +110,14 @@ void Topology::add_racks(const pb::LabCluster& cluster) {
       }
       link.set_gbit_per_s(sum / rack.oversubscription());
     }
-    // A host's card may have that name.
+    // A host's card may already have that name.
     const std::string name = hosts.contains(rack.name()) ? "rack " + rack.name() : rack.name();
     const std::size_t out = add_pipe(name + " out", link);
     racks_.push_back({out, add_pipe(name + " in", link)});
   }
 }
 
-/// Fills the hosts in turn, one process on each at a time, as far as they have places.
+/// Fills the hosts in turn, one process on each at a time, while they have places.
 Result<void> Topology::place(const pb::LabCluster& cluster, std::uint32_t servers,
                              std::uint32_t workers) {
   const auto fill = [&](std::uint32_t count, const char* what, auto places) -> Result<void> {
@@ -156,7 +156,7 @@ double Topology::price_per_hour() const {
   return price;
 }
 
-/// Each host's workers have its devices in turn.
+/// Assigns each host's devices to its workers in turn.
 void Topology::give_devices(std::uint32_t workers) {
   device_of_.resize(host_of_.size());
   std::vector<std::size_t> given(hosts_.size());

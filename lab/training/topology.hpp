@@ -21,12 +21,12 @@ namespace taut::lab {
 
 /// One direction of a link.
 struct Pipe {
-  std::string name;  // "gpu3 out"; of a rack whose name a host has too: "rack gpu3 out"
+  std::string name;  // "gpu3 out"; of a rack with the same name as a host: "rack gpu3 out"
   double us_per_byte = 0;
   double latency_us = 0;
   double jitter_us = 0;
   double loss = 0;    // of packets
-  TimePoint free_at;  // of whole messages: when everything that has got to it has passed
+  TimePoint free_at;  // of whole messages: when everything that has reached it has passed
   std::uint64_t bytes = 0;
   std::uint64_t messages = 0;
   double busy_us = 0;
@@ -34,16 +34,16 @@ struct Pipe {
 
 /// The hosts of a cluster, which of them each process runs on, and the links between them. A
 /// message passes its sender's card, the links of the racks if they differ, and its receiver's
-/// card; and in an island the links of the workers' devices first and last. Each link passes it on
+/// card; and in an island the links of the workers' devices first and last. Each link forwards it
 /// while it still arrives. Connections share a link equally, or whole messages pass it one after
-/// the other, in the order in which their first bytes get to it, as the cluster's file says.
+/// another, in the order in which their first bytes reach it, as the cluster's file says.
 class Topology final : public sim::Journey {
  public:
   /// How processes are numbered: the coordinator and the user, then servers, then workers.
   static constexpr sim::NodeId kCoordinator = 0;
   static constexpr sim::NodeId kUser = 1;
 
-  /// A message on a pipe: it was on it from `begin` to `end`, and took as much of it as `busy_us`.
+  /// A message on a pipe from `begin` to `end`, of whose time it took `busy_us`.
   struct Passage {
     std::size_t pipe = 0;
     sim::NodeId from = 0;
@@ -70,8 +70,8 @@ class Topology final : public sim::Journey {
   [[nodiscard]] TimePoint next() const override;
   void advance(TimePoint now) override;
   std::vector<Arrival> take_known() override;
-  /// When a message arrives that is sent now and has its place on all links of its way at once,
-  /// behind what they have got: for reckoning without a network, whose messages depart().
+  /// The arrival of a message that is sent now and is queued on all links of its way at once,
+  /// behind earlier ones: for estimates without a network, whose messages depart().
   TimePoint arrival(sim::NodeId from, sim::NodeId to, std::uint64_t bytes, TimePoint now);
 
   /// Messages of one process, and their bytes.
@@ -92,7 +92,7 @@ class Topology final : public sim::Journey {
   };
   struct Host {
     std::string name;
-    std::string kind;  // the name in the file, of all that are alike
+    std::string kind;  // the name in the file, of all hosts of this kind
     std::uint32_t cores = 1;
     double speed = 1;
     double price_per_hour = 0;
@@ -105,10 +105,10 @@ class Topology final : public sim::Journey {
   };
   [[nodiscard]] const std::vector<Host>& hosts() const { return hosts_; }
   [[nodiscard]] std::size_t host_of(sim::NodeId node) const { return host_of_[node]; }
-  /// Of all hosts that a process runs on, in the cluster file's currency.
+  /// The price of all hosts that a process runs on, in the cluster file's currency.
   [[nodiscard]] double price_per_hour() const;
   [[nodiscard]] const std::vector<Device>& devices() const { return devices_; }
-  /// Where a process computes; nullopt: on its host's cores.
+  /// Where a process computes; nullopt if on its host's cores.
   [[nodiscard]] std::optional<std::size_t> device_of(sim::NodeId node) const {
     return device_of_[node];
   }
@@ -119,14 +119,14 @@ class Topology final : public sim::Journey {
     std::size_t out = 0;  // pipes
     std::size_t in = 0;
   };
-  /// A message between two links: when its first and its last byte get to the next one.
+  /// A message between two links: when its first and its last byte reach the next one.
   struct Front {
     double head_us = 0;
     double tail_us = 0;
   };
   /// A message on its way, where whole messages pass links.
   struct Leg {
-    TimePoint at{};  // when it gets to the next link
+    TimePoint at{};  // when it reaches the next link
     std::uint64_t order = 0;
     std::uint32_t flight = 0;
     std::uint32_t links = 0;  // that it has passed
@@ -145,7 +145,7 @@ class Topology final : public sim::Journey {
   void share_fairly();
   [[nodiscard]] FairLinks::Way way_of(sim::NodeId from, sim::NodeId to) const;
   [[nodiscard]] Front pass(std::uint32_t pipe, const Trip& trip, const Front& front);
-  void go_on(Leg leg);
+  void continue_trip(Leg leg);
   /// How much later a message arrives because packets were lost on any link.
   [[nodiscard]] double losses_us(const FairLinks::Way& way, std::uint64_t bytes);
   /// What latency, jitter and losses add to a message's time on its links.
@@ -174,7 +174,7 @@ class Topology final : public sim::Journey {
   std::vector<Arrival> known_;
   bool keep_order_ = false;  // a link has jitter
   // Of the newest message of each connection, by the links that it has passed: when its first byte
-  // gets to the next one.
+  // reaches the next one.
   std::vector<std::array<double, FairLinks::Way::kMax>> newest_us_;
   OnPass notify_;
   Traffic coordinator_;

@@ -11,7 +11,7 @@
 namespace taut::lab {
 namespace {
 
-// As often as a shard's thread looks at them while nothing arrives.
+// As often as a shard's thread checks them while nothing arrives.
 constexpr Duration kImages{100'000};
 
 std::string shard_address(std::uint32_t server, std::uint32_t shard) {
@@ -32,8 +32,8 @@ ControlIdentity identity_of(const World& world, std::uint32_t number, std::uint6
   return identity;
 }
 
-/// Where no worker learns, none uses values: with zeros in their place a shard alone has its
-/// slices, and does not copy one for each update while answers are under way.
+/// If no worker learns, none uses values: with zeros in their place, only the shard holds its
+/// slices, and it need not copy one for each update while answers are under way.
 void drop_values(DataMessage& message, CostMemory& memory) {
   auto* const items = std::get_if<DataItems>(&message.body);
   if (items == nullptr) return;
@@ -125,7 +125,7 @@ void TrainingServer::send_next(OneShard& one, PeerId to, const Message& message)
   });
 }
 
-/// Tells the playback what a policy makes of the bound at a shard.
+/// Reports the bound that a policy has set at a shard to the playback.
 void TrainingServer::note_bound(const OneShard& one) const {
   if (world_.playback == nullptr) return;
   if (const auto moving = one.shard.moving_slack()) {
@@ -163,7 +163,7 @@ void TrainingServer::send(const OneShard& one, std::vector<server::Outgoing> mes
   }
 }
 
-/// What the coordinator is to know although no revision says so.
+/// Reports changes to the coordinator that no revision shows.
 void TrainingServer::note_changes() {
   for (std::size_t i = 0; i < shards_.size(); ++i) {
     server::Shard& shard = shards_[i]->shard;
@@ -171,7 +171,7 @@ void TrainingServer::note_changes() {
       jobs_.take_report(i, shard.report(job));
       world_.step_soon(node_);
     }
-    // Memory that is to be prepared or is released costs nothing here.
+    // Preparing and releasing memory costs nothing here.
     (void)shard.take_stocks();
     (void)shard.take_excesses();
     (void)shard.take_opened();

@@ -25,19 +25,19 @@ class TrainingServer final : public sim::ControlNode {
   void step(TimePoint now) override;
   [[nodiscard]] TimePoint wake() const override;
 
-  /// What the values and states of its largest shard have taken of this machine's memory so far, up
-  /// to what a shard keeps for further ones.
+  /// The memory that the values and states of its largest shard take on this machine, including
+  /// what a shard keeps for reuse.
   [[nodiscard]] std::uint64_t shard_bytes() const;
 
  private:
-  static constexpr Bytes kFreeValues{64UL << 20U};  // of a shard, kept for further ones
+  static constexpr Bytes kMaxFreeValues{64UL << 20U};  // of a shard, kept for reuse
   struct OneShard {
     OneShard(std::uint32_t number_, HostCores& machine, server::WeightsSource& initial)
         : number(number_),
           lane(machine),
           shard(ShardId(number_), pool, SliceLayout::kSliceElements, &initial) {}
     const std::uint32_t number;  // of this server's
-    BufferPool pool{kFreeValues, page_allocator()};
+    BufferPool pool{kMaxFreeValues, page_allocator()};
     sim::SocketId socket = 0;
     Lane lane;
     server::Shard shard;

@@ -9,7 +9,7 @@
 
 namespace taut::lab {
 
-/// Whoever submits the job, once servers and workers have joined, and then asks how it is.
+/// The user: submits the job once servers and workers have joined, and then polls its status.
 class TrainingUser final : public sim::Node {
  public:
   /// resume  the checkpoint that the job names; nullopt: none
@@ -25,7 +25,7 @@ class TrainingUser final : public sim::Node {
   [[nodiscard]] bool is_over() const override { return status_.state() >= pb::DONE; }
   [[nodiscard]] bool has_submitted() const { return number_ > 0; }
   [[nodiscard]] TimePoint submitted_at() const { return submitted_at_; }
-  /// Why the job is not taken; empty: it is.
+  /// Why the job was refused; empty if it was not.
   [[nodiscard]] const std::string& refusal() const { return refusal_; }
 
  private:

@@ -17,8 +17,8 @@
 
 namespace taut::lab {
 
-/// A worker: its line to the coordinator, and its run of a job on a fiber, which leaves while time
-/// is to pass.
+/// A worker: its line to the coordinator, and its run of a job on a fiber, which is suspended while
+/// time passes.
 class TrainingWorker final : public sim::ControlNode, private worker::RunPlace {
  public:
   /// start  of this worker, from 0
@@ -54,7 +54,7 @@ class TrainingWorker final : public sim::ControlNode, private worker::RunPlace {
   void run(Run& run);
   void report_progress();
 
-  // The run's surroundings, called on its fiber.
+  // The run's environment, called on its fiber.
   std::unique_ptr<Endpoint> make_endpoint() override;
   Result<collective::RankEndpoint> listen_as_rank(const collective::RankBoard& board) override;
   void work_with(const std::function<void()>& work) override { exchange_ = work; }
@@ -66,33 +66,33 @@ class TrainingWorker final : public sim::ControlNode, private worker::RunPlace {
   std::shared_ptr<BufferPool> update_pool() override { return world_.updates; }
   void use(Client* client) override;
 
-  /// Enters something in the agenda, which is left out if this process has ended by then.
+  /// Adds an action to the agenda, which is skipped if this process has ended by then.
   void at(TimePoint time, Agenda::Action action);
   void note_layer(worker::Pace::Pass pass, std::size_t layer);
   /// Tells the playback that a layer is computed forward.
   void play_forward(std::size_t layer, Clock clock);
-  /// Tells the playback what is new in the run's figures.
+  /// Reports what is new in the run's figures to the playback.
   void play(Run& run) const;
-  /// Enters what was done from `begin` until now in the timeline and the playback.
+  /// Records what was done from `begin` until now in the timeline and the playback.
   void show(VirtualTimeline::Kind kind, std::string_view name, Clock clock, TimePoint begin) const;
   void show_layer(worker::Pace::Pass pass, std::size_t layer, Clock clock, TimePoint begin) const;
-  /// What the fiber waits for messages of.
+  /// What the fiber waits for messages from.
   enum class Waits : std::uint8_t { kNot, kShards, kRanks };
-  /// Leaves the fiber until resume(), at most so long.
+  /// Suspends the fiber until resume(), at most `at_most`.
   void pass(Waits what, Duration at_most);
-  /// Leaves the fiber while a core computes for so many microseconds.
+  /// Suspends the fiber while a core computes for `microseconds`.
   void compute(double microseconds);
   void leave();
   void resume();
   void send(sim::SocketId from, PeerId to, Message message);
   /// A header that lists all tables has the same bytes for every shard: one copy is kept.
   void share_header(Message& message);
-  /// What a message's payloads take to be encoded, or decoded where it has arrived.
+  /// The time to encode a message's payloads, or to decode them if it has arrived.
   [[nodiscard]] double coding_us(const Message& message, bool has_arrived);
   void arrive(sim::SocketId socket, PeerId from, Message message);
   void wake_client();
   void let_client_work();
-  /// Continues the exchange among workers, once what happens now is over.
+  /// Continues the exchange among workers after the current event.
   void exchange_soon();
   void keep_client_working(std::uint64_t use);
 
@@ -115,7 +115,7 @@ class TrainingWorker final : public sim::ControlNode, private worker::RunPlace {
   bool work_is_due_ = false;
   bool exchange_is_due_ = false;
   std::uint64_t waits_so_far_ = 0;
-  Stopwatch entered_;   // of the fiber, by the machine's time
+  Stopwatch entered_;   // since the fiber was entered, by this machine's time
   double busy_us_ = 0;  // of the fiber, since a layer was last noted
   Frame long_header_;   // the last one that was sent
   Encoded encoded_;

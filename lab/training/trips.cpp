@@ -19,7 +19,7 @@ TimePoint from_us(double us) {
 
 }  // namespace
 
-/// Books a message on a link, behind what it has got already. Returns it as it leaves the link.
+/// Books a message on a link, behind earlier ones. Returns when it leaves the link.
 Topology::Front Topology::pass(std::uint32_t number, const Trip& trip, const Front& front) {
   Pipe& pipe = pipes_[number];
   const double takes = static_cast<double>(trip.bytes) * pipe.us_per_byte;
@@ -53,8 +53,8 @@ TimePoint Topology::arrival(sim::NodeId from, sim::NodeId to, std::uint64_t byte
   return from_us(front.tail_us + losses_us(way, bytes));
 }
 
-/// Lets a message pass the next link of its way, which its first byte has got to.
-void Topology::go_on(Leg leg) {
+/// Lets a message pass the next link of its way, which its first byte has reached.
+void Topology::continue_trip(Leg leg) {
   const Trip& trip = trips_[leg.flight];
   const FairLinks::Way way = way_of(trip.from, trip.to);
   leg.front = pass(way.link[leg.links], trip, leg.front);
@@ -64,7 +64,7 @@ void Topology::go_on(Leg leg) {
     return;
   }
   if (keep_order_) {
-    // Jitter lets no message of a connection overtake another one.
+    // Jitter does not let a message of a connection overtake another one.
     if (trip.connection >= newest_us_.size()) newest_us_.resize(trip.connection + 1);
     double& newest_us = newest_us_[trip.connection][leg.links];
     leg.front.head_us = newest_us = std::max(newest_us, leg.front.head_us);
@@ -103,7 +103,7 @@ std::optional<TimePoint> Topology::depart(const Trip& trip, TimePoint now) {
   if (trip.flight >= trips_.size()) trips_.resize(trip.flight + 1);
   trips_[trip.flight] = trip;
   if (!fair_) {
-    go_on({.flight = trip.flight, .front = {to_us(now), to_us(now)}});
+    continue_trip({.flight = trip.flight, .front = {to_us(now), to_us(now)}});
     return std::nullopt;
   }
   const FairLinks::Way way = way_of(trip.from, trip.to);
@@ -128,7 +128,7 @@ void Topology::advance(TimePoint now) {
     std::pop_heap(legs_.begin(), legs_.end());
     const Leg leg = legs_.back();
     legs_.pop_back();
-    go_on(leg);
+    continue_trip(leg);
   }
 }
 
@@ -160,8 +160,8 @@ double Topology::draw() {
   return static_cast<double>(random_.next() >> 11U) * kUnit;
 }
 
-/// Source    RFC 5681: three later segments have a lost one sent again at once; RFC 6298, and
-///           Linux' least retransmission timeout of 200 ms, where too few follow
+/// Source    RFC 5681: three later segments have a lost one sent again at once; RFC 6298, and the
+///           minimum retransmission timeout of Linux, 200 ms, if too few follow
 double Topology::loss_us(const Pipe& pipe, std::uint64_t bytes, double path_us) {
   constexpr double kPacket = 1448;
   constexpr double kFollowing = 3;

@@ -14,7 +14,7 @@ static_assert(std::endian::native == std::endian::little);
 namespace taut {
 namespace {
 
-// A hello has the longest: its texts.
+// A hello has the longest header, because of its texts.
 constexpr std::size_t kMaxHeaderBytes = 16UL << 10U;
 // Maximum elements of a sum: products cannot overflow.
 constexpr std::uint64_t kMaxElements = 1ULL << 40U;

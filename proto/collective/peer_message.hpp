@@ -28,7 +28,7 @@ struct PeerMessage {
 };
 
 /// Frames as docs/WIRE.md describes them; a payload is shared, not copied.
-/// link  if both sides share memory: a payload there is sent as a place
+/// link  given if both sides share memory: a payload there is sent as a place
 [[nodiscard]] Message encode(const PeerMessage& message, SharedLink* link = nullptr);
 
 /// Errors: mismatch (another wire version), invalid (not such a message). Never aborts on any

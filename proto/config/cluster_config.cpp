@@ -47,7 +47,7 @@ Result<void> check_address(const std::string& file, const char* field, const std
   return invalid(fmt::format("{}: {} \"{}\" is not \"host:port\"", file, field, address));
 }
 
-/// Where the coordinators are, and what the one of this process, if any, needs to know.
+/// Checks where the coordinators are, and the settings of the one in this process, if any.
 Result<void> check_coordinators(const std::string& file, const pb::ClusterConfig& config) {
   const auto addresses = listed_addresses(config.coordinator_address());
   for (const std::string& address : addresses) {
@@ -170,7 +170,7 @@ Result<void> check_coordinator(const std::string& file, const pb::CoordinatorCon
                      604800);
 }
 
-/// One report may be lost: the next one must arrive within the limit.
+/// Checks that if one heartbeat is lost, the next one still arrives within the limit.
 Result<void> check_heartbeats(const PlacedText& placed, const pb::ClusterConfig& config) {
   const double interval_s = config.heartbeat_interval_s();
   const double limit_s = config.server().coordinator().heartbeat_limit_s();

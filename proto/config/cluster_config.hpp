@@ -17,7 +17,7 @@ namespace taut {
 /// Whether it is "host:port" with a valid port.
 [[nodiscard]] bool is_address(const std::string& address);
 
-/// Refuses to serve HTTP, which is not encrypted, where other machines could reach it.
+/// Refuses an address at which other machines could reach HTTP, which is not encrypted.
 /// address   "host:port" or "host"
 /// Errors    invalid: not loopback, and neither `http { insecure: true }` nor `insecure: true`
 [[nodiscard]] Result<void> check_http_address(const std::string& address,
@@ -28,15 +28,15 @@ struct NamedAddress {
   const char* field = "";
   std::string address;
 };
-/// Where daemons with this file serve HTTP: none, or the dashboard with the coordinator and metrics
-/// elsewhere.
+/// Where daemons with this file serve HTTP: nowhere, or the dashboard at the coordinator and
+/// metrics elsewhere.
 [[nodiscard]] std::vector<NamedAddress> http_addresses(const pb::ClusterConfig& config);
 
-/// Lets the process open the configuration's allowed_folders and what is its own: its records, the
-/// runs that a coordinator keeps, a server's part_folder, and the file that says that it is ready.
+/// Lets the process open the configuration's allowed_folders and its own files: its records, the
+/// runs that a coordinator keeps, a server's part_folder, and the file that shows that it is ready.
 /// Its log, keys and state are opened otherwise, and not for jobs. Call it before other threads
 /// open files.
-/// Errors    invalid: an allowed folder that is no absolute path, or does not exist
+/// Errors    invalid: an allowed folder that is not an absolute path, or does not exist
 [[nodiscard]] Result<void> limit_files(const pb::ClusterConfig& config,
                                        const std::string& ready_file);
 

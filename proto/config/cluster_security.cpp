@@ -10,7 +10,7 @@
 namespace taut {
 namespace {
 
-// More connections than this encrypt at once only where workers are many.
+// More connections than this encrypt at once only if there are many workers.
 constexpr unsigned kMaxDerived = 4;
 
 Result<std::filesystem::path> folder_of(const pb::ClusterConfig& config) {

@@ -9,23 +9,23 @@
 
 namespace taut {
 
-/// What a daemon proves itself with, and which processes it admits: its key in the folder that its
-/// config names, or in the user's own, which is made where there is none.
+/// The key with which a daemon proves its identity, and which processes it admits. The key is in
+/// the folder that its config names, or in the user's own, which is made if it does not exist.
 /// role      kServer or kWorker
 /// Errors    no such key, or one that other users can read, with what to do
 [[nodiscard]] Result<Security> daemon_security(const pb::ClusterConfig& config,
                                                const std::string& name, KeyRole role);
 
-/// What a daemon says in its hello of the data plane of its config.
+/// What a daemon's hello states about the data plane of its config.
 [[nodiscard]] pb::DataSecurity data_security(const pb::ClusterConfig& config);
 
-/// Threads of ZeroMQ that send, receive and encrypt, as a daemon's config says.
+/// How many ZeroMQ threads send, receive and encrypt, according to a daemon's config.
 [[nodiscard]] int io_threads(const pb::ClusterConfig& config);
 
-/// What a command proves itself with, as a cluster's config says.
+/// The key with which a command proves its identity, according to a cluster's config.
 [[nodiscard]] Result<Security> user_security(const pb::ClusterConfig& config);
 
-/// What logins to a daemon's HTTP are made from; empty: it is served without a login.
+/// The secret from which logins to a daemon's HTTP are made; empty if it needs no login.
 [[nodiscard]] Result<std::string> http_secret(const pb::ClusterConfig& config);
 
 }  // namespace taut

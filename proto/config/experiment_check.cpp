@@ -52,7 +52,7 @@ Result<void> check_targets(const pb::Straggler& straggler, const std::string& fi
 }
 
 /// workers  of the job; 0: not known yet
-/// alone    it is a worker's own config
+/// alone    whether it is a worker's own config
 Result<void> check_stragglers(const google::protobuf::RepeatedPtrField<pb::Straggler>& stragglers,
                               const std::string& where, std::uint32_t workers, bool alone) {
   for (int i = 0; i < stragglers.size(); ++i) {
@@ -109,7 +109,7 @@ Result<void> check_min_workers(const pb::Job& job) {
 }
 
 Result<void> check_experiment(const pb::Job& job) {
-  // How many workers there are may be said later.
+  // The number of workers may be given later.
   if (job.workers() > 0) {
     TAUT_TRY(check_min_workers(job));
   }
@@ -129,8 +129,8 @@ Result<void> check_experiment(const pb::Job& job) {
     TAUT_TRY(check_range("followers.lease_s", job.followers().lease_s(), kMinLease_s, kDay_s));
   }
   if (job.has_followers() && job.consistency().backup_workers() > 0) {
-    // Slices may then be of different versions for good, and each would wait for a follower that
-    // waits for one version of all.
+    // Slices may then stay at different versions forever, and each would wait for a follower that
+    // waits for one version of all of them.
     return invalid(
         "followers: training with backup_workers ends clocks at each slice by itself, so there may "
         "be no whole model to wait for; omit one of them (followers without a bound need no "

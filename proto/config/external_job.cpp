@@ -10,7 +10,7 @@
 namespace taut {
 namespace {
 
-/// The first thing that only a job with a net has; empty if there is none.
+/// The first field that only a job with a net has; empty if there is none.
 std::string_view net_field(const pb::Job& job) {
   if (job.has_net() || job.has_net_param() || job.solver_param().has_net()) return "net";
   if (job.data_size() > 0) return "data";

@@ -8,7 +8,7 @@
 
 namespace taut {
 
-/// The first clock at which a job with external members trains. Where its text names no tables, the
+/// The first clock at which a job with external members trains. If its text names no tables, the
 /// update of the clock before it is a member's initial values.
 constexpr std::int64_t kFirstExternalClock = 1;
 
@@ -21,11 +21,11 @@ constexpr std::int64_t kFirstExternalClock = 1;
 /// The clock of a job's first updates: initial values, or gradients.
 [[nodiscard]] Clock first_update(const pb::Job& job);
 
-/// The clock at which a job's training is over; of a job with external members, which ends when
-/// they say so: never.
+/// The clock at which a job's training is over; never() for a job with external members, which ends
+/// when they request it.
 [[nodiscard]] Clock end_clock(const pb::Job& job);
 
-/// What a job with external members must say and must not; any other job passes.
+/// Checks what a job with external members must and must not specify; any other job passes.
 /// Errors    invalid: a net, data, no number of workers, a mode or a rule that needs Tautline's own
 ///           training loop
 [[nodiscard]] Result<void> check_external_members(const pb::Job& job);

@@ -43,7 +43,8 @@ std::optional<PlacedMisfit> misfit_of(const pb::Job& job) {
   return std::nullopt;
 }
 
-/// Of a text that has the net and the solver too. Those of a job's file may be in other files.
+/// The first misfit of a text that also has the net and the solver, which for a job's file may be
+/// in other files.
 std::optional<PlacedMisfit> misfit_of_whole(const pb::Job& job) {
   if (auto misfit = misfit_of(job)) return misfit;
   if (auto misfit = misfit_of_rows(job)) return PlacedMisfit{misfit->where, misfit->what};

@@ -88,7 +88,7 @@ Result<std::optional<TensorPlace>> origin_from_wire(const pb::TableSpec& wire) {
 }
 
 /// Errors    invalid: not settled, or for tables of another shape
-/// Errors    invalid: a table that cannot be kept so
+/// Errors    invalid: a table that cannot be kept by rows
 Result<RowTable> rows_from_wire(const pb::TableSpec& wire, const TableSpec& table) {
   const pb::TableSpec::Rows& rows = wire.rows();
   const auto refuse = [&](const std::string& why) {
@@ -178,7 +178,7 @@ Result<void> check_rule_numbers(const pb::SolverParameter& solver) {
   };
   const std::array numbers{
       Number{"base_lr", solver.base_lr(), Range::kFromZero},
-      // With 1 the factor of a moving average would never let it change.
+      // With a factor of 1, a moving average would never change.
       Number{"momentum", solver.momentum(), Range::kFraction},
       Number{"rms_decay", solver.rms_decay(), Range::kFraction},
       Number{"trust_coefficient", solver.trust_coefficient(), Range::kAboveZero},
@@ -229,7 +229,7 @@ Result<math::UpdateRule> to_update_rule(const pb::SolverParameter& solver) {
 
 namespace {
 
-/// Momentum that looks ahead is Nesterov's form of it, with another distance.
+/// Momentum that looks ahead is Nesterov's form, with another distance.
 Result<void> look_ahead(math::UpdateRule& rule, const std::string& type) {
   const bool heavy_ball = rule.kind == math::RuleKind::kMomentum;
   if (!heavy_ball && (rule.kind != math::RuleKind::kNesterov || !(rule.momentum > 0))) {

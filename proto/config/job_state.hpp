@@ -18,7 +18,7 @@ namespace taut {
 [[nodiscard]] Result<math::RuleInfo> check_rule(const pb::SolverParameter& solver);
 
 /// Checks the numbers of a solver's rule.
-/// Errors    invalid: one that is out of its range
+/// Errors    invalid: a number that is out of its range
 [[nodiscard]] Result<void> check_rule_numbers(const pb::SolverParameter& solver);
 
 /// A solver's update rule in native form.
@@ -27,7 +27,7 @@ namespace taut {
 
 /// Overload for a whole job: with lr_reference_batch, the base rate follows the items of an
 /// iteration of all members.
-/// Errors    and: a net whose batch is not known from its text
+/// Errors    also invalid: a net whose batch is not known from its text
 [[nodiscard]] Result<math::UpdateRule> to_update_rule(const pb::Job& job);
 
 /// The members of a job and how updates are applied.

@@ -27,7 +27,7 @@ struct Problem {
   std::string what;  // empty if there is none
 };
 
-/// The first problem of a table by itself.
+/// The first problem of a table on its own.
 Problem problem_of(const pb::JobTable& table) {
   const std::vector<std::int64_t> shape = shape_of(table);
   if (const auto count = count_of(shape); !count) return {"shape", count.error().message};

@@ -15,11 +15,11 @@ namespace taut {
 struct TableMisfit {
   int table = 0;      // from 0
   const char* field;  // its name
-  std::string what;   // with the table's name, or its place where it has none
+  std::string what;   // with the table's name, or its index if it has none
 };
 
 /// The first of a job's tables that cannot be made, or that cannot be combined with the rest of the
-/// job; nullopt: all of them can.
+/// job; nullopt if there is none.
 [[nodiscard]] std::optional<TableMisfit> misfit_of_tables(const pb::Job& job);
 
 /// The tables that a job's text names, with their initial values' distributions.
@@ -27,10 +27,10 @@ struct TableMisfit {
 [[nodiscard]] Result<std::vector<TableSpec>> to_tables(const pb::Job& job);
 
 /// Why a member's table is not the one that the job's text has under its name, with both shapes or
-/// both kinds; empty: it is.
+/// both kinds; empty if it is.
 [[nodiscard]] std::string difference_from_text(const TableSpec& in_text, const TableSpec& named);
 
-/// Overload for all tables of a member; empty: they are the job's, in its order.
+/// Overload for all tables of a member; empty if they are the job's, in its order.
 [[nodiscard]] std::string difference_from_text(const std::vector<TableSpec>& in_text,
                                                const std::vector<TableSpec>& named);
 

@@ -6,10 +6,10 @@
 
 namespace taut {
 
-/// How figures about a job are named, and what its rates count: the one place that says so.
+/// How figures about a job are named, and what its rates count: the one place that decides it.
 struct JobWords {
   std::string records = "records";  // of its data: "images", "sequences", "rows"
-  std::string items = "records";    // that its rates count: the same, or "tokens"
+  std::string items = "records";    // what its rates count: the same, or "tokens"
   double items_per_record = 1;
   bool has_perplexity = false;  // its loss is a mean over words or characters
 

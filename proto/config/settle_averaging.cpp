@@ -175,8 +175,8 @@ Result<Averaging::Settings> to_periodic_averaging(const pb::Job& job) {
 
 namespace {
 
-/// Leaves clipping and momentum to the workers. As decay has no velocity then, it is as strong as
-/// that would be in the end.
+/// Leaves clipping and momentum to the workers. Decay then has no velocity, so it is made as strong
+/// as a velocity would make it eventually.
 void descend_plainly(math::UpdateRule& rule) {
   rule.kind = math::RuleKind::kSgd;
   rule.weight_decay /= 1 - rule.momentum;

@@ -23,7 +23,7 @@ bool compresses_updates(const pb::Job& job) {
   });
 }
 
-/// A policy that counts updates, is not linear in them, or makes workers train by themselves.
+/// A policy that counts updates, is not linear in them, or makes workers train on their own.
 const char* unfit_policy(const pb::Consistency& consistency) {
   if (consistency.backup_workers() > 0) return "backup_workers";
   if (consistency.has_periodic_averaging()) return "periodic_averaging";
@@ -33,7 +33,7 @@ const char* unfit_policy(const pb::Consistency& consistency) {
   return nullptr;
 }
 
-/// An update that is applied alone counts as much as its share only where the step is linear.
+/// An update that is applied alone counts as much as its share only if the step is linear.
 std::optional<FieldMisfit> misfit_of_rule(const pb::Job& job) {
   const auto rule = math::rule_of_type(job.solver_param().type());
   if (!rule || math::info_of(*rule).is_linear || is_bsp(job.consistency())) return std::nullopt;
@@ -53,7 +53,7 @@ bool sums_losses(const pb::LayerParameter& layer) {
   return layer.loss_param().normalization() == pb::LossParameter::NONE;
 }
 
-/// A loss that a larger batch makes larger.
+/// Whether a layer is a loss that grows with the batch.
 bool sums_records(const pb::LayerParameter& layer) {
   const bool is_loss = std::ranges::any_of(layer.loss_weight(), [](float one) { return one != 0; });
   return is_loss && layer.type() == "Reduction" &&

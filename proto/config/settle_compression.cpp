@@ -34,7 +34,7 @@ bool is_auto(const PushCompression& push) {
   return push.scheme() == PushCompression::AUTO;
 }
 
-/// Whether its scheme, or one that may be chosen, is such.
+/// Whether `is_such` holds for its scheme, or for one that may be chosen.
 bool may_be(const PushCompression& push, bool (*is_such)(PushCompression::Scheme)) {
   return is_such(push.scheme()) ||
          (is_auto(push) && std::ranges::any_of(push.allow(), [&](int one) {
@@ -118,7 +118,7 @@ std::optional<Misfit> misfit_of_fields(const PushCompression& push, int index) {
   return std::nullopt;
 }
 
-/// What may be chosen must be such that it is this scheme alone which changes.
+/// Choosing among the allowed schemes must change nothing but the scheme.
 std::optional<Misfit> misfit_of_allowed(const PushCompression& push, int index) {
   for (int i = 0; i < push.allow_size(); ++i) {
     const std::string& name = PushCompression::Scheme_Name(push.allow(i));
@@ -141,7 +141,7 @@ std::optional<Misfit> misfit_of_allowed(const PushCompression& push, int index) 
   return std::nullopt;
 }
 
-/// A choice is made once, of a job whose workers measure.
+/// A choice is made once, in a job whose workers measure.
 std::optional<Misfit> misfit_of_choice(const pb::Job& job, const char* list, int index, int size) {
   if (job.external_members()) {
     return misfit(list, index, "scheme",
@@ -172,7 +172,7 @@ std::optional<Misfit> misfit_of_pull(const pb::Job& job, int index) {
                   scheme));
 }
 
-/// Workers have a velocity where the servers have none.
+/// With DGC workers have a velocity, and the servers have none.
 std::optional<Misfit> misfit_of_momentum(const pb::Job& job, int index) {
   const pb::SolverParameter& solver = job.solver_param();
   if (solver.type() != "SGD") {
@@ -195,8 +195,8 @@ std::optional<Misfit> misfit_of_momentum(const pb::Job& job, int index) {
       "servers; omit one, or choose TOP_K");
 }
 
-/// A part of an update that arrives later must still count as it would have: as much, and in the
-/// same sum.
+/// A part of an update that arrives later must still count as it would have: with the same weight,
+/// and in the same sum.
 std::optional<Misfit> misfit_of_feedback(const pb::Job& job, int index, const char* field,
                                          PushCompression::Scheme scheme) {
   if (job.external_members()) {

@@ -12,20 +12,20 @@ namespace taut {
 
 /// What is wrong with a field of a job's compression.
 struct Misfit {
-  const char* list = "";   // of the compression: "push" or "pull"
-  int index = 0;           // the field is in so many's of that list, from 0
+  const char* list = "";   // in the compression: "push" or "pull"
+  int index = 0;           // of the element in that list, from 0
   const char* field = "";  // its name
   std::string what;        // with its path
 };
 
-/// The first of a job's compression that is out of its range, or that cannot be combined with the
-/// rest of the job; nullopt: all of it fits.
+/// The first field of a job's compression that is out of its range, or that cannot be combined with
+/// the rest of the job; nullopt if there is none.
 [[nodiscard]] std::optional<Misfit> misfit_of_compression(const pb::Job& job);
 
 /// Whether a scheme is still to be chosen: AUTO.
 [[nodiscard]] bool chooses_compression(const pb::Job& job);
 
-/// What AUTO chooses from, the most exact first; of any other scheme, that one.
+/// What AUTO chooses from, the most exact first; for any other scheme, that one alone.
 [[nodiscard]] std::vector<pb::PushCompression::Scheme> candidates(const pb::PushCompression& push);
 [[nodiscard]] std::vector<pb::PullCompression::Scheme> candidates(const pb::PullCompression& pull);
 
@@ -45,7 +45,7 @@ struct Misfit {
 /// Whether workers clip their gradients and apply the solver's momentum in the servers' place.
 [[nodiscard]] bool workers_apply_momentum(const pb::Job& job);
 
-/// How the job's updates and values are encoded; what is still to be chosen, as FLOAT32. Errors:
+/// How the job's updates and values are encoded; as FLOAT32 while it is still to be chosen. Errors:
 /// invalid, "field: what" of the misfit.
 [[nodiscard]] Result<Compression> to_compression(const pb::Job& job);
 

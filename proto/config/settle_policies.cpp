@@ -22,7 +22,7 @@ using pb::Consistency;
 using Policy = std::shared_ptr<const StalenessPolicy>;
 
 constexpr std::uint32_t kMaxSlack = 1000;
-constexpr float kMaxExponent = 10;  // a staleness of 1 counts a thousandth
+constexpr float kMaxExponent = 10;  // a staleness of 1 weighs a thousandth
 
 Result<Policy> make_backup_workers(const pb::Job& job) {
   const std::uint32_t backup = job.consistency().backup_workers();

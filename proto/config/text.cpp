@@ -92,8 +92,8 @@ std::string unknown_word(const std::string& word, const std::string& field,
                      fmt::join(words, ", "));
 }
 
-/// Bytes that no text has are said to be such, an unknown field's message gets a near name and
-/// loses the type's package; others stay.
+/// Reports bytes that no text has as such, adds a similar name to an unknown field's message and
+/// removes the type's package; other messages stay.
 std::string in_our_words(const std::string& what) {
   constexpr std::string_view kByte = "Interpreting non ascii codepoint ";
   if (what.starts_with(kByte))

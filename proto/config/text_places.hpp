@@ -23,8 +23,8 @@ class PlacedText {
     const char* field;
     int index = -1;
   };
-  /// "name:line:column: what", at the field to which the steps lead from the whole message; where
-  /// the text does not have it, at the last one that it has.
+  /// "name:line:column: what", at the field to which the steps lead from the whole message; if the
+  /// text does not have that field, at the last one on the way that it has.
   [[nodiscard]] Error error(const std::vector<Step>& steps, const std::string& what) const;
 
  private:

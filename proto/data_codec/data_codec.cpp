@@ -22,8 +22,8 @@ namespace {
 constexpr std::size_t kMaxHeaderBytes = 16UL << 20U;
 constexpr std::size_t kMaxPartBytes = 16UL << 20U;
 
-/// One message's header, in memory that the thread reuses: a batch of a thousand items would cost
-/// as many allocations otherwise.
+/// One message's header, in memory that the thread reuses: otherwise a batch of a thousand items
+/// would cost a thousand allocations.
 class HeaderMemory {
  public:
   HeaderMemory() : arena_(options()) {}
@@ -171,7 +171,7 @@ Result<void> read_header(const Frame& first, pb::DataHeader& header) {
   return check_limits(header);
 }
 
-/// The body of a message whose header is all of it. Errors: invalid: it has none.
+/// The body of a message that consists of its header only. Errors: invalid: it has none.
 Result<void> take_body(pb::DataHeader& header, DataMessage& message) {
   switch (header.body_case()) {
     case pb::DataHeader::kHello:

@@ -18,7 +18,8 @@ namespace {
 constexpr std::uint32_t kMaxStates = 16;
 constexpr int kMaxImageMembers = 4096;
 
-/// An image of rows, or of which some were dropped, has a frame of their numbers before the others.
+/// Whether an image has a frame of row numbers before the others: if it has rows, or some were
+/// dropped.
 bool has_keys(const pb::SliceImages::Image& image) {
   return image.rows() > 0 || image.dropped() > 0;
 }
@@ -29,7 +30,7 @@ std::int64_t clock_at(std::span<const std::byte> keys, std::size_t index) {
   return clock;
 }
 
-/// Errors    invalid: keys that do not ascend, or other values than those of their rows
+/// Errors    invalid: keys that do not ascend, or values that are not those of their rows
 Result<void> check_keys(const pb::SliceImages::Image& image, const Frame& keys,
                         const Frame& values) {
   constexpr std::size_t kKeyBytes = sizeof(std::uint64_t) + sizeof(std::int64_t);
@@ -46,7 +47,7 @@ Result<void> check_keys(const pb::SliceImages::Image& image, const Frame& keys,
     return refuse("too few or too many numbers");
   }
   std::uint64_t rows = 0;
-  std::uint64_t lowest = 0;  // that the next number may be
+  std::uint64_t lowest = 0;  // allowed for the next number
   for (std::size_t i = 0; i < count; ++i) {
     std::uint64_t number = 0;
     std::memcpy(&number, keys.bytes().data() + i * sizeof(number), sizeof(number));
@@ -64,7 +65,8 @@ Result<void> check_keys(const pb::SliceImages::Image& image, const Frame& keys,
   return ok();
 }
 
-/// Lends an image's values and states, all or none. Those of rows are on their way only.
+/// Lends an image's values and states, all or none. Those of rows exist only in transit and are
+/// never lent.
 bool lend(const ImageItem& image, SharedLink& link, pb::SliceImages::Image& wire) {
   const std::uint64_t lent = link.lent_so_far();
   const auto lend_one = [&](const Frame& payload) {
@@ -105,14 +107,14 @@ Result<void> take_offer(const pb::SliceImages& wire, DataImages& batch) {
   return ok();
 }
 
-/// Whether places are named that there cannot be.
+/// Whether a batch names places although nothing is lent.
 bool lends_from_nowhere(const DataImages& batch) {
   return !batch.lent_to &&
          (std::ranges::any_of(batch.images, [](const auto& one) { return !one.lent.empty(); }) ||
           std::ranges::any_of(batch.logged, [](const auto& one) { return one.lent.has_value(); }));
 }
 
-/// next  the first of its payloads; afterwards the one behind them
+/// next  the first of its payloads; afterwards the one after them
 Result<ImageItem> from_wire(const pb::SliceImages::Image& one, const Message& frames,
                             std::size_t& next) {
   if (one.states() > kMaxStates || one.members_size() > kMaxImageMembers) {
@@ -215,7 +217,7 @@ Result<DataImages> from_wire(pb::SliceImages& wire, const Message& frames) {
     }
     batch.logged.push_back(std::move(logged));
   }
-  if (lends_from_nowhere(batch)) return invalid("images in places of no memory");
+  if (lends_from_nowhere(batch)) return invalid("images refer to memory that was not shared");
   if (next != frames.frames.size()) {
     return invalid(fmt::format("{} payload frames, but the images and updates name {}",
                                frames.frames.size() - 1, next - 1));

@@ -11,7 +11,7 @@ namespace taut {
 /// that `link` lends have places in the header instead.
 void add_images(const DataImages& batch, pb::SliceImages& wire, Message& frames, SharedLink* link);
 
-/// Errors    invalid: an image or update that cannot be, or payloads that are not theirs
+/// Errors    invalid: an impossible image or update, or payloads that are not theirs
 [[nodiscard]] Result<DataImages> from_wire(pb::SliceImages& wire, const Message& frames);
 
 }  // namespace taut

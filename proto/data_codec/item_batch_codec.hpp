@@ -13,7 +13,7 @@ namespace taut {
 void add_items(const DataItems& batch, pb::DataItems& wire, Message& frames, SharedLink* link);
 
 /// The items of a message, each with its payload, which is shared with the frames.
-/// Errors    invalid: an item that cannot be, or payloads that are not those of the items
+/// Errors    invalid: an impossible item, or payloads that are not those of the items
 [[nodiscard]] Result<DataItems> from_wire(pb::DataItems& wire, const Message& frames,
                                           SharedLink* link);
 

@@ -29,7 +29,7 @@ bool names_rows(DataItem::Kind kind) {
   return kind == pb::DataItem::READ || kind == pb::DataItem::SNAPSHOT;
 }
 
-/// Errors    invalid: what no item by rows is
+/// Errors    invalid: an impossible item by rows
 Result<void> check_rows(const pb::DataItem& wire) {
   if (wire.layout() == pb::DataItem::DENSE) {
     if (wire.rows() == 0) return ok();
@@ -79,7 +79,7 @@ Result<void> check_factors(const math::Encoding& encoding) {
   return ok();
 }
 
-/// Errors    invalid: an encoding that is unknown, or that such an item does not have
+/// Errors    invalid: an encoding that is unknown, or that such an item cannot have
 Result<math::Encoding> encoding_of(const pb::DataItem& wire) {
   const auto type = static_cast<std::size_t>(wire.element_type());
   const bool is_known =

@@ -9,8 +9,8 @@
 
 namespace taut {
 
-/// A layer type of Caffe's that is not carried out here, and the field of a layer that it alone
-/// reads, where it has one.
+/// A layer type of Caffe's that is not supported here, and the field of a layer that it alone
+/// reads, if it has one.
 struct LeftOut {
   std::string_view type;
   std::string_view field;
@@ -28,7 +28,7 @@ inline constexpr std::array kCaffeLeftOut{
     LeftOut{"WindowData", "window_data_param"},
 };
 
-/// What follows "layer ... is " or "it is " about a type of Caffe's that is left out; nothing for
+/// What follows "layer ... is " or "it is " about a type of Caffe's that is left out; nullopt for
 /// any other type.
 inline std::optional<std::string> why_left_out(std::string_view type) {
   for (const LeftOut& left_out : kCaffeLeftOut) {

@@ -96,7 +96,7 @@ class Scanner {
                              in_.CurrentPosition()));
   }
 
-  /// Calls `on_field` for each field up to the limit that holds.
+  /// Calls `on_field` for each field up to the current limit.
   template <class OnField>
   Result<void> each_field(OnField on_field) {
     while (true) {
@@ -126,7 +126,7 @@ class Scanner {
 
   Result<void> skip(int field, Wire::WireType type) {
     const std::uint32_t tag = Wire::MakeTag(field, type);
-    // A group nests, and nothing of Caffe's has one.
+    // A group nests, and no message of Caffe's has one.
     if (type == Wire::WIRETYPE_START_GROUP || type == Wire::WIRETYPE_END_GROUP ||
         !Wire::SkipField(&in_, tag)) {
       return damaged();

@@ -24,7 +24,7 @@
 /// Source: Caffe, src/caffe/proto/caffe.proto.
 namespace taut::caffe {
 
-/// Beyond these a file is refused.
+/// A file beyond these limits is refused.
 inline constexpr std::uint64_t kMaxModelBytes = (1ULL << 31U) - 1;  // protobuf's own
 inline constexpr std::size_t kMaxLayers = 1U << 16U;
 inline constexpr std::size_t kMaxBlobs = 1U << 20U;
@@ -36,7 +36,7 @@ inline constexpr std::size_t kMaxNameBytes = 4096;
 ///           fit its numbers, that has none, or whose numbers are in several pieces; limits; io
 [[nodiscard]] Result<std::vector<StoredTensor>> scan_model(const TensorFile& file);
 
-/// A layer to be written, its blobs' shapes known ahead.
+/// A layer to write, with the shapes of its blobs known in advance.
 struct ModelLayer {
   std::string name;
   std::string type;
@@ -45,7 +45,7 @@ struct ModelLayer {
   std::vector<std::vector<std::int64_t>> blobs;  // shapes
 };
 
-/// Brings elements [first, first + out.size()) of a layer's blob.
+/// Reads elements [first, first + out.size()) of a layer's blob.
 using ReadBlob = std::function<Result<void>(std::size_t layer, std::size_t blob,
                                             std::uint64_t first, std::span<float> out)>;
 

@@ -171,7 +171,7 @@ std::vector<TableSpec> tables_of(const pb::CheckpointManifest& manifest) {
 
 namespace {
 
-/// Whether a note's slice can be one of the table's.
+/// Whether a slice in a note can be one of the table's.
 bool is_of(const TableSpec& table, const pb::CheckpointSlice& slice) {
   if (slice.count() == 0 || slice.count() > kMaxElements || slice.offset() > kMaxElements) {
     return false;

@@ -12,18 +12,19 @@
 
 namespace taut {
 
-/// The newest version of the format that this release writes and reads; it reads all before.
+/// The newest version of the format that this release writes and reads; it reads all earlier ones.
 inline constexpr std::uint32_t kCheckpointFormat = 2;
-/// That of a checkpoint whose files are whole and its own, which older releases read too.
+/// The version of a checkpoint whose files are whole and not shared, which older releases also
+/// read.
 inline constexpr std::uint32_t kPlainCheckpointFormat = 1;
 /// The most bytes of a manifest's file.
 inline constexpr std::uint64_t kMaxManifestBytes = 16ULL << 20U;
-/// The manifest's name in its folder. What has none is no whole checkpoint.
+/// The manifest's name in its folder. A folder without one is not a complete checkpoint.
 inline constexpr const char* kManifestName = "manifest.textproto";
 /// The note of a shard's file that describes its slices: CheckpointSlices as text protobuf.
 inline constexpr const char* kSlicesNote = "slices";
 
-/// The manifest as its file has it: text protobuf, and a last line with the SHA-256 of the text.
+/// The contents of a manifest's file: text protobuf, and a last line with the SHA-256 of the text.
 [[nodiscard]] std::string write_manifest(const pb::CheckpointManifest& manifest);
 
 /// Reads it back. Every number in the result is within its limits, files' names are names within
@@ -33,7 +34,7 @@ inline constexpr const char* kSlicesNote = "slices";
 [[nodiscard]] Result<pb::CheckpointManifest> parse_manifest(std::string_view bytes,
                                                             const std::string& name);
 
-/// A manifest's tables. REQUIRES: parse_manifest() took it.
+/// A manifest's tables. REQUIRES: parse_manifest() accepted it.
 [[nodiscard]] std::vector<TableSpec> tables_of(const pb::CheckpointManifest& manifest);
 
 /// Reads the note of a shard's file.
@@ -46,8 +47,8 @@ inline constexpr const char* kSlicesNote = "slices";
 [[nodiscard]] std::string slice_tensor(const std::string& table, const pb::CheckpointSlice& slice);
 [[nodiscard]] std::string state_tensor(const std::string& table, const pb::CheckpointSlice& slice,
                                        std::uint32_t state);
-/// Of a bucket of a table that is kept by rows: of the rows' numbers, and of the clocks of their
-/// last updates.
+/// For a bucket of a table that is kept by rows: the tensors of the rows' numbers, and of the
+/// clocks of their last updates.
 [[nodiscard]] std::string row_numbers_tensor(const std::string& table,
                                              const pb::CheckpointSlice& slice);
 [[nodiscard]] std::string row_clocks_tensor(const std::string& table,

@@ -40,7 +40,7 @@ struct Found {
   double unix_time_s = 0;  // when it was written
 };
 
-/// K of NAME_iter_K and NAME_iter_K-2; 0 if the name has no such end.
+/// K of NAME_iter_K and NAME_iter_K-2; 0 if the name does not end like this.
 std::int64_t clock_in(const std::string& name) {
   constexpr std::string_view kMark = "_iter_";
   const std::size_t mark = name.rfind(kMark);
@@ -91,7 +91,7 @@ Result<fs::path> newest_in(const fs::path& folder) {
   return found.front().folder;
 }
 
-/// Adds to the error of a folder the newest checkpoint before it that is whole: of those next to
+/// Adds to the error of a folder the newest earlier checkpoint that is complete: of those next to
 /// it; or in it, if it is a folder of checkpoints.
 Error with_earlier(const fs::path& folder, Error error,
                    const std::function<bool(const fs::path&)>& is_whole) {
@@ -191,7 +191,7 @@ Result<safetensors::Reader> CheckpointReader::open_file(const pb::CheckpointFile
   return safetensors::Reader::open(std::move(coded));
 }
 
-/// Everything that is said of the file is of one open file, whatever its name leads to by then.
+/// Everything that is checked is of one open file, whatever its name leads to by then.
 Result<safetensors::Reader> CheckpointReader::open_whole(const pb::CheckpointFile& file,
                                                          Depth depth) const {
   const fs::path path = folder_ / file.name();
@@ -235,7 +235,7 @@ Result<void> CheckpointReader::open_files(const FindPart& find, Depth depth) {
 
 Result<void> CheckpointReader::note_slices(std::size_t file) {
   const pb::CheckpointFile& about = manifest_.files(static_cast<int>(file));
-  // The note of a shared file is of the checkpoint that it was written for.
+  // The note of a shared file describes the checkpoint for which it was written.
   if (about.order() != 0 && about.order() != manifest_.number()) return ok();
   const std::string path = files_[file].path().string();
   const auto note = files_[file].metadata().find(kSlicesNote);
@@ -280,7 +280,7 @@ bool CheckpointReader::is_whole(const pb::CheckpointSlice& slice,
          holds(row_clocks_tensor(table.name, slice), ElementType::kI64, slice.rows());
 }
 
-/// A table has all of its elements, or buckets.
+/// Checks that every table has all of its elements, or buckets.
 Result<void> CheckpointReader::check_coverage() const {
   for (std::size_t t = 0; t < tables_.size(); ++t) {
     std::uint64_t end = 0;

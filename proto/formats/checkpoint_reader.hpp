@@ -19,52 +19,53 @@
 
 namespace taut {
 
-/// A checkpoint that a job is to resume.
+/// A checkpoint that a job resumes.
 struct SavedCheckpoint {
   std::filesystem::path folder;
   pb::CheckpointManifest manifest;
   std::string manifest_sha256;  // of the manifest's file
 };
 
-/// Finds the checkpoint in `folder`, or the newest one of those in it, and reads no file as a
-/// whole: where its files are whole, each exists with its size and a sound header; parts of coded
-/// ones are not looked for. Where it is damaged, the message offers the newest one before it that
+/// Finds the checkpoint in `folder`, or the newest one of those in it, without reading whole files:
+/// unless it is coded, it checks that each file exists with its size and a sound header; parts of
+/// coded ones are not looked for. If it is damaged, the message names the newest earlier one that
 /// is not.
 /// Errors    as CheckpointReader::open()
 [[nodiscard]] Result<SavedCheckpoint> find_saved(const std::filesystem::path& folder);
 
-/// A checkpoint's tables, read from its folder however they were cut and spread when it was
+/// A checkpoint's tables, read from its folder however they were cut and distributed when it was
 /// written.
 /// Thread    reads from several at once are allowed
 class CheckpointReader {
  public:
-  /// Opens the checkpoint in `folder`, or the newest one (by its clock) of those in it. The
-  /// manifest is sound, every file exists with its size and a sound header, every table is
+  /// Opens the checkpoint in `folder`, or the newest one (by its clock) of those in it. Checks that
+  /// the manifest is sound, every file exists with its size and a sound header, and every table is
   /// covered once.
   /// Errors    not_found: no checkpoint there, or one that was never finished; invalid: the file
   ///           that is damaged or missing, and how; mismatch: of another format
   [[nodiscard]] static Result<CheckpointReader> open(const std::filesystem::path& folder);
 
-  /// Opens a coded checkpoint whose parts are found in another way than in folders of this machine.
+  /// Opens a coded checkpoint whose parts are found by other means than in folders of this machine.
   /// manifest  the bytes of its file
   [[nodiscard]] static Result<CheckpointReader> open_coded(const std::filesystem::path& folder,
                                                            std::string_view manifest,
                                                            const FindPart& find);
 
   /// Opens it as open() does and compares every file with its SHA-256; what is read afterwards is
-  /// what was compared, or an error. Where it is damaged, the message offers the newest whole one
-  /// before it. Parts of coded ones are compared when they are opened, however it is opened.
+  /// what was compared, or an error. If it is damaged, the message names the newest earlier one
+  /// that is complete. Parts of coded ones are compared when they are opened, however the
+  /// checkpoint is opened.
   /// Errors    also invalid, with the first file that differs; those of readable()
   [[nodiscard]] static Result<CheckpointReader> open_to_resume(const std::filesystem::path& folder);
 
-  /// One of its files, compared with its SHA-256 as open_to_resume() does; nullopt: the manifest
+  /// One of its files, compared with its SHA-256 as open_to_resume() does; nullopt if the manifest
   /// does not name it, or the checkpoint is coded.
   /// Errors    invalid: it is damaged or missing; io
   [[nodiscard]] Result<std::optional<safetensors::Reader>> open_compared(
       const std::string& name) const;
 
-  /// Whether its tables can be read. A coded checkpoint opens without its parts too, which may be
-  /// on other machines' disks. Errors: unavailable, with the parts that are missing.
+  /// Checks that its tables can be read. A coded checkpoint also opens without its parts, which may
+  /// be on other machines' disks. Errors: unavailable, with the parts that are missing.
   [[nodiscard]] Result<void> readable() const;
 
   [[nodiscard]] const std::filesystem::path& folder() const { return folder_; }
@@ -75,7 +76,7 @@ class CheckpointReader {
   [[nodiscard]] const std::vector<TableSpec>& tables() const { return tables_; }
   /// nullptr if no table has that name.
   [[nodiscard]] const TableSpec* find(std::string_view name) const;
-  /// Numbers that the update rule kept for each of the table's values. REQUIRES: readable().
+  /// How many numbers the update rule kept for each of the table's values. REQUIRES: readable().
   [[nodiscard]] std::uint32_t states_of(TableId table) const;
 
   /// Values [first, first + out.size()) of a table.
@@ -105,7 +106,7 @@ class CheckpointReader {
                                              std::uint32_t part, std::uint64_t first,
                                              std::span<float> out) const;
 
-  /// A slice as it was saved, and the file that has its tensors; nullptr: none is cut like this.
+  /// A slice as it was saved, and the file that has its tensors; nullptr if none is cut like this.
   struct Stored {
     const pb::CheckpointSlice* slice = nullptr;
     const pb::CheckpointFile* file = nullptr;
@@ -124,7 +125,7 @@ class CheckpointReader {
   };
   CheckpointReader() = default;
   friend Result<SavedCheckpoint> find_saved(const std::filesystem::path& folder);
-  enum class Depth : std::uint8_t { kHeads, kBytes };  // what is looked at of files
+  enum class Depth : std::uint8_t { kHeads, kBytes };  // what is read of files
   static Result<CheckpointReader> open_exactly(const std::filesystem::path& folder, Depth depth);
   static Result<CheckpointReader> open_with(const std::filesystem::path& folder,
                                             pb::CheckpointManifest manifest, const FindPart& find,
@@ -134,7 +135,7 @@ class CheckpointReader {
                                                       const FindPart& find, Depth depth) const;
   [[nodiscard]] Result<safetensors::Reader> open_whole(const pb::CheckpointFile& file,
                                                        Depth depth) const;
-  /// Takes the slices that a file's note describes over.
+  /// Adds the slices that a file's note describes.
   [[nodiscard]] Result<void> note_slices(std::size_t file);
   [[nodiscard]] Result<void> check_coverage() const;
   [[nodiscard]] bool is_whole(const pb::CheckpointSlice& slice,
@@ -147,7 +148,7 @@ class CheckpointReader {
   pb::CheckpointManifest manifest_;
   std::vector<TableSpec> tables_;
   std::vector<safetensors::Reader> files_;              // in the manifest's order
-  std::optional<Error> missing_;                        // of a coded one: why it cannot be read
+  std::optional<Error> missing_;                        // for a coded one: why it cannot be read
   std::vector<std::map<std::uint64_t, Piece>> pieces_;  // by table, then offset
 };
 

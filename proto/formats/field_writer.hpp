@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-// Protobuf's wire format by hand, for messages whose numbers are written in pieces.
+// Writes protobuf's wire format directly, for messages whose numbers are written in pieces.
 namespace taut {
 
 inline void put_varint(std::string& out, std::uint64_t value) {
@@ -13,7 +13,7 @@ inline void put_varint(std::string& out, std::uint64_t value) {
   out += static_cast<char>(value);
 }
 
-/// A field that holds bytes, up to the first of them.
+/// A length-delimited field, up to its first byte of content.
 inline void put_length(std::string& out, int field, std::uint64_t length) {
   using Wire = google::protobuf::internal::WireFormatLite;
   put_varint(out, Wire::MakeTag(field, Wire::WIRETYPE_LENGTH_DELIMITED));

@@ -10,7 +10,7 @@ namespace taut {
 
 /// A tensor of a weights file, and where its numbers are in it.
 struct StoredTensor {
-  std::string name;  // "conv1/weight"; of a .caffemodel "conv1/0": the layer, and the blob's place
+  std::string name;  // "conv1/weight"; in a .caffemodel "conv1/0": the layer, and the blob's index
   std::vector<std::uint64_t> shape;
   ElementType type = ElementType::kF32;
   std::uint64_t offset = 0;  // bytes from the file's start

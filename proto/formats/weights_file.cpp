@@ -25,7 +25,7 @@ std::vector<StoredTensor> tensors_of(const safetensors::Reader& reader) {
   return tensors;
 }
 
-/// The JSON of a header follows its length.
+/// Whether the JSON of a header follows its length.
 bool looks_like_safetensors(std::string_view head) {
   return head.size() > 8 && head[8] == '{' && head.substr(5, 3) == std::string_view("\0\0\0", 3);
 }

@@ -10,18 +10,17 @@
 
 namespace taut {
 
-/// A file of trained parameters, .safetensors, .caffemodel or .caffemodel.h5, and the tensors that
-/// it holds.
+/// A file of trained parameters, .safetensors, .caffemodel or .caffemodel.h5, and its tensors.
 struct WeightsFile {
   TensorFile file;
   std::vector<StoredTensor> tensors;
 };
 
-/// The format follows from the file's bytes.
+/// Opens a weights file; its bytes determine the format.
 /// Errors    invalid: of another format (PyTorch's own is named), or damaged; not_found; io
 [[nodiscard]] Result<WeightsFile> open_weights(const std::filesystem::path& path);
 
-/// Whether a path's name is that of a weights file: .safetensors, .caffemodel or .h5.
+/// Whether a path has the name of a weights file: .safetensors, .caffemodel or .h5.
 [[nodiscard]] bool is_weights_name(const std::filesystem::path& path);
 
 }  // namespace taut

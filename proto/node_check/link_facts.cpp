@@ -14,13 +14,13 @@ namespace {
 
 constexpr Duration kConnectWithin = std::chrono::seconds(2);
 constexpr Duration kAnswerWithin = std::chrono::seconds(3);
-// A frame of a transfer waits behind those before it, on a link that others share.
+// A frame of a transfer queues behind earlier ones, on a link that others share.
 constexpr Duration kFrameWithin = std::chrono::seconds(10);
 constexpr Duration kTransferWithin = std::chrono::seconds(2);
 constexpr Duration kStep = std::chrono::milliseconds(100);
 constexpr std::uint64_t kPadding = std::uint64_t{256} << 10U;
 constexpr int kRoundTrips = 4;
-// Sent and not answered: enough to fill a link, and little memory at the shard.
+// Hellos sent and not answered: enough to fill a link, and little memory at the shard.
 constexpr std::uint64_t kUnderWay = 8;
 
 /// One connection to a shard that says hello, as often as asked.
@@ -47,7 +47,7 @@ class Greeter {
                                                      sender_.incarnation, std::move(hello)}));
   }
 
-  /// Waits for one answer. Any is one: that a hello for no job is refused is as it must be.
+  /// Waits for one answer. Any answer will do: a hello for no job must be refused.
   [[nodiscard]] Result<void> await(TimePoint until) {
     while (steady_now() < until && !given_up_) {
       const auto incoming = endpoint_->receive(std::min(kStep, until - steady_now()));
@@ -78,7 +78,7 @@ Result<double> round_trip(Greeter& greeter) {
     TAUT_TRY(greeter.send(0));
     TAUT_TRY(greeter.await(sent + kAnswerWithin));
     const double took = seconds(steady_now() - sent);
-    // The first one connects.
+    // The first one includes connecting.
     shortest = i <= 1 ? took : std::min(shortest, took);
   }
   return shortest;

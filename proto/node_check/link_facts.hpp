@@ -14,20 +14,20 @@
 
 namespace taut {
 
-/// The member of a job that says hello; of job 0: none.
+/// The member of a job that says hello; job 0: no member.
 struct HelloSender {
   JobId job;
   WorkerId worker;
   Incarnation incarnation;
 };
 
-/// Reaches shards as a worker does: over TCP, with this process's key, by a hello; then sends
-/// hellos with padding, and takes the time until they are answered.
-/// secret    to show there; nullopt: the data plane is not plain
+/// Connects to shards as a worker does: over TCP, with this process's key, by a hello; then sends
+/// hellos with padding, and measures the time until they are answered.
+/// secret    to present to them; nullopt if the data plane is not plain
 /// bytes     to send to each shard; it ends early after two seconds
 /// until     shards that are not reached by then are given up
 /// given_up  set by another thread: ends soon
-/// sender    whose the secret is
+/// sender    the owner of the secret
 /// Thread    one
 [[nodiscard]] std::vector<pb::LinkFacts> examine_links(ZmqContext& context,
                                                        const std::optional<DataToken>& secret,

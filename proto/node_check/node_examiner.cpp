@@ -26,7 +26,8 @@ constexpr Duration kLinksWithin = std::chrono::seconds(20);
 constexpr Duration kCoordinatorWithin = std::chrono::seconds(3);
 constexpr int kReadings = 8;
 
-/// From another place in the list at each process, so that not all reach the same shard first.
+/// Each process starts at a different place in the list, so that not all reach the same shard
+/// first.
 std::vector<std::string> shards_to_reach(const pb::NodeCheck& check, const NodeSelf& self) {
   std::vector<std::string> shards;
   for (const std::string& address : check.shards()) {
@@ -47,7 +48,7 @@ NodeExaminer::NodeExaminer(ZmqContext& context, NodeSelf self)
 
 NodeExaminer::~NodeExaminer() {
   {
-    // Together: a check that begins clears given_up_ under the lock, if nothing stops it.
+    // Both under the lock, where a check that begins clears given_up_ unless stops_ is set.
     const std::scoped_lock lock(mutex_);
     stops_ = true;
     given_up_ = true;

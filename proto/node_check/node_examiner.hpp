@@ -16,14 +16,14 @@
 
 namespace taut {
 
-/// What a process knows of itself when it is examined.
+/// What a process knows about itself when it is examined.
 struct NodeSelf {
   std::string coordinator;              // the addresses that it joins at
   std::vector<std::string> own_shards;  // servers: their addresses, which are not reached
   bool is_server = false;
   bool insecure = false;
   std::string keys_folder;  // empty: the user's own
-  /// Adds what it knows of its memory. Thread: the examiner's.
+  /// Adds what it knows about its memory. Thread: the examiner's.
   std::function<void(pb::NodeFacts&)> add_memory;
 };
 
@@ -38,10 +38,10 @@ class NodeExaminer {
   NodeExaminer(const NodeExaminer&) = delete;
   NodeExaminer& operator=(const NodeExaminer&) = delete;
 
-  /// One that runs is given up.
-  /// secret  for hellos to shards; nullopt: the data plane is not plain
+  /// Begins a check; one that is running is given up.
+  /// secret  for hellos to shards; nullopt if the data plane is not plain
   void begin(const pb::NodeCheck& check, const std::optional<DataToken>& secret);
-  /// What the last check has found, if it has ended.
+  /// Adds what the last check has found, if it has ended.
   void add_facts(pb::Heartbeat& heartbeat) const;
 
  private:
@@ -60,7 +60,7 @@ class NodeExaminer {
   std::optional<pb::NodeFacts> facts_;
   bool stops_ = false;
   std::atomic<bool> given_up_ = false;
-  std::thread thread_;  // from the first check on
+  std::thread thread_;  // started by the first check
 };
 
 }  // namespace taut

@@ -38,7 +38,7 @@ std::string contents_of_folder(const fs::path& folder, std::size_t max_entries,
        entry.increment(failed)) {
     ++entries;
     std::string line = entry->path().filename().string() + " ";
-    // Of what comes later by its name alone, no size is read.
+    // The size is not read of an entry whose name alone places it later.
     if (lines.size() == max_entries && line > lines.front()) continue;
     std::error_code none;
     const bool is_file = entry->is_regular_file(none);

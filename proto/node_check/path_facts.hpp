@@ -9,7 +9,7 @@ namespace taut {
 
 /// What this process sees at a path: the facts by which two machines' views of it are compared. A
 /// path outside of this process's allowed folders is an error in them.
-/// max_entries  of a folder that are compared: those that come first by their names
+/// max_entries  how many of a folder's entries are compared: those whose names come first
 [[nodiscard]] pb::PathFacts describe_path(const std::string& path, std::size_t max_entries = 65536);
 
 }  // namespace taut

@@ -68,7 +68,7 @@ pb::ControlMessage ControlClient::hello() {
 }
 
 void ControlClient::send(const pb::ControlMessage& message) {
-  // A full queue or a lost connection is met by sending again.
+  // After a full queue or a lost connection, the message is sent again.
   [[maybe_unused]] const auto sent = endpoint_->send(peer_, encode(message));
 }
 
@@ -111,7 +111,7 @@ Result<pb::ControlMessage> ControlClient::ask(pb::ControlMessage request) {
   request.set_request(next_request_++);
   pb::ControlMessage answer;
   for (bool again = false; steady_now() < deadline; again = true) {
-    // A coordinator that was restarted meanwhile must be greeted before it answers.
+    // A coordinator that was restarted meanwhile needs a hello before it answers.
     if (again && !request.has_hello()) send(hello());
     send(request);
     const TimePoint until = std::min(deadline, steady_now() + kResendAfter);
@@ -123,9 +123,9 @@ Result<pb::ControlMessage> ControlClient::ask(pb::ControlMessage request) {
     return make_error(
         ErrorCode::kTimeout,
         fmt::format(
-            "the coordinator at {} is there, and has not confirmed this in {:g} s: it "
-            "confirms nothing that it cannot save{}; unless it ends before, it does this "
-            "once there is space",
+            "the coordinator at {} is running, but has not confirmed this in {:g} s: it "
+            "confirms nothing that it cannot save{}; unless it is stopped before, it does "
+            "this once there is space",
             addresses_.current(), seconds(deadline_),
             unsaved_.empty() ? ", so its disk may be full, as its log says" : ": " + unsaved_));
   }
@@ -136,12 +136,12 @@ Result<pb::ControlMessage> ControlClient::ask(pb::ControlMessage request) {
                   addresses_.text(), seconds(deadline_)));
 }
 
-/// To the place that a coordinator named, or, after silence, to the next one of several.
+/// Connects to the address that a coordinator named or, after silence, to the next one of several.
 Result<void> ControlClient::move_on() {
   const bool is_silent = !redirected_;
   if (is_silent && addresses_.count() == 1) return ok();
   const std::string leader = std::exchange(redirected_, std::nullopt).value_or("");
-  // Where none leads yet, every coordinator redirects.
+  // If no coordinator leads yet, every one redirects.
   if (!is_silent && leader.empty()) {
     std::this_thread::sleep_for(std::chrono::microseconds(kRedirectPause.count()));
   }

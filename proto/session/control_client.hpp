@@ -20,41 +20,41 @@ namespace taut {
 class ControlClient {
  public:
   /// Connects and sends the hello.
-  /// address  of all that could coordinate, separated by commas
+  /// address  of all processes that could coordinate, separated by commas
   /// Errors    timeout: no answer from there; mismatch: a coordinator of another wire version;
   ///           unavailable: it does not accept this side's key
   [[nodiscard]] static Result<ControlClient> connect(std::unique_ptr<Endpoint> endpoint,
                                                      const std::string& address, Duration deadline);
 
-  /// Errors of each: timeout; invalid, with the coordinator's own reason.
-  /// The job's number, and what it waits for.
-  /// origin  where it is submitted, for the job's folder
+  // Errors of each: timeout; invalid, with the coordinator's own reason.
+  /// Submits a job. Returns its number, and what it waits for.
+  /// origin  where it is submitted from, for the job's folder
   [[nodiscard]] Result<pb::SubmitReply> submit(const pb::Job& definition,
                                                const pb::RunOrigin& origin = {});
   /// Every job, or one. Errors: also the coordinator does not know the job.
   [[nodiscard]] Result<pb::StatusReply> status(JobId job = JobId());
   /// One job with its definition. Errors: as status.
   [[nodiscard]] Result<pb::JobStatus> job(JobId job);
-  /// The coordinator's wall clock, in seconds since 1970; 0: it does not tell.
+  /// The coordinator's wall clock, in seconds since 1970; 0 if it does not report it.
   [[nodiscard]] Result<double> time();
-  /// Has every server and worker examined, or asks how far that is: again with the same request.
-  /// Errors    also another check runs
+  /// Has every server and worker examined; repeated with the same request, asks for its progress.
+  /// Errors    also another check is running
   [[nodiscard]] Result<pb::CheckNodesReply> check_nodes(const pb::CheckNodes& check);
   /// A part of a process's log of a job; an empty name: the coordinator's lines.
   [[nodiscard]] Result<pb::LogReply> log(JobId job, const std::string& process,
                                          std::uint64_t offset);
-  /// What was done, as one line.
+  /// Sets a job's slack. Returns what was done, as one line.
   [[nodiscard]] Result<std::string> set_slack(JobId job, Slack slack);
   /// discard  at once; otherwise a checkpoint is written first
   [[nodiscard]] Result<std::string> stop(JobId job, bool discard);
   /// Saves a training job with external members and ends it as done.
   [[nodiscard]] Result<std::string> finish(JobId job);
-  /// Has a process's work given to others; it ends then.
+  /// Moves a process's work to others; it then ends.
   [[nodiscard]] Result<std::string> drain(const std::string& name);
-  /// Holds a job that waits back, or lets it start.
+  /// Holds back a job that waits, or lets it start.
   [[nodiscard]] Result<std::string> hold(JobId job, bool held);
   [[nodiscard]] Result<std::string> set_priority(JobId job, std::int32_t priority);
-  /// Orders one, of the running job where none is named; the reply says of which.
+  /// Orders a checkpoint, of the running job if none is named; the reply names the job.
   [[nodiscard]] Result<pb::CommandReply> checkpoint(JobId job);
   /// Begins or ends every process's timeline.
   [[nodiscard]] Result<std::string> set_trace(bool on);
@@ -70,7 +70,7 @@ class ControlClient {
   [[nodiscard]] Result<pb::ControlMessage> ask(pb::ControlMessage request);
   [[nodiscard]] Result<pb::CommandReply> command(pb::ControlMessage request);
   [[nodiscard]] Result<std::string> command_line(pb::ControlMessage request);
-  /// The next message that answers `number`; false once `until` has passed, or another place is to
+  /// The next message that answers `number`; false once `until` has passed, or another address must
   /// be asked.
   [[nodiscard]] Result<bool> await(std::uint64_t number, TimePoint until,
                                    pb::ControlMessage& answer);
@@ -81,7 +81,7 @@ class ControlClient {
   std::unique_ptr<Endpoint> endpoint_;
   PeerId peer_;
   CoordinatorAddresses addresses_;
-  std::optional<std::string> redirected_;  // to a leader, or, if empty, to any other place
+  std::optional<std::string> redirected_;  // to a leader, or, if empty, to any other address
   Duration deadline_;
   std::uint64_t session_;
   std::uint64_t next_request_ = 1;
@@ -90,7 +90,7 @@ class ControlClient {
   std::string unsaved_;    // and why it could not save its state then
 };
 
-/// Over ZeroMQ, to "host:port", or to one of several.
+/// Connects over ZeroMQ to "host:port", or to one of several.
 [[nodiscard]] Result<ControlClient> connect_control(const std::string& address, double wait_s,
                                                     const Security& security);
 

@@ -11,7 +11,7 @@
 namespace taut {
 namespace {
 
-// Heartbeats are answered: several unanswered ones are no coincidence.
+// Heartbeats are answered: several unanswered ones are not a coincidence.
 constexpr Duration kSilence = std::chrono::seconds(3);
 constexpr Duration kSilenceOfSeveral = std::chrono::seconds(1);
 constexpr int kHeartbeats = 4;
@@ -64,7 +64,7 @@ std::vector<ControlEvent> ControlLink::step(Duration wait) {
   return events;
 }
 
-/// A process that has never joined gives up where its key is refused for good. One that has joined
+/// A process that has never joined gives up if its key is refused for good. One that has joined
 /// does not: a process that takes the coordinator's port meanwhile could end it by refusing.
 void ControlLink::note_refusal(std::vector<ControlEvent>& events) {
   const auto refusal = endpoint_->refusal(coordinator_);

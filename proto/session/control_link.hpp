@@ -12,13 +12,13 @@
 
 namespace taut {
 
-/// A ControlSession on a real connection: one daemon's connection to the coordinator. Where several
-/// could coordinate, it goes from one to the next until it has found the one that does. Silence is
+/// A ControlSession on a real connection: one daemon's connection to the coordinator. If several
+/// could coordinate, it tries one after the other until it finds the one that does. Silence is
 /// logged.
 /// Thread    one; wake() from any
 class ControlLink {
  public:
-  /// addresses  of all that could coordinate, separated by commas
+  /// addresses  of all processes that could coordinate, separated by commas
   /// Errors    invalid: a malformed address
   [[nodiscard]] static Result<std::unique_ptr<ControlLink>> open(std::unique_ptr<Endpoint> endpoint,
                                                                  const std::string& addresses,

@@ -11,10 +11,10 @@
 namespace taut {
 namespace {
 
-// Where none leads, every coordinator redirects.
+// If no coordinator leads, every one redirects.
 constexpr Duration kRedirectPause = std::chrono::milliseconds(100);
-// The answer to one is expected before the next one is sent. More would be too late: where an
-// interval is nearly half of the coordinator's limit, as it may be, this process is lost after two.
+// The answer to one is expected before the next one is sent. More would be too late: if an interval
+// is nearly half of the coordinator's limit, as it may be, this process is lost after two.
 constexpr int kSilentHeartbeats = 2;
 
 }  // namespace
@@ -54,7 +54,7 @@ void ControlSession::greet(TimePoint now) {
   next_send_ = now;
 }
 
-/// Between rare heartbeats there is nothing to hear; a hello is answered at once.
+/// Between rare heartbeats no message is expected; a hello is answered at once.
 Duration ControlSession::silence_limit() const {
   if (state_ == State::kGreeting) return timings_.silence_limit;
   return std::max(timings_.silence_limit, kSilentHeartbeats * timings_.heartbeat_interval);
@@ -171,7 +171,7 @@ ControlOutput ControlSession::handle(const pb::ControlMessage& message, TimePoin
 void ControlSession::on_hello_reply(const pb::ControlMessage& message, TimePoint now,
                                     ControlOutput& out) {
   const pb::HelloReply& reply = message.hello_reply();
-  // Also to a heartbeat: the coordinator led when it was greeted.
+  // This may also answer a heartbeat: the coordinator led when it received the hello.
   if (reply.stands_by() && reply.wire_version() == kWireVersion) {
     if (message.request() < greeting_request_) return;
     out.reconnect = true;

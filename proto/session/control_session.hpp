@@ -23,8 +23,8 @@ struct ControlIdentity {
   std::vector<std::string> shard_addresses;  // servers
   std::string device;                        // workers
   std::string host;                          // workers: the machine's name
-  JobId job{};                               // workers: the only job that this one is for; 0: any
-  std::uint64_t memory_bytes = 0;            // workers: that jobs may reserve; 0: not known
+  JobId job{};                               // workers: the only job that this one serves; 0: any
+  std::uint64_t memory_bytes = 0;            // workers: what jobs may reserve; 0: not known
   bool memory_is_own = false;                // otherwise other workers of the host share it
   std::uint32_t devices = 0;                 // workers: GPUs
   std::uint64_t table_limit_bytes = 0;       // servers: for tables; 0: not known
@@ -37,7 +37,7 @@ struct ControlTimings {
   // If the coordinator is silent for this long, and for as long as two heartbeats, the connection
   // is replaced.
   Duration silence_limit = std::chrono::seconds(5);
-  // Without an answer to the first hello for so long, the owner learns that there is no
+  // If the first hello is not answered for this long, the owner is notified that there is no
   // coordinator.
   Duration wait_limit = std::chrono::seconds(60);
 };
@@ -52,8 +52,8 @@ struct Accepted {
 struct Refused {
   std::string reason;
 };
-/// The process was declared lost, or the coordinator lost its memory: all its jobs are
-/// over. An Accepted follows.
+/// The process was declared lost, or the coordinator lost its state: all its jobs are over. An
+/// Accepted follows.
 struct DeclaredLost {
   std::string reason;
 };
@@ -66,14 +66,14 @@ struct Unreachable {
 struct Trace {
   bool on = false;
 };
-/// The process is to hand its work over to others and then to end.
+/// The process must hand its work over to others and then end.
 struct Leave {};
-/// It leaves, and nothing depends on it any more.
+/// The process is leaving, and nothing depends on it any more.
 struct Drained {};
-/// What the process is to find out about itself: each check once.
+/// What the process must find out about itself; each check arrives once.
 struct Check {
   pb::NodeCheck check;
-  std::optional<DataToken> secret{};  // for hellos to shards, where the data plane is plain
+  std::optional<DataToken> secret{};  // for hellos to shards, if the data plane is plain
 };
 /// How much of a job's records the coordinator has.
 struct Recorded {
@@ -96,7 +96,8 @@ struct ControlOutput {
 };
 
 /// The coordinator's counterpart in servers, workers and clients: sends hello until it is answered,
-/// heartbeats at intervals, and hello again after each loss of contact. Clients send no heartbeats.
+/// heartbeats at intervals, and hello again after every loss of contact. Clients send no
+/// heartbeats.
 /// Thread    its owner's; no I/O: the owner sends the messages, calls tick() by next_tick()
 class ControlSession {
  public:
@@ -109,7 +110,7 @@ class ControlSession {
 
   /// Sets the content of further heartbeats. Urgent: the next tick() sends one.
   void report(pb::Heartbeat content, bool urgent = false);
-  /// Asks to be drained: from now on with every heartbeat.
+  /// Requests to be drained, from now on with every heartbeat.
   void leave();
   [[nodiscard]] bool leaves() const { return leaves_; }
   /// The message to send before ending, so that no process waits for this one.

@@ -9,7 +9,7 @@ namespace taut {
 /// The addresses of a text that may list several, separated by commas.
 [[nodiscard]] std::vector<std::string> listed_addresses(const std::string& text);
 
-/// Where a coordinator may be, and which of these places is tried.
+/// The addresses at which a coordinator may be, and the one to try.
 class CoordinatorAddresses {
  public:
   /// text  as in the cluster file: "a:7600,b:7600"
@@ -19,7 +19,7 @@ class CoordinatorAddresses {
   [[nodiscard]] const std::string& text() const { return text_; }
   [[nodiscard]] const std::string& current() const { return current_; }
   [[nodiscard]] std::size_t count() const { return all_.size(); }
-  /// The place to try from now on: the leader that was named, or the next of the list.
+  /// The address to try from now on: the leader that was named, or the next in the list.
   const std::string& next(const std::string& leader);
 
  private:

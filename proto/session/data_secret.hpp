@@ -7,7 +7,8 @@
 
 namespace taut {
 
-/// The secret that the coordinator has sent; nullopt: none, since the data plane is not plain.
+/// The secret that the coordinator has sent; nullopt if there is none, as the data plane is not
+/// plain.
 [[nodiscard]] inline std::optional<DataToken> to_token(const pb::DataToken& secret) {
   return DataToken::from(secret.request(), secret.answer());
 }

@@ -8,19 +8,19 @@
 
 namespace taut {
 
-/// Which clocks a member has begun, and up to which one it trains when its job is saved to end, as
-/// its newest state says. A clock behind that is begun only under a later state, so that a report
-/// of the state shows that nothing behind what it says is trained.
+/// Which clocks a member has begun, and up to which one it trains when its job is saved to end,
+/// according to its newest state. A later clock is begun only under a later state, so that a report
+/// of the state shows that nothing after the clock in it is trained.
 /// Thread    any
 class LastClocks {
  public:
-  /// Takes over a state; one of an older revision changes nothing.
+  /// Adopts a state; one of an older revision changes nothing.
   void take(const pb::WorkerJob& job);
 
   /// Whether a clock may be trained; then it has begun.
   [[nodiscard]] bool begin(Clock clock);
 
-  /// Adds to a report which clocks have begun. The report's revision was read before.
+  /// Adds to a report which clocks have begun. REQUIRES: the report's revision was read before.
   void report(pb::Progress& progress) const;
 
  private:

@@ -12,7 +12,7 @@
 namespace taut {
 namespace {
 
-// Of the jobs before the last ones, what has not been sent by now is only on this machine.
+// Records of earlier jobs that have not been sent by then remain only on this machine.
 constexpr std::size_t kMaxRecords = 24;
 
 std::string read_file_from(const std::filesystem::path& path, std::uint64_t offset) {

@@ -11,7 +11,7 @@
 
 namespace taut {
 
-/// A mark with this end: the coordinator needs no more of the record.
+/// A mark with this end means that the coordinator needs no more of the record.
 inline constexpr std::uint64_t kRecordIsComplete = std::numeric_limits<std::uint64_t>::max();
 inline constexpr std::size_t kMaxRecordPart = std::size_t{256} << 10U;  // bytes
 
@@ -40,7 +40,7 @@ class RecordSender {
     pb::RecordPart::Kind kind = pb::RecordPart::LOG;
     std::filesystem::path file;             // METRICS, TESTS
     std::uint64_t begin = 0;                // LOG: the log's position when the job began
-    std::uint64_t end = kRecordIsComplete;  // of a log: its bytes; unknown while the job runs
+    std::uint64_t end = kRecordIsComplete;  // its bytes; for a log, unknown while the job runs
     std::uint64_t sent = 0;                 // bytes that the coordinator has
     bool over = false;
     std::string kept_at;

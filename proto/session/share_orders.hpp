@@ -12,24 +12,24 @@
 
 namespace taut {
 
-/// A member's shares of the batch in a job that balances, as its newest state says, and which
+/// A member's shares of the batch in a job that balances, according to its newest state, and which
 /// clocks it has begun. A clock that is held is begun only under a later state, so that the share
 /// of a clock that has begun never changes.
 /// Thread    any
 class ShareOrders {
  public:
-  /// Takes over the shares of a state; one of an older revision changes nothing.
+  /// Adopts the shares of a state; one of an older revision changes nothing.
   void take(const pb::WorkerJob& job);
 
   /// This worker's part of the batches of a clock that it begins; nullopt if the clock is held.
-  /// Errors    invalid: the shares make no batch
+  /// Errors    invalid: the shares do not make a batch
   [[nodiscard]] Result<std::optional<BatchShares::Part>> begin(Clock clock);
 
-  /// What this worker's update of a clock that it has begun counts.
+  /// The weight of this worker's update of a clock that it has begun.
   [[nodiscard]] float weight(Clock clock) const;
 
-  /// Adds to a report which clocks it has begun, and its share. The report's revision was read
-  /// before.
+  /// Adds to a report which clocks it has begun, and its share.
+  /// REQUIRES: the report's revision was read before.
   void report(pb::Progress& progress) const;
 
  private:

@@ -17,7 +17,7 @@ void switch_timeline(bool on, const pb::RecordsConfig& records, const std::strin
   options.process = process;
   options.limit = Bytes(std::uint64_t{records.timeline_limit_mib()} << 20U);
   if (const auto path = timeline::start(options)) {
-    log::info("the timeline goes to {}", path.value().string());
+    log::info("writing the timeline to {}", path.value().string());
   } else {
     log::warn("{}", path.error().message);
   }

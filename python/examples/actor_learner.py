@@ -1,5 +1,5 @@
 """Asynchronous reinforcement learning: one trainer, several actors that read its policy while it
-trains, neither with parameters that are too old nor waited for in vain.
+trains: none uses parameters that are too old, and the trainer waits for none that is gone.
 
     python3 python/examples/actor_learner.py --actors 3 --slack 4
 
@@ -20,7 +20,7 @@ CONTEXTS, ACTIONS, BATCH = 8, 4, 64
 
 
 def probabilities(policy: numpy.ndarray, contexts: numpy.ndarray) -> numpy.ndarray:
-    """Of each action in these contexts: [n, ACTIONS]."""
+    """The probability of each action in these contexts: [n, ACTIONS]."""
     scores = policy[contexts]
     scores = numpy.exp(scores - scores.max(axis=1, keepdims=True))
     return scores / scores.sum(axis=1, keepdims=True)

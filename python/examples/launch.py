@@ -13,7 +13,7 @@ import tautline
 
 
 def options(description, **defaults):
-    """The command line's options: those that are given with their defaults, and two of all."""
+    """The command line's options: those given, with their defaults, and two common ones."""
     parser = argparse.ArgumentParser(description=description.split("\n\n")[0])
     for name, value in {"processes": 2, **defaults}.items():
         parser.add_argument(f"--{name}", type=type(value), default=value,
@@ -67,7 +67,7 @@ def ddp(train, given):
 
 @contextlib.contextmanager
 def process_group(given, place):
-    """This process in its group, with its share of the data as a member has it."""
+    """This process in its group, with a share of the data like a member's."""
     torch.distributed.init_process_group("gloo", init_method=place.meeting, rank=place.rank,
                                          world_size=given.processes)
     yield types.SimpleNamespace(slot=place.rank, slots=given.processes)

@@ -15,7 +15,7 @@ _NAME = "libtautline.so.1"
 NOT_FOUND = 2
 AGAIN = 8
 FLOAT32 = 0
-# Between two looks of the interpreter at signals, while a call waits.
+# Between two checks of the interpreter for signals, while a call waits.
 _PATIENCE_S = 0.05
 
 
@@ -149,8 +149,8 @@ class Handle:
         self._lock = threading.RLock()
 
     def call(self, function: Callable[..., int], *arguments: Any) -> None:
-        """Calls a function until it has what it waits for. Signals, and calls of other threads, are
-        handled between its steps."""
+        """Calls a function until what it waits for has happened. Signals, and other threads' calls,
+        are handled between its steps."""
         code = AGAIN
         while code == AGAIN:
             with self._lock:
@@ -160,7 +160,7 @@ class Handle:
         check(code)
 
     def close(self) -> None:
-        """Frees it after the step that another thread is in, whose call raises StoppedError."""
+        """Frees it after the current step of another thread's call, which raises StoppedError."""
         self._is_closed = True
         with self._lock:
             pointer, self.pointer = self.pointer, ctypes.c_void_p()
@@ -169,7 +169,7 @@ class Handle:
 
 
 def take_json(pointer: ctypes.c_void_p) -> Any:
-    """A JSON text of the library, which is freed."""
+    """A JSON text of the library, which this frees."""
     try:
         return json.loads(ctypes.string_at(pointer))
     finally:

@@ -20,7 +20,7 @@ from tautline.progress import Progress
 from tautline.rules import Outer, Rule
 
 _PACKAGE = pathlib.Path(__file__).resolve().parent
-_LOOK_S = 0.1  # between two looks at a job that is waited for
+_LOOK_S = 0.1  # between two checks of a job that is waited for
 _ENDED = ("DONE", "FAILED", "STOPPED")
 UNBOUNDED = 2**63 - 1
 Slack = Union[int, float, None]
@@ -63,9 +63,9 @@ class Job:
         self.number = number
 
     def member(self, name: Optional[str] = None, wait_s: float = 60.0) -> Member:
-        """Joins it as a member, and waits for a place as long as that takes.
+        """Joins it as a member, and waits for a place for as long as it takes.
 
-        name  of this process among all of the cluster; None: made of the host's name and more
+        name  of this process among all of the cluster; None: made from the host's name and more
         """
         return Member(self._cluster.address, self._cluster.keys, self.number, name, wait_s)
 
@@ -86,7 +86,7 @@ class Job:
 
     @property
     def slack(self) -> Slack:
-        """The staleness bound in clocks, which may be set while it runs: 0 is BSP, None is none."""
+        """The staleness bound in clocks, which may be set while it runs; 0: BSP, None: no bound."""
         slack = int(self.status()["slack"])
         return None if slack == UNBOUNDED else slack
 
@@ -111,7 +111,7 @@ class Job:
     def wait(self, wait_s: Optional[float] = None, progress: Optional[bool] = None) -> str:
         """Waits until it has ended, and returns its state.
 
-        wait_s    raises DeadlineError after so many seconds; None: never
+        wait_s    raises DeadlineError after this many seconds; None: never
         progress  whether a line shows the clock of the slowest member; None: in notebooks
         """
         deadline = None if wait_s is None else time.monotonic() + wait_s
@@ -149,7 +149,7 @@ class Cluster:
         self.keys = keys
         self._handle = _library.Handle(
             _library.lib.tautline_disconnect,
-            f"this connection to {address} was closed; connect anew")
+            f"this connection to {address} was closed; connect again")
         _library.check(_library.lib.tautline_connect(
             _library.text(address), _library.text(keys), wait_s,
             ctypes.byref(self._handle.pointer)))
@@ -162,11 +162,11 @@ class Cluster:
         """Submits a job whose members are programs, and returns it.
 
         rule         what is done with gradients, such as tautline.SGD(lr=0.1); or
-                     tautline.Outer(interval=100) for members that train by themselves and meet
-        workers      how many members at most; each has a share of the data
+                     tautline.Outer(interval=100) for members that train on their own and meet
+        workers      the maximum number of members; each has a share of the data
         slack        how many clocks members may drift apart: 0 is BSP, None is without a bound;
-                     meetings, with an Outer
-        min_workers  starts it once so many have joined; 0: all
+                     counts meetings with an Outer
+        min_workers  starts it once this many have joined; 0: all
         reduction    "MEAN": updates are divided by the number of members; "SUM": they are not
         resume       a checkpoint's folder to continue from, as the servers see it
         checkpoint   {"folder": ..., "every": clocks, "keep": number}; None: none is written
@@ -203,7 +203,7 @@ class Cluster:
         return _library.take_json(text)
 
     def close(self) -> None:
-        """Ends the connection, after the call that another thread is in."""
+        """Ends the connection, after the current call of another thread."""
         self._handle.close()
 
     def __enter__(self: Self) -> Self:
@@ -218,7 +218,7 @@ class Cluster:
 
 
 class LocalCluster(Cluster):
-    """Servers on this machine, on ports that the system chooses, which end with the cluster."""
+    """Servers on this machine, on ports that the system chooses, which end with this object."""
 
     def __init__(self, servers: int = 1, shards: int = 1, wait_s: float = 30.0) -> None:
         if servers < 1:
@@ -245,7 +245,7 @@ class LocalCluster(Cluster):
         config.write_text(f'coordinator_address: "{coordinator}"\nheartbeat_interval_s: 0.2\n'
                           f'server {{ name: "{name}" shards: {shards} {more} }}\n'
                           f'log {{ file: {json.dumps(str(log))} }}\n')
-        # They end with this process even where it is killed; with the thread that starts them, in
+        # They end with this process even if it is killed; with the thread that starts them, in
         # fact, so that only the main thread may ask for it.
         ends_too = ["--end-with-parent"] * (threading.current_thread() is threading.main_thread())
         server = subprocess.Popen(

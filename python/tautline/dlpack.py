@@ -13,7 +13,7 @@ from tautline.errors import InvalidError, TautlineError
 _PLAIN, _USED_PLAIN = b"dltensor", b"used_dltensor"
 _VERSIONED, _USED_VERSIONED = b"dltensor_versioned", b"used_dltensor_versioned"
 _CUDA, _CUDA_MANAGED = 2, 13
-# As the protocol names CUDA's default stream, which it has as 0 too.
+# The protocol's number for CUDA's default stream, which CUDA calls 0.
 _DEFAULT_STREAM = 1
 _python = ctypes.pythonapi
 _DESTRUCTOR = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
@@ -70,10 +70,10 @@ def _drop(capsule: int) -> None:
 
 
 def shares(value: Any) -> bool:
-    """Whether an object is to be taken as a tensor: one that NumPy alone cannot take."""
+    """Whether an object must be taken as a tensor: one that NumPy alone cannot take."""
     if isinstance(value, numpy.ndarray) or not hasattr(value, "__dlpack__"):
         return False
-    # PyTorch's tensors are arrays of NumPy by themselves, but for the type that NumPy lacks.
+    # NumPy takes PyTorch's tensors itself, except those of the type that NumPy lacks.
     return not hasattr(value, "detach") or "bfloat16" in str(value.dtype)
 
 
@@ -97,7 +97,7 @@ def stream_of(value: Any) -> int:
 
 
 def _capsule_from(value: Any, what: str, stream: Optional[int]) -> Any:
-    """Of the newer version where the object knows it, as that says what is read-only."""
+    """Of the newer version if the object supports it, as that marks what is read-only."""
     words: dict[str, Any] = {} if stream is None else {"stream": stream}
     try:
         try:
@@ -121,8 +121,8 @@ def take(value: Any, what: str, call: Callable[[ctypes.c_void_p, int], int],
     for name, used, versioned in ((_PLAIN, _USED_PLAIN, 0), (_VERSIONED, _USED_VERSIONED, 1)):
         if _python.PyCapsule_IsValid(id(capsule), name):
             pointer = ctypes.c_void_p(_python.PyCapsule_GetPointer(id(capsule), name))
-            # The capsule's destructor leaves a tensor that is taken alone. It is renamed before, as
-            # a KeyboardInterrupt may come between the call and what follows, and a tensor that is
+            # The capsule's destructor leaves a taken tensor alone. It is renamed before, as
+            # a KeyboardInterrupt may arrive between the call and what follows, and a tensor that is
             # never deleted then is better than one that is deleted twice.
             _python.PyCapsule_SetName(capsule, used)
             try:

@@ -1,4 +1,4 @@
-"""What can go wrong, as exceptions: each message is a line that says what, where, the way out."""
+"""What can go wrong, as exceptions: a message is one line that says what, where and what to do."""
 
 
 class TautlineError(Exception):
@@ -6,7 +6,7 @@ class TautlineError(Exception):
 
 
 class InvalidError(TautlineError, ValueError):
-    """Wrong use: a field, a shape, an element type, two threads, a job that cannot be."""
+    """Wrong use: a field, a shape, an element type, two threads, a job that is not possible."""
 
 
 class NotFoundError(TautlineError, LookupError):

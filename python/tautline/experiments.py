@@ -1,4 +1,4 @@
-"""Sweeps: one training under several bounds, settings and seeds, and what came of it."""
+"""Sweeps: one training under several bounds, settings and seeds, and their results."""
 
 import json
 import math
@@ -77,7 +77,7 @@ class Sweep:
         return figure
 
     def _axes(self) -> int:
-        """How many columns say which point a row is of."""
+        """How many columns identify the point of a row."""
         return list(self.points.columns).index("runs")
 
     def __repr__(self) -> str:
@@ -120,7 +120,7 @@ def _command(job: Path, options: dict[str, Any], vary: dict[str, Any]) -> list[s
 
 
 def _watch(process: "subprocess.Popen[str]", progress: Optional[bool]) -> Optional[pathlib.Path]:
-    """Shows a sweep's runs until it has said all. Returns its folder, if it has begun."""
+    """Shows a sweep's runs until its output ends. Returns its folder, if it has begun."""
     assert process.stdout is not None
     # "NAME: 4 points with 2 seeds each, 8 runs, folder ...", perhaps behind what is read before.
     heads = (re.search(r" ([\d,]+) runs?, folder (.*)$", line) for line in process.stdout)
@@ -141,7 +141,7 @@ def sweep(job: Path, *, slack: Union[Slack, Iterable[Slack], str] = "", workers:
           data: Optional[Path] = None, draws: Optional[int] = None,
           parallel: Optional[int] = None, limit_s: Optional[float] = None,
           progress: Optional[bool] = None) -> Sweep:
-    """Trains a job under several bounds, one run of real processes after the other, and returns
+    """Trains a job under several bounds, one run of real processes after another, and returns
     what was measured as data frames. An interrupted sweep continues where it stopped, and one that
     has run is not run again.
 

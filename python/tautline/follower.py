@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 class Model(Mapping[str, numpy.ndarray]):
-    """A job's parameters as they are of one version, by table: from Follower.pull().
+    """A job's parameters at one version, by table: from Follower.pull().
 
-    The arrays are float32, read-only, and share the library's memory; they may be kept. They hold
-    every member's updates of the clocks before `version`. In BSP nothing else; where updates are
-    applied on arrival, some newer ones too.
+    The arrays are float32, read-only, and share the library's memory; they may be kept. They
+    contain every member's updates of the clocks before `version`: in BSP exactly these; if updates
+    are applied on arrival, some newer ones too.
 
     version  a clock
     """
@@ -55,8 +55,8 @@ class Model(Mapping[str, numpy.ndarray]):
         return len(self._tables)
 
     def state_dict(self) -> dict[str, Any]:
-        """The tables as tensors of PyTorch, copied, for a module's load_state_dict(): of a job
-        whose members train by tautline.torch, which names tables as the module's parameters."""
+        """The tables as tensors of PyTorch, copied, for a module's load_state_dict(): for a job
+        whose members train with tautline.torch, which names tables like the module's parameters."""
         import torch  # not everywhere
         return {name: torch.from_numpy(array.copy()) for name, array in self._tables.items()}
 
@@ -98,7 +98,7 @@ class Follower:
             raise InvalidError(f"relay is {relay!r}; it must be True, False or \"HOST:PORT\"")
         place = relay if isinstance(relay, str) else ":0" if relay else None
         self._handle = _library.Handle(
-            _library.lib.tautline_unfollow, f"this follower of job {job} was closed; follow anew")
+            _library.lib.tautline_unfollow, f"this follower of job {job} was closed; follow again")
         self.job = job
         self.version = -1
         options = _library.FollowOptions(
@@ -114,9 +114,9 @@ class Follower:
         """The newest model as of this call, every table of the same version.
 
         at_least    waits for this version or a later one
-        max_behind  what is here already will do, if that is at most so many clocks behind the
-                    newest when this returns; a model that is transferred is held to it too
-        wait_s      raises DeadlineError after so many seconds, which says what it waited for
+        max_behind  a model that is here already is enough if it is at most this many clocks behind
+                    the newest when this returns; so must a transferred one be
+        wait_s      raises DeadlineError after this many seconds, which says what it waited for
 
         Raises StoppedError once the job is over and its last version was given, and LostError if
         this follower is bounded and was silent for longer than its lease.
@@ -133,7 +133,7 @@ class Follower:
         return model
 
     def __iter__(self) -> Iterator[Model]:
-        """Each new model, until the job is over; waits for the next as long as that takes."""
+        """Each new model, until the job is over; waits for the next for as long as it takes."""
         while True:
             try:
                 yield self.pull(at_least=self.version + 1, wait_s=1e9)
@@ -141,7 +141,7 @@ class Follower:
                 return
 
     def traffic(self) -> int:
-        """Bytes of parameters that have come."""
+        """Bytes of parameters that have arrived."""
         return self._traffic()[0]
 
     def passed_on(self) -> int:
@@ -173,21 +173,21 @@ class Follower:
 def follow(job: Union["Job", str], number: Optional[int] = None, *, keys: Optional[str] = None,
            name: Optional[str] = None, bounded: bool = False,
            relay: Union[bool, str] = False) -> Follower:
-    """Follows a job: reads its parameters while it trains, each time of one version.
+    """Follows a job: reads its parameters while it trains, each time at one version.
 
         model = tautline.follow(job).pull()
         model = tautline.follow("host:7600", 3).pull(at_least=100)
 
     job      a Job, or the coordinator's address, with the job's number
-    keys     where an address is given: the folder of keys, as for tautline.connect()
-    name     of this process, for status and page; with keys a bounded follower's is its key's
+    keys     with an address: the folder of keys, as for tautline.connect()
+    name     of this process, for status and page; with keys, a bounded follower has its key's name
     bounded  training waits for it: at most as many clocks ahead of what it has pulled as the job's
              text says, followers { slack: N }. If it is silent for longer than its lease, training
              continues without it
     relay    it passes models on, slice by slice as they arrive, to the next follower that does so
              too, and takes them from the one before it, so that a server sends each once, however
              many follow. True listens at any free port, at the address with which this machine
-             reaches the coordinator; "HOST:PORT" there. With keys it takes a server's, of its name
+             reaches the coordinator; "HOST:PORT" there. With keys it uses a server's, of its name
     """
     if isinstance(job, str):
         if number is None:

@@ -1,4 +1,4 @@
-"""Tables of results: pandas' where it is installed, else a light one of the same use."""
+"""Tables of results: pandas' if it is installed, otherwise a light one with the same interface."""
 
 import csv
 import html
@@ -10,7 +10,7 @@ _WORDS = ("slack", "variant", "state", "failure")
 
 
 class Frame:
-    """A table where pandas is not installed, with the part of a DataFrame's use that it needs:
+    """A table if pandas is not installed, with the part of a DataFrame's interface that is needed:
     frame["loss"] is a column, a list; len(frame) counts rows; frame.groupby("slack") splits it;
     records() has each row as a dict; str() and notebooks show it. A value that is missing is None.
     """
@@ -39,7 +39,7 @@ class Frame:
     def groupby(self, name: str, sort: bool = False) -> Iterator[tuple[Any, "Frame"]]:
         """The rows of each value of a column, with the value, in the order of their first rows.
 
-        sort  as pandas has it: in the order of the values
+        sort  as in pandas: in the order of the values
         """
         values = list(dict.fromkeys(self[name]))
         for value in sorted(values) if sort else values:

@@ -26,7 +26,7 @@ _ANOTHER_THREAD = ("another thread is in a call of this member, which serves one
 
 def _as_array(value: Any, what: str) -> numpy.ndarray:
     """A float32 array of NumPy, PyTorch or anything that DLPack or the array interface shares; a
-    copy only where the element type differs or the memory has gaps."""
+    copy only if the element type differs or the memory has gaps."""
     if hasattr(value, "detach"):
         value = value.detach()
         if value.device.type != "cpu":
@@ -37,7 +37,7 @@ def _as_array(value: Any, what: str) -> numpy.ndarray:
     if array.dtype.kind not in "fiu":
         raise InvalidError(f"{what} has element type {array.dtype}; give numbers, which become "
                            "float32")
-    # Which makes one dimension of none.
+    # This makes a scalar one-dimensional.
     return numpy.ascontiguousarray(array, dtype=numpy.float32).reshape(array.shape)
 
 
@@ -68,7 +68,7 @@ class Table:
     name     unique within the job
     version  a clock before which `value` has the updates of every member
     device   CUDA's number of the device that its values are on; None: they are the host's
-    stream   of a table on a device: the CUDA stream, as a number, in whose order its values and
+    stream   for a table on a device: the CUDA stream, as a number, in whose order its values and
              updates are. None: PyTorch's current one at each call, or else CUDA's default stream
     """
 
@@ -85,8 +85,8 @@ class Table:
     @property
     def value(self) -> Any:
         """What was read last: a float32 array of NumPy, the memory that the library writes between
-        push() and the end of pull(). Of a table on a device: the tensor that it was made of, which
-        pull() writes in the order of its stream."""
+        push() and the end of pull(). For a table on a device: the tensor that it was made
+        from, which pull() writes in the order of its stream."""
         return self._value
 
     @property
@@ -120,7 +120,7 @@ class Table:
 
 class Member:
     """A member of a job. From Job.member(); a context manager: at the end of its block it finishes,
-    and an exception that leaves the block is told to the job.
+    and an exception that leaves the block is reported to the job.
 
     One thread at a time uses a member. Another one may call fail() or close(), which end a call
     that waits, with StoppedError.
@@ -201,17 +201,17 @@ class Member:
         """Adds a table; all members add the same ones, in the same order unless the job's text
         names them.
 
-        init  the initial values, of which those of the job's first member are every member's. A
-              float32 array or tensor in C order (of NumPy, PyTorch, or any library that speaks
+        init  the initial values; those of the job's first member become every member's. A
+              float32 array or tensor in C order (of NumPy, PyTorch, or any library that supports
               DLPack) becomes the table's memory, without a copy. Where it is on a CUDA device, the
-              table's updates are too, and copies are queued on its streams: nothing waits for the
-              device but pull(). Of a table in the job's text the servers make them; None: memory of
-              its shape is made here
+              table's updates are too, and copies are queued on its streams: only pull() waits for
+              the device. The servers make those of a table in the job's text; None: memory of its
+              shape is made here
         kind  "trained": what is pushed are gradients; "averaged": values, whose mean is taken.
               None: as the job's text says, or else "trained"
         lr_mult, decay_mult  multiply the job's learning rate and weight decay for this table; None:
               as the job's text says, or else 1
-        stream  of values on a device: as Table.stream
+        stream  for values on a device: as Table.stream
         """
         in_text = self.job_tables()
         if init is None:
@@ -269,12 +269,12 @@ class Member:
 
     @property
     def is_drained(self) -> bool:
-        """Whether it is to leave, as the cluster needs its machine; clocks() does so."""
+        """Whether it must leave because the cluster needs its machine; clocks() does so."""
         return self._leaves
 
     def open(self) -> None:
-        """Opens the tables at the servers and fills their values; the first use does it by
-        itself."""
+        """Opens the tables at the servers and fills their values; the first use does it
+        automatically."""
         if not self._is_open:
             for table in self._tables:
                 self._use_stream(table)
@@ -288,7 +288,7 @@ class Member:
             self._call(_library.lib.tautline_set_stream, table._number, table._stream())
 
     def is_due(self, table: Table) -> bool:
-        """Whether the table is pushed at this clock: always, but where the job's tables meet in
+        """Whether the table is pushed at this clock: always, unless the job's tables meet in
         fragments (tautline.Outer(fragments=4))."""
         self.open()
         due = ctypes.c_int()
@@ -297,9 +297,9 @@ class Member:
 
     def push(self, table: Table, gradient: Any) -> None:
         """Pushes the table's update of this clock. An array of NumPy or a tensor of PyTorch may be
-        used again at once. Any other tensor of DLPack, and PyTorch's in bfloat16, is lent: it is
-        not to be written before it was pulled. Of a table on a device any tensor there, which work
-        that is queued on its stream afterwards may write."""
+        used again at once. Any other tensor of DLPack, and PyTorch's in bfloat16, is lent: it must
+        not be written before the table was pulled. For a table on a device, any tensor there, which
+        work that is queued on its stream afterwards may write."""
         self.open()
         what = f"the update of table {table.name!r}"
         if table.device is not None:
@@ -341,7 +341,7 @@ class Member:
         """The newest values, as a new array; waits for no member."""
         self.open()
         # One whose wait was interrupted is kept until here, so that this is other memory, for which
-        # the library reads anew.
+        # the library reads again.
         into = numpy.empty(table.shape, numpy.float32)
         self._snapshot_into = into
         version = ctypes.c_int64()
@@ -387,7 +387,7 @@ class Member:
                 clock = following
 
     def _following(self, clock: int) -> int:
-        """Ends a clock, unless that was done, and returns the next."""
+        """Ends a clock, unless it has ended already, and returns the next."""
         if self._keeper is None:
             if self.clock == clock:
                 self.end_clock(self._loss, self._items)
@@ -399,7 +399,7 @@ class Member:
         return following
 
     def report(self, loss: Optional[float] = None, items: int = 0) -> None:
-        """Says what clocks() is to report of the clock that it ends."""
+        """Sets what clocks() reports about the clock that it ends."""
         self._loss, self._items = loss, items
 
     def sampler(self, records: Union[int, Sized], batch: int, *, seed: int = 1,
@@ -420,13 +420,13 @@ class Member:
                        end=end)
 
     def staleness(self) -> dict[int, int]:
-        """How many reads were how many clocks stale: {clocks: reads}."""
+        """How many reads had each staleness in clocks: {clocks: reads}."""
         bins = (ctypes.c_uint64 * 1002)()
         self._call(_library.lib.tautline_staleness, bins, len(bins))
         return {clocks: reads for clocks, reads in enumerate(bins) if reads}
 
     def optimizer(self, model: Any, overlap: bool = True, **options: Any) -> "Optimizer":
-        """What takes a PyTorch optimizer's place: see tautline.torch.Optimizer."""
+        """The replacement for a PyTorch optimizer: see tautline.torch.Optimizer."""
         from tautline.torch import Optimizer  # a second to import, and not everywhere
         return Optimizer(self, model, overlap, **options)
 
@@ -490,8 +490,8 @@ class Member:
         _library.check(self._code(function, *arguments))
 
     def _wait(self, function: Callable[..., int], *arguments: Any) -> None:
-        """One call of the library that waits until it has what it waits for. Signals are handled
-        between its steps, other threads' calls are not."""
+        """One call of the library that waits until what it waits for has happened. Signals are
+        handled between its steps, other threads' calls are not."""
         if not self._calls.acquire(blocking=False):
             raise InvalidError(_ANOTHER_THREAD)
         try:
@@ -528,7 +528,7 @@ class Member:
             if error is None:
                 self.finish()
             elif not isinstance(error, StoppedError):
-                with contextlib.suppress(TautlineError):  # the block's own says more
+                with contextlib.suppress(TautlineError):  # the block's own exception says more
                     self.fail(f"{type(error).__name__}: {error}")
         finally:
             self.close()

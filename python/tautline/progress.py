@@ -1,4 +1,4 @@
-"""How far something is, for people: a line in a terminal, a bar in a notebook."""
+"""Progress for people: a line in a terminal, a bar in a notebook."""
 
 import html
 import sys
@@ -7,12 +7,12 @@ from types import TracebackType
 from typing import Any, Optional, TextIO
 
 _WIDTH = 30  # of the bar, in characters
-_EACH_S = 0.1  # between two looks
-_EACH_LINE_S = 10.0  # where a line cannot be written over
+_EACH_S = 0.1  # between two updates
+_EACH_LINE_S = 10.0  # if a line cannot be overwritten
 
 
 def _notebook() -> Optional[Any]:
-    """IPython's function that displays something, where a notebook shows it."""
+    """IPython's function that displays something, if a notebook shows it."""
     loaded = sys.modules.get("IPython")  # a program that does not run in it has not loaded it
     get_shell = getattr(loaded, "get_ipython", None)
     shell = get_shell() if get_shell is not None else None

@@ -41,7 +41,7 @@ def _name_stream(name: bytes) -> int:
 
 
 class Sampler:
-    """The records that one member reads: those whose number leaves `slot` when it is divided by
+    """The records that one member reads: those whose number leaves the rest `slot` when divided by
     `slots`, pass by pass, each pass in its own order, so that each record is read once in a pass.
 
         sampler = me.sampler(len(data), batch=64)
@@ -51,16 +51,16 @@ class Sampler:
     indices(clock) is a pure function of the arguments here and the clock: nothing is stored. So a
     member that joins in the place of another one, or is started again, continues with the records
     of its clock, and no record is read twice. Records of clocks at which a slot had no member while
-    others trained are left out of that pass. It is the order in which Tautline's own workers read.
+    others trained are left out of that pass. Tautline's own workers read in the same order.
 
-    It is a batch_sampler of torch.utils.data.DataLoader too: then it begins at the clock that the
-    member is to compute, and has one batch for each clock.
+    It is also a batch_sampler for torch.utils.data.DataLoader: then it begins at the clock that the
+    member computes next, and has one batch for each clock.
 
     records  how many there are
     batch    how many are read at a clock
     seed     of the order, the same for all members
     shuffle  False: in the order of their numbers
-    start    the first clock of an iteration, or what says it when one begins
+    start    the first clock of an iteration, or a function that returns it when one begins
     end      the last clock of an iteration; None: it has no end
     """
 
@@ -98,7 +98,7 @@ class Sampler:
         return self._drawn[within * self.batch:(within + 1) * self.batch]
 
     def _draw(self, block: int) -> list[int]:
-        """The records of a block's clocks, one after the other: few calls of NumPy for many."""
+        """The records of a block's clocks, one after another: few calls of NumPy for many."""
         first = block * _AHEAD * self.batch
         end = first + _AHEAD * self.batch
         drawn: list[int] = []
@@ -113,8 +113,8 @@ class Sampler:
         return drawn
 
     def _order(self, turn: int, places: numpy.ndarray) -> numpy.ndarray:
-        """Where places of a pass are in its order: a permutation by a Feistel network, which is
-        walked until it falls within the records.
+        """The positions in a pass's order of its places: a permutation by a Feistel network, which
+        is walked until it falls within the records.
 
         Source: Black and Rogaway, "Ciphers with Arbitrary Finite Domains", CT-RSA 2002, sections 4
         and 5

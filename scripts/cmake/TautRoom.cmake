@@ -10,7 +10,7 @@ endif()
 set(TAUT_CUDA_OPTIONS -std=c++20 --extended-lambda --Werror=all-warnings
     -Xcompiler=-Wall,-Wextra,-Wconversion,-Werror)
 
-# With precompiled headers ccache works only where it is told that they are the same if their bytes
+# With precompiled headers, ccache works only if told that they are the same when their bytes
 # are; and one checkout finds what another one compiled only if paths within it are made relative.
 find_program(TAUT_CCACHE ccache)
 if(TAUT_CCACHE)

@@ -1,4 +1,4 @@
-"""The model that BSP's speed is held against: docs/MEASUREMENTS.md, "On a GPU", writes it down."""
+"""The model that BSP's speed is compared with: docs/MEASUREMENTS.md, "On a GPU", describes it."""
 import json
 
 # What processors move of the host's memory for each byte of a table in a clock with momentum: the
@@ -22,8 +22,8 @@ def bsp_seconds(layers, compute_s, down, memory, up):
         below += size
         if size > 0:
             # From the end of this layer's backward to its next forward nothing above it computes,
-            # and all tables up to it make their way: through each of three places one after the
-            # other.
+            # and all tables up to it are transferred: through each of three places one after
+            # another.
             way = max(below * max(costs), size * sum(costs))
             longest = max(longest, above + way)
         above -= seconds * scale

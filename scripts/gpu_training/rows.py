@@ -119,8 +119,8 @@ class Rows:
 
     def stalls(self, name, word, job, served, alone, ssp):
         """Whatever a clock takes longer than without a server is counted as waiting for parameters:
-        more than the truth, never less. Next to it the time that the compute thread says it
-        waited."""
+        more than the truth, never less. Next to it the time that the compute thread reports as
+        waiting."""
         bare = self.runs.served(word + "_bare", job, *served, "--no-overlap").clocks
         for what, clocks, reach in (("", ssp, "<= 5 %"), (", overlap off", bare, "")):
             share = max(0.0, 1 - alone.seconds() / clocks.seconds())

@@ -1,4 +1,4 @@
-"""Trainings as they are started here, and what their records say."""
+"""Starts trainings, and reads their records."""
 import csv
 import json
 import os
@@ -90,7 +90,7 @@ class Clocks:
         return self.lines[len(self.lines) // 4:]
 
     def seconds(self):
-        """Of one clock, the median: another process that gets in between counts for nothing."""
+        """Of one clock, the median: other processes in between do not count."""
         taken = sorted(float(line["compute_s"]) + float(line["wait_s"]) for line in self.steady())
         return taken[len(taken) // 2]
 
@@ -98,7 +98,7 @@ class Clocks:
         return float(self.lines[0]["images"]) / self.seconds()
 
     def waiting_share(self):
-        """Of its time that the compute thread waited for parameters and data."""
+        """The share of its time that the compute thread waited for parameters and data."""
         waited = sum(float(line["wait_s"]) for line in self.steady())
         return waited / (waited + sum(float(line["compute_s"]) for line in self.steady()))
 

@@ -79,15 +79,15 @@ pb::CheckpointSlice describe(const SliceImage& image, const ShardCapture& captur
   return slice;
 }
 
-/// A file that is to be written, with places of the capture's slices.
+/// A file to write, with its slices' indices in the capture.
 struct Plan {
   std::string name;
   std::vector<std::size_t> slices;
   pb::CheckpointSlices note;
 };
 
-/// One file with everything; or, of an incremental order, one with the slices that have changed and
-/// one with those that have not. The first of them describes all slices.
+/// One file with everything; or, for an incremental order, one with the slices that have changed
+/// and one with those that have not. The first of them describes all slices.
 std::array<Plan, 2> plan_files(const ShardCapture& capture, const UnchangedSlices& unchanged) {
   std::array<Plan, 2> plans;
   const bool is_incremental = capture.order.is_incremental;
@@ -139,8 +139,8 @@ Error withdrawn_error(const std::string& what) {
   return {ErrorCode::kClosed, what + ": the checkpoint is withdrawn"};
 }
 
-/// Of a withdrawn order, no process needs any file. The coordinator may have removed the folder
-/// before it was created here.
+/// No process needs a file of a withdrawn order. The coordinator may have removed the folder before
+/// it was created here.
 void remove_withdrawn(const std::string& folder) {
   const auto removed = remove_files(folder, kManifestName, [](const std::string& name) {
     return name.find(".safetensors") != std::string::npos;

@@ -15,23 +15,23 @@
 
 namespace taut::server {
 
-/// A file of a checkpoint while it is written. Dropped without `commit`, it is no file.
+/// A file of a checkpoint while it is written. Destroyed without `commit`, it leaves no file.
 /// Thread    one at a time
 class CheckpointOutput {
  public:
   virtual ~CheckpointOutput() = default;
   /// Errors    io, with the file and the system's message; those of other servers
   [[nodiscard]] virtual Result<void> append(std::span<const std::byte> bytes) = 0;
-  /// Returns when the file is on disks. REQUIRES: as many bytes were appended as announced.
+  /// Returns when the file is on disk. REQUIRES: as many bytes were appended as announced.
   [[nodiscard]] virtual Result<pb::CheckpointFile> commit() = 0;
 };
 
-/// Starts a file of so many bytes.
+/// Starts a file of `bytes` bytes.
 using MakeOutput = std::function<Result<std::unique_ptr<CheckpointOutput>>(const std::string& name,
                                                                            std::uint64_t bytes)>;
 
-/// Files in a folder, which exists: each written to a temporary file, flushed, renamed, the folder
-/// flushed.
+/// Makes files in an existing folder: each is written to a temporary file, flushed and renamed, and
+/// the folder is flushed.
 [[nodiscard]] MakeOutput whole_files(const std::string& folder);
 
 /// Writes a shard's part of a checkpoint: one file, or, if the order is incremental, one with the
@@ -46,8 +46,8 @@ using MakeOutput = std::function<Result<std::unique_ptr<CheckpointOutput>>(const
 [[nodiscard]] Result<std::vector<pb::CheckpointFile>> write_shard_files(
     ShardCapture capture, const MakeOutput& make, const std::atomic<bool>& stop);
 
-/// Overload for whole files in the order's folder, which is created if it is missing. Of an order
-/// that is withdrawn meanwhile the folder is removed.
+/// Overload for whole files in the order's folder, which is created if it is missing. If the order
+/// is withdrawn meanwhile, the folder is removed.
 /// Errors    io
 [[nodiscard]] Result<std::vector<pb::CheckpointFile>> write_shard_files(
     ShardCapture capture, const std::atomic<bool>& stop);

@@ -104,7 +104,7 @@ void CheckpointThread::write_now(std::size_t shard, ShardCapture capture) {
   on_part_(shard, job, std::move(part));
 }
 
-void CheckpointThread::stock(SpareStock stock) {
+void CheckpointThread::preallocate(SpareStock stock) {
   Task task = [this, stock = std::move(stock)] {
     try {
       stock.fill(stopping_);

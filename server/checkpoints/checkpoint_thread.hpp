@@ -15,18 +15,19 @@
 
 namespace taut::server {
 
-/// The files of checkpoints, on a dedicated thread: shards and the connection to the coordinator
-/// never wait for a disk.
+/// Reads and writes checkpoint files on a dedicated thread: shards and the connection to the
+/// coordinator never wait for a disk.
 /// Thread    any, for everything public; callbacks run on the dedicated one
 class CheckpointThread {
  public:
   using OnPart = std::function<void(std::size_t shard, JobId job, ShardPart part)>;
   using OnLoaded = std::function<void(const pb::ServerJob& job, Result<std::vector<ShardImages>>)>;
 
-  /// disks  for coded checkpoints; what they name outlives the thread
+  /// disks  for coded checkpoints; what they point to outlives the thread
   CheckpointThread(std::size_t shards, OnPart on_part, OnLoaded on_loaded, PartDisks disks = {});
-  /// Ends soon: a file that is being written is dropped, and of a checkpoint that is resumed no
-  /// further slice is read; its files are compared with their SHA-256 first, which is not ended.
+  /// Ends soon: drops a file that is being written, and reads no further slice of a checkpoint that
+  /// is being resumed. Only the comparison of its files with their SHA-256, which comes first, is
+  /// not interrupted.
   ~CheckpointThread();
   CheckpointThread(const CheckpointThread&) = delete;
   CheckpointThread& operator=(const CheckpointThread&) = delete;
@@ -35,11 +36,11 @@ class CheckpointThread {
   /// A part that is withdrawn before it is written is not reported.
   void write(std::size_t shard, ShardCapture capture);
   /// Prepares memory for the next checkpoint; if that fails or too much is pending, there is none.
-  void stock(SpareStock stock);
-  /// Returns memory to the system; if too much is pending already, on the caller's thread.
+  void preallocate(SpareStock stock);
+  /// Returns memory to the system; on the caller's thread if too much is pending already.
   void free(SpareExcess excess);
   /// Reads the initial state of a resumed job's slices.
-  /// memory  of the tables, where those that have no room fail at once; nullptr: no limit
+  /// memory  the limit on tables; if they have no room, this fails at once; nullptr: no limit
   void load(const pb::ServerJob& job, std::shared_ptr<const TableMemory> memory = nullptr);
 
  private:

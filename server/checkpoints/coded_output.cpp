@@ -91,8 +91,8 @@ class CodedOutput final : public CheckpointOutput {
   PartEncoder encoder_;
 };
 
-/// The disks on which a resumed job's checkpoint is looked for. A server that does not answer once
-/// counts as lost from then on: each wait for it would be as long as the first one.
+/// The disks that are searched for a resumed job's checkpoint. A server that fails to answer once
+/// counts as lost from then on: each further wait for it would be as long as the first one.
 /// Thread    any
 class SearchedDisks {
  public:
@@ -171,7 +171,7 @@ class StoredFile final : public RandomRead {
   const std::string name_;
 };
 
-/// A part as the first server has it whose disk says that it is sound; nullptr: none has.
+/// A part at the first server whose disk has it undamaged; nullptr if none has.
 std::shared_ptr<const RandomRead> find_part(const std::shared_ptr<SearchedDisks>& disks,
                                             const std::string& name, std::uint64_t bytes,
                                             const std::string& sha256) {

@@ -9,15 +9,15 @@
 
 namespace taut::server {
 
-/// The disks of a job's servers, as one of them reaches them.
+/// The disks of a job's servers, as one of them accesses them.
 struct PartDisks {
   std::string server;  // its own name
   PartStore* own = nullptr;
   PartClient* others = nullptr;
 };
 
-/// Files in parts on the disks of the order's holders. Part i of a host's files goes to holder
-/// (host + i) modulo their number.
+/// Makes files in parts on the disks of the order's holders. Part i of a host's files goes to
+/// holder (host + i) modulo the number of holders.
 /// REQUIRES: the order is of a coded checkpoint.
 [[nodiscard]] MakeOutput coded_files(const CaptureOrder& order, ShardId host,
                                      const PartDisks& disks);

@@ -65,8 +65,8 @@ void JobCapture::take_image(SliceState& slice) {
   }
 }
 
-/// Rows that are updated while they are written are copied: the memory for that is taken as long as
-/// the image exists, or updates wait for its end.
+/// Rows that are updated while they are written are copied: reserves the memory for that while the
+/// image exists; if there is none, updates wait for the image to end.
 void JobCapture::lease_copies(SliceState& slice, RowImage& image) {
   if (!limit_ || image.chunks.empty()) return;
   if (auto spare = limit_->take_spare(Bytes(image.bytes()))) {

@@ -22,8 +22,8 @@ using JobSlices = std::map<std::size_t, std::unique_ptr<SliceState>>;
 /// A shard's results for the threads that write checkpoints and allocate memory.
 struct CheckpointWork {
   std::vector<ShardCapture> captures;
-  std::vector<SpareStock> stocks;     // memory to be prepared, well before a checkpoint's clock
-  std::vector<SpareExcess> excesses;  // memory to be given back
+  std::vector<SpareStock> stocks;     // memory to prepare, well before a checkpoint's clock
+  std::vector<SpareExcess> excesses;  // memory to return to the system
 };
 
 /// Gathers the images of one job's slices at a shard for the job's newest checkpoint order, and
@@ -35,22 +35,22 @@ class JobCapture {
   /// work            receives the results
   JobCapture(BufferPool& values, BufferPool& states, CheckpointWork& work)
       : spares_(values, states), work_(work) {}
-  /// Withdraws the order: a job ends when its last checkpoint is complete, or will not be.
+  /// Withdraws the order: a job ends once its last checkpoint is complete or given up.
   ~JobCapture() { *capture_.withdrawn = true; }
   JobCapture(const JobCapture&) = delete;
   JobCapture& operator=(const JobCapture&) = delete;
 
-  /// For a new view, or tables that were opened: if the order differs from the previous one,
+  /// Adopts a new view, or tables that were opened: if the order differs from the previous one,
   /// withdraws that and restarts. A slice may be ready at once.
-  /// tables  empty: they are not open yet
-  /// limit   nullptr: none
-  /// is_idle no shard is served here: there is nothing to capture
+  /// tables  empty if they are not open yet
+  /// limit   nullptr: no limit
+  /// is_idle no shard is served here, so there is nothing to capture
   void follow(const JobView& view, ShardId shard, const std::vector<TableSpec>& tables,
               JobSlices& slices, const std::shared_ptr<TableMemory>& limit, bool is_idle = false);
-  /// After a push to a slice: takes its image if it is ready now.
+  /// Takes a slice's image, after a push to it, if it is ready now.
   void note_push(SliceState& slice, const std::vector<TableSpec>& tables, const JobSlices& slices);
 
-  /// The tables are closed again: spare memory will be prepared again.
+  /// Notes that the tables are closed again: spare memory must be prepared again.
   void close_tables();
   void return_spares();
 
@@ -63,10 +63,10 @@ class JobCapture {
 
   SpareMemory spares_;
   CheckpointWork& work_;
-  std::shared_ptr<TableMemory> limit_;  // nullptr: none
+  std::shared_ptr<TableMemory> limit_;  // nullptr: no limit
   ShardCapture capture_;                // for the newest order
-  bool is_finished_ = true;             // it was passed on
-  std::uint64_t prepared_ = 0;          // the order that `spares_` knows
+  bool is_finished_ = true;             // capture_ was passed on
+  std::uint64_t prepared_ = 0;          // the order for which spares_ is prepared
 };
 
 }  // namespace taut::server

@@ -18,11 +18,12 @@
 namespace taut::server {
 namespace {
 
-/// Of each member of a resumed job, which old member's work it continues, if any.
+/// For each member of a resumed job, the old member whose work it continues, if any.
 using Successors = std::map<WorkerId, std::optional<std::uint32_t>>;
 
-/// The member of the new job that continues the work of an old one: they have the same share of the
-/// data. With another number of shares there is none, and all start at the checkpoint's clock.
+/// Finds the members of the new job that continue the work of old ones: those with the same share
+/// of the data. If the number of shares differs there are none, and all start at the checkpoint's
+/// clock.
 Successors successors(const pb::ServerJob& job, const pb::CheckpointManifest& saved,
                       std::uint32_t slots) {
   Successors takes_up;
@@ -85,8 +86,8 @@ Result<void> check_states(const pb::ServerJob& job, const CheckpointReader& save
   return ok();
 }
 
-/// The saved tables as the job keeps them. Of those by rows `evict` may have changed, and with the
-/// rows that a bucket keeps at most the distribution of all slices over the shards.
+/// The saved tables as the job keeps them. For tables by rows, `evict` may have changed and, with
+/// the most rows that a bucket keeps, the distribution of all slices over the shards.
 std::vector<TableSpec> tables_of(const pb::Job& job, const CheckpointReader& saved) {
   std::vector<TableSpec> tables = saved.tables();
   for (TableSpec& table : tables) {
@@ -97,13 +98,13 @@ std::vector<TableSpec> tables_of(const pb::Job& job, const CheckpointReader& sav
   return tables;
 }
 
-/// Whether a server's part of the saved tables has room.
+/// Checks that a server's part of the saved tables has room.
 /// Errors    invalid: the first table that has none
 Result<void> check_memory(const pb::ServerJob& job, std::size_t shards, const SliceLayout& layout,
                           std::vector<TableSpec> tables, const TableMemory& memory) {
   TAUT_TRY(const auto view, make_job_view(job));
   for (TableSpec& table : tables) {
-    // How many rows a batch names is not saved: this is the least.
+    // How many rows a batch names is not saved: this is the minimum.
     if (table.rows) table.rows->clock_rows = 1;
   }
   std::vector<TableNeed> needs;
@@ -114,7 +115,7 @@ Result<void> check_memory(const pb::ServerJob& job, std::size_t shards, const Sl
   return memory.check(needs);
 }
 
-/// A slice as it was saved, in a job whose members continue the work of these.
+/// A slice as it was saved, for a job in which these members continue earlier work.
 Result<SliceImage> read_image(const CheckpointReader& saved, const Slice& place,
                               const Successors& takes_up, BufferPool& pool) {
   const TableSpec& table = saved.tables()[place.table.value()];

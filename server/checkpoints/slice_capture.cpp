@@ -15,9 +15,9 @@ void SliceCapture::take_order(const CaptureOrder& order) {
 }
 
 /// While clocks are aggregated, V stays at the order's clock until all updates of that clock have
-/// arrived, and the values are exactly those below it; where nothing is pushed at that clock, it
-/// stays at the last one before. On arrival the values hold later updates too, and the image's
-/// `done` shows which. What members repeat after a take-over belongs to it too.
+/// arrived, and the values are exactly those below it; if nothing is pushed at that clock, it stays
+/// at the last one before. On arrival the values contain later updates too, and the image's `done`
+/// shows which. Updates that members repeat after a take-over are part of the image, too.
 void SliceCapture::capture_if_due(const JobView& job, bool is_written, const SliceClock& clock,
                                   const std::function<SliceImage()>& image) {
   if (state_ != State::kDue) return;

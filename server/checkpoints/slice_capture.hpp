@@ -16,14 +16,14 @@ class SliceCapture {
  public:
   enum class State : std::uint8_t {
     kNone,    // no order, or the image was taken
-    kDue,     // V has not reached the order's clock, or updates below V are to be repeated
+    kDue,     // V has not reached the order's clock, or updates below V must be repeated
     kReady,   // the image waits to be taken
     kMissed,  // V had passed the clock when the order arrived, or there was no memory
   };
 
-  /// A newer order takes the place of an older one and drops its image.
+  /// Takes a newer order, which replaces an older one and drops its image.
   void take_order(const CaptureOrder& order);
-  /// Makes the image where it is due.
+  /// Makes the image if it is due.
   /// is_written  false: the slice is never pushed, so its V does not move
   /// clock       of the slice
   /// image       makes the image; may throw std::bad_alloc

@@ -5,12 +5,12 @@
 namespace taut::server {
 
 void SpareStock::fill(const std::atomic<bool>& stop) const {
-  // The limit is the tables'; what others of the machine need is theirs.
+  // The limit covers tables only; other processes of the machine need memory, too.
   if (available_memory().value() / 2 < bytes_) return;
   for (const Demand& demand : demands_) {
     BufferPool pool = demand.pool;
     for (const auto& [size, count] : demand.buffers) {
-      pool.stock(size, count, [&] { return stop || *over_; });
+      pool.preallocate(size, count, [&] { return stop || *over_; });
     }
   }
 }
@@ -22,7 +22,7 @@ std::optional<SpareStock> SpareMemory::prepare(std::span<const SliceState* const
   stock.demands_ = {{values_, {}}, {states_, {}}};
   std::uint64_t bytes[] = {0, 0};
   for (const SliceState* slice : slices) {
-    // What is copied of a bucket's rows is as much as is updated of them.
+    // Only those of a bucket's rows that are updated are copied.
     if (!slice->is_written() || slice->rows() != nullptr) continue;
     const std::size_t size = slice->place().count * sizeof(float);
     const std::size_t rounded = BufferPool::rounded_size(size);

@@ -15,7 +15,7 @@
 
 namespace taut::server {
 
-/// Memory that is to be prepared, by a thread that may wait for the system to give it.
+/// Memory to prepare, by a thread that may wait until the system provides it.
 /// Thread    any
 class SpareStock {
  public:
@@ -30,27 +30,27 @@ class SpareStock {
   friend class SpareMemory;
   struct Demand {
     BufferPool pool;
-    std::map<std::size_t, std::size_t> buffers;  // how many of so many bytes
+    std::map<std::size_t, std::size_t> buffers;  // how many, by size in bytes
   };
   std::vector<Demand> demands_;
   std::uint64_t bytes_ = 0;
   std::shared_ptr<const std::atomic<bool>> over_;
 };
 
-/// Spare memory that a shard does without from now on: it goes back to the system with this object,
-/// which may take a while. Until then it counts under the server's limit.
+/// Spare memory that a shard no longer needs: it is returned to the system when this is destroyed,
+/// which may take a while. Until then it counts toward the server's limit.
 /// Thread    any
 struct SpareExcess {
-  TableMemory::Share share;  // goes last
+  TableMemory::Share share;  // released last
   BufferPool::Excess values;
   BufferPool::Excess states;
 };
 
 /// What a shard's slices of one job need in order to continue while a checkpoint holds their
-/// memory: as much again. Fresh pages cost many times what an update does, so they are requested
-/// when a checkpoint is ordered, a while before its clock, and kept for the next one; but only
-/// where the server's memory limit leaves room, and no longer than tables leave it. Without it each
-/// first update of a slice waits for the system.
+/// memory: the same amount again. Fresh pages cost many times what an update does, so they are
+/// requested when a checkpoint is ordered, a while before its clock, and kept for the next one; but
+/// only if the server's memory limit leaves room, and only as long as tables do not need it.
+/// Without it, the first update of each slice waits for the system.
 /// Thread    shard thread
 class SpareMemory {
  public:
@@ -60,20 +60,20 @@ class SpareMemory {
   SpareMemory(const SpareMemory&) = delete;
   SpareMemory& operator=(const SpareMemory&) = delete;
 
-  /// For a new order: availability is judged again, as other jobs start and end.
+  /// Prepares for a new order. Checks again what is available, as other jobs start and end.
   /// slices    the same at every order
   /// limit     nullptr if there is no limit
-  /// returns   what is to be prepared; nullopt if there is no room, or nothing to keep: what is
-  ///           held is to be given back then
+  /// returns   what must be prepared; nullopt if there is no room, or nothing to keep: the caller
+  ///           must then call give_back()
   /// Throws std::bad_alloc; it may be called again.
   [[nodiscard]] std::optional<SpareStock> prepare(std::span<const SliceState* const> slices,
                                                   const std::shared_ptr<TableMemory>& limit);
 
-  /// Lets everything go; what a checkpoint still holds goes back to the system with that. Nothing:
-  /// there was nothing.
+  /// Releases everything; what a checkpoint still holds is returned to the system after it. nullopt
+  /// if nothing was held.
   [[nodiscard]] std::optional<SpareExcess> give_back();
 
-  /// A checkpoint takes from the free lists now: memory prepared later would be too late.
+  /// Stops preparing: a checkpoint takes from the free lists now, so more memory would be too late.
   void stop_filling() {
     if (over_) *over_ = true;
   }

@@ -34,7 +34,7 @@ bool is_same(const SliceImage& image, const CheckpointReader::Stored& saved,
   const auto term = capture.terms.find(image.place.shard);
   const std::uint64_t now = term == capture.terms.end() ? 0 : term->second;
   if (saved.slice->term() != now) return false;
-  // Each clock is an application to a bucket, of no row too.
+  // Each clock is an application to a bucket, even if it changes no row.
   if (is_bucket(image, capture)) {
     return saved.slice->rows() == image.rows.rows &&
            saved.slice->row_changes() == image.rows.changes;

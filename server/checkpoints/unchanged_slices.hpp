@@ -14,19 +14,19 @@
 
 namespace taut::server {
 
-/// The slices of a capture to which no update was applied since the job's checkpoint before it. The
-/// files with them become the new checkpoint's too, as hard links, so that each folder stays whole
-/// when others are removed: the file system counts the references, and removes the bytes with the
-/// last one.
+/// The slices of a capture to which no update was applied since the job's previous checkpoint.
+/// Their files also become part of the new checkpoint, as hard links, so that each folder stays
+/// complete when others are removed: the file system counts the references, and removes the bytes
+/// with the last one.
 class UnchangedSlices {
  public:
   /// Links the base's files into the order's folder. A file of which less than half is needed is
-  /// not linked: its slices are to be written again, so that the files of a checkpoint take at most
-  /// twice its bytes. Where nothing can be linked, nothing is unchanged.
+  /// not linked: its slices are written again, so that the files of a checkpoint take at most twice
+  /// its bytes. Without a base that can be read, only slices of frozen tables count as unchanged.
   /// REQUIRES: the folder exists.
   [[nodiscard]] static UnchangedSlices link(const ShardCapture& capture);
 
-  /// The file that has a slice; nullptr: it is to be written.
+  /// The linked file that has a slice; nullptr if the slice must be written.
   [[nodiscard]] const std::string* file_of(const SliceImage& image) const;
   /// Whether a slice has not changed, and is likely not to until the next checkpoint.
   [[nodiscard]] bool contains(const SliceImage& image) const;
@@ -48,10 +48,10 @@ class UnchangedSlices {
   /// The base's files that have unchanged slices of a capture, by name; notes these slices.
   [[nodiscard]] std::map<std::string, Use> compare(const ShardCapture& capture,
                                                    const CheckpointReader& base);
-  /// Links a file of the base into the order's folder, if it can be.
+  /// Links a file of the base into the order's folder, if possible.
   void link_file(const ShardCapture& capture, const CheckpointReader& base, const Use& use);
 
-  std::map<Place, std::string> unchanged_;  // with the file that was linked; empty: none was
+  std::map<Place, std::string> unchanged_;  // with the file that was linked; empty if none was
   std::vector<pb::CheckpointFile> files_;
   std::string problem_;
 };

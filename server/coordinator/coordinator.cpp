@@ -17,13 +17,14 @@
 namespace taut {
 namespace {
 
-// A server that ends is noticed after one limit; a shard that is silent while its server is heard
-// of fails its workers after two.
+// A server that ends is noticed after one limit; a shard that is silent while its server is still
+// heard fails its workers after two.
 constexpr double kSilenceLimits = 2;
 constexpr Duration kBetweenRefusalNotes = std::chrono::seconds(1);
 
-/// Lives are counted from the stored number. Without one they start where no earlier coordinator
-/// is likely to have been, so that servers and workers notice that they are not known any more.
+/// Incarnations continue from the stored number. Without one they start where no earlier
+/// coordinator is likely to have been, so that servers and workers notice that they are no longer
+/// known.
 std::uint64_t first_incarnation(const pb::StoredCounters& stored, std::uint64_t session) {
   if (stored.next_incarnation() > 0) return stored.next_incarnation();
   return ((session & 0xffffffffU) << 20U) + 1;
@@ -40,7 +41,7 @@ std::string_view word_of(pb::DataSecurity security) {
   }
 }
 
-/// Why a daemon's data plane is none of this cluster; empty: it is, or it takes what there is.
+/// Why a daemon's data plane does not fit this cluster; empty if it does, or if either takes any.
 std::string why_other_security(const pb::Hello& hello, pb::DataSecurity ours) {
   const pb::DataSecurity theirs = hello.data_security();
   const bool is_same = theirs == ours || theirs == pb::DATA_SECURITY_ANY;
@@ -52,8 +53,8 @@ std::string why_other_security(const pb::Hello& hello, pb::DataSecurity ours) {
       word_of(ours));
 }
 
-/// Of the time that a job was expected to train from one clock on, leaves what is left from a later
-/// one: the queue goes by it.
+/// Reduces a job's expected time, which was for training from clock `before` on, to training from
+/// `from` on, since the queue uses it.
 void expect_rest(std::int64_t before, std::int64_t from, pb::Job& definition) {
   const auto whole = static_cast<double>(definition.solver_param().max_iter() - before);
   const auto left = static_cast<double>(definition.solver_param().max_iter() - from);
@@ -180,11 +181,11 @@ CoordinatorOutput Coordinator::tick(TimePoint now) {
   if (pause > options_.heartbeat_limit / 2) {
     registry_.excuse_silence(pause, now);
     for (auto& [id, job] : jobs_) job.followers.excuse_silence(pause, now);
-    // Nor could they reconnect meanwhile, if that is soon after a restart.
+    // Soon after a restart, they could not reconnect in the pause either.
     recovered_at_ = recovered_at_ + pause;
     last_join_ = std::min(last_join_ + pause, now);
   }
-  // What only time changes, progress and connections among it, is looked at now.
+  // What changes with time alone, or with progress and connections, is examined now.
   for (auto& [id, job] : jobs_) {
     job.placement_due = true;
     job.revise_finished();
@@ -195,7 +196,7 @@ CoordinatorOutput Coordinator::tick(TimePoint now) {
   for (const Participant* lost : registry_.lose_silent(now)) {
     out_.notes.add(lost->lost_reason + " and was declared lost");
   }
-  // A process that was to end and has not returned since a restart has ended.
+  // A leaving process that has not returned since a restart has ended.
   if (now_ - recovered_at_ > options_.heartbeat_limit) registry_.forget_absent_leaving();
   std::erase_if(loads_, [this](const auto& entry) {
     return registry_.find(pb::ROLE_SERVER, entry.first) == nullptr;
@@ -260,14 +261,14 @@ void Coordinator::on_hello(PeerId from, const pb::ControlMessage& message) {
       }
       note_connection(*greeting.participant);
     } else if (greeting.refusal.empty()) {
-      return;  // it repeats the hello, and by then it is known whether the name is free
+      return;  // it will repeat the hello; by then it is known whether the name is free
     }
   }
   if (!reply.accepted()) note_refusal(reply.reason());
   *send(from, message.request()).mutable_hello_reply() = reply;
 }
 
-/// At most one a second: a peer can neither fill the log nor push other lines out of the status.
+/// Notes at most one a second: a peer must neither fill the log nor push lines out of the status.
 void Coordinator::note_refusal(const std::string& reason) {
   if (now_ < next_refusal_note_) {
     ++quiet_refusals_;
@@ -279,7 +280,7 @@ void Coordinator::note_refusal(const std::string& reason) {
                              quiet == 0 ? "" : fmt::format(" (and {} more hellos)", quiet)));
 }
 
-/// What it was sent over an earlier connection, and has not acknowledged, is sent over this one.
+/// Has state that it was sent on an earlier connection and has not acknowledged sent on this one.
 void Coordinator::note_connection(const Participant& participant) {
   for (auto& [id, job] : jobs_) {
     const int index = job.is_active() ? job.find_member(participant.incarnation) : -1;
@@ -304,8 +305,8 @@ std::string Coordinator::why_not_member(JobId id) const {
   return fmt::format("job {} has ended: it is {}", id.value(), state_word(job.stored().state()));
 }
 
-/// Why a process that waits for a place in its job will get none; empty: it may, or had one.
-std::string Coordinator::why_waits_in_vain(const Participant& participant) const {
+/// Why a process that waits for a place in its job will get none; empty if it may, or had one.
+std::string Coordinator::why_never_scheduled(const Participant& participant) const {
   std::string reason = why_not_member(participant.job);
   const auto job = jobs_.find(participant.job);
   const bool had_place =
@@ -316,7 +317,7 @@ std::string Coordinator::why_waits_in_vain(const Participant& participant) const
 void Coordinator::on_heartbeat(PeerId from, const pb::ControlMessage& message) {
   Participant* participant = registry_.hear(from, now_);
   pb::HeartbeatReply& reply = *send(from, message.request()).mutable_heartbeat_reply();
-  // A late copy of a hello can start a life that its process does not know.
+  // A late copy of a hello can start a life that its process does not know of.
   const std::uint64_t life = message.heartbeat().incarnation();
   const bool known =
       participant != nullptr && (life == 0 || life == participant->incarnation.value());
@@ -326,8 +327,8 @@ void Coordinator::on_heartbeat(PeerId from, const pb::ControlMessage& message) {
     reply.set_reason("this connection has sent no hello, or its process was declared lost");
     return;
   }
-  if (const std::string reason = why_waits_in_vain(*participant); !reason.empty()) {
-    // It greets again, and is refused with the reason.
+  if (const std::string reason = why_never_scheduled(*participant); !reason.empty()) {
+    // It sends another hello, which is refused with the reason.
     registry_.lose(*registry_.hear(from, now_), reason);
     reply.set_known(false);
     reply.set_reason(reason);
@@ -371,7 +372,7 @@ void Coordinator::on_server_reply(PeerId from, const Participant& server,
     }
     return;
   }
-  // It still has a job that it does not belong to.
+  // The server still has a job that it does not belong to.
   if (!in_heartbeat) return;
   pb::ServerJob& drop = *send(from).mutable_server_job();
   drop.set_job(reply.job());
@@ -386,7 +387,7 @@ void Coordinator::on_progress(PeerId from, const Participant& worker,
   const int index =
       found == jobs_.end() || !is_its_own ? -1 : found->second.find_member(worker.incarnation);
   const bool over = progress.finished() || progress.left() || !progress.error().empty();
-  // One that is quarantined is lost although it lives.
+  // A quarantined worker counts as lost although it is alive.
   const bool is_lost = index >= 0 && found->second.stored().members(index).lost();
   if (index >= 0 && found->second.is_active() && (over || !is_lost)) {
     JobRecord& job = found->second;
@@ -399,12 +400,12 @@ void Coordinator::on_progress(PeerId from, const Participant& worker,
     if (!progress.error().empty()) note_failure(job, index, worker.title(), now_, out_.notes);
     return;
   }
-  // It still works for a job that has ended, or that continues without it.
+  // The worker still works for a job that has ended, or that continues without it.
   if (over) return;
   pb::WorkerJob& stop = *send(from).mutable_worker_job();
   stop.set_job(progress.job());
   stop.set_revision(progress.revision() + 1);
-  // For the life that reports: a later life, reached by a late report, starts afresh.
+  // For the life that reports: a later life, if this reaches it late, must not stop.
   stop.set_incarnation(progress.incarnation());
   stop.set_stop(true);
   stop.set_stop_reason(index >= 0 && !is_lost ? "the job has ended"
@@ -420,7 +421,7 @@ void Coordinator::settle() {
     note_bad_updates(job, now_, out_.notes);
     note_losses(job, registry_, now_, out_.tasks, out_.notes);
     avoid_given_up(job.stored());
-    // A checkpoint that was withdrawn with a server is ordered again before the job may end.
+    // A checkpoint withdrawn because of a lost server is ordered again before the job may end.
     advance_checkpoint(job, options_.checkpoint_limit, now_, out_.tasks, out_.notes);
     note_end(job, {options_.stop_limit, options_.worker_wait}, now_, out_.notes);
     if (job.stored().state() == pb::RUNNING && !job.stored().closing()) {
@@ -482,7 +483,7 @@ void Coordinator::restart(const pb::StoredJob& failed) {
     definition.set_resume(resume.folder());
     expect_rest(failed.resume().clock(), resume.clock(), definition);
   }
-  // As different from others' as the first one, and the same if this is done again.
+  // As unlikely to collide as the first token, and the same if this step is repeated.
   const std::uint64_t token = failed.token() * 6364136223846793005ULL + id.value();
   pb::StoredJob next = new_job(id, token, definition, failed.user(), Slack(failed.wanted_slack()),
                                resumes ? &resume : nullptr);
@@ -495,8 +496,8 @@ void Coordinator::restart(const pb::StoredJob& failed) {
                                          : std::string("from the beginning")));
 }
 
-/// A server that does not know of the job's end reports the job in its next heartbeat, and is
-/// notified.
+/// A server that does not know that a forgotten job has ended reports it in its next heartbeat, and
+/// is notified then.
 void Coordinator::forget_old_jobs() {
   auto ended = static_cast<std::size_t>(std::count_if(
       jobs_.begin(), jobs_.end(), [](const auto& entry) { return entry.second.has_ended(); }));
@@ -552,7 +553,7 @@ void Coordinator::deliver_to_members(JobRecord& job) {
     pb::WorkerJob& update = *send(*process->peer).mutable_worker_job();
     update = job.worker_job(i);
     update.set_silence_limit_s(kSilenceLimits * seconds(options_.heartbeat_limit));
-    // A worker that requests an image early would have a buffer make a step of fewer updates.
+    // An early request for an image would make a buffer step with fewer updates.
     const bool has_buffer =
         job.stored().definition().consistency().periodic_averaging().outer().buffer() > 0;
     update.set_kept_bytes(has_buffer ? 0 : options_.kept_bytes);

@@ -5,7 +5,7 @@
 
 namespace taut {
 
-/// A coordinator's options as its configuration says, but for the session.
+/// The options that a configuration gives a coordinator, except for the session.
 [[nodiscard]] CoordinatorOptions coordinator_options(const pb::CoordinatorConfig& config);
 
 }  // namespace taut

@@ -1,4 +1,4 @@
-// Readers that follow a job: what the coordinator tells them, and which of them training waits for.
+// Readers that follow a job: the replies that they get, and which of them training waits for.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,11 +10,11 @@
 namespace taut {
 namespace {
 
-// How many bounded followers that were cut are remembered, the newest ones: one that returns is
-// refused as cut.
+// How many cut bounded followers are remembered, the newest ones: one that returns is refused as
+// cut.
 constexpr int kKnownCuts = 1024;
-// How long an ended job's tables are kept for its followers; and for those that have yet to report
-// to a coordinator that has restarted.
+// How long an ended job's tables are kept for its followers, and how long a restarted coordinator
+// waits for them to report.
 constexpr Duration kLinger = std::chrono::seconds(10);
 constexpr Duration kReport = std::chrono::seconds(2);
 
@@ -29,14 +29,14 @@ const pb::StoredFollower* find_bounded(const pb::StoredJob& stored, FollowerId i
   return found == stored.followers().end() ? nullptr : &*found;
 }
 
-/// Whether a report about a follower that training waits for may be its own: another reader, which
-/// may not have training wait, can know its number and name. Before it knows that servers know it,
-/// its reports may be without a bound.
+/// Whether a report in the name of a follower that training waits for may be its own: another
+/// reader, for which training need not wait, can know its number and name. Until the follower knows
+/// that servers know it, its reports may be unbounded.
 bool may_be_its_own(const pb::StoredFollower& bound, const pb::Follow& report, bool is_known) {
   return report.name() == bound.follower().name() && (report.bounded() || !is_known);
 }
 
-/// Training waits for it no more. Returns whether it did.
+/// Training no longer waits for this follower. Returns whether it did before.
 bool release(JobRecord& job, FollowerId id) {
   if (find_bounded(job.stored(), id) == nullptr) return false;
   auto& followers = *job.change().mutable_followers();
@@ -49,7 +49,7 @@ bool release(JobRecord& job, FollowerId id) {
   return true;
 }
 
-/// Why this job has no bounded followers; empty: it may have them.
+/// Why this job may have no further bounded follower; empty if it may.
 std::string why_not_bounded(const pb::StoredJob& stored) {
   if (!stored.definition().has_followers()) {
     return fmt::format(
@@ -63,7 +63,7 @@ std::string why_not_bounded(const pb::StoredJob& stored) {
                      stored.followers_size());
 }
 
-/// Has training wait for a follower from now on.
+/// Makes training wait for a follower from now on.
 void bind(JobRecord& job, const pb::Follow& request, Notes& notes) {
   pb::StoredFollower added;
   added.mutable_follower()->set_follower(request.follower());
@@ -116,7 +116,7 @@ void Coordinator::on_follow(const pb::Follow& request, pb::FollowReply& reply) {
   if (request.bounded() && is_cut(job.stored(), id)) {
     reply.set_cut(fmt::format(
         "follower \"{}\" of job {} was silent for longer than its lease of {:g} s, and training "
-        "continues without it; follow anew",
+        "continues without it; follow again",
         request.name(), request.job(), seconds(lease_of(job))));
     return;
   }
@@ -132,7 +132,7 @@ void Coordinator::on_follow(const pb::Follow& request, pb::FollowReply& reply) {
         fmt::format("job {} has {} followers, which is the limit", request.job(), Followers::kMax));
     return;
   }
-  // One that is bound now is not known to servers yet.
+  // Servers do not know one yet that is bound only now.
   if (request.bounded() && bound == nullptr && !job.has_ended()) bind(job, request, out_.notes);
   reply.set_joined(is_known || job.has_ended());
   reply.set_job_hash(job_hash(job.stored().definition()));
@@ -146,8 +146,8 @@ void Coordinator::on_follow(const pb::Follow& request, pb::FollowReply& reply) {
   }
 }
 
-/// Cuts bounded followers that were silent for too long, forgets others, and drops an ended job's
-/// tables once its followers have the last version.
+/// Cuts bounded followers that were silent for too long, forgets other silent ones, and drops an
+/// ended job's tables once its followers have left, or after a while.
 void Coordinator::note_followers(JobRecord& job) {
   if (job.has_ended() && !job.stored().lingers()) return;
   for (const Followers::Follower& silent : job.followers.silent(lease_of(job), now_)) {
@@ -166,7 +166,7 @@ void Coordinator::note_followers(JobRecord& job) {
             silent.name, seconds(now_ - silent.last_heard)));
   }
   if (!job.stored().lingers()) return;
-  // A coordinator that has restarted waits for them to report.
+  // A restarted coordinator waits for them to report.
   if (!job.lingers_from) job.lingers_from = now_ + kReport;
   const bool all_have_it = job.followers.empty() && now_ >= *job.lingers_from;
   if (!all_have_it && now_ < *job.lingers_from + kLinger) return;

@@ -1,4 +1,4 @@
-// What is known of the queue: the state that the scheduling policy decides on, and why jobs wait.
+// The queue's state, on which the scheduling policy decides, and why jobs wait.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -28,7 +28,7 @@ std::uint64_t copies_of(const pb::StoredJob& stored) {
 
 constexpr std::uint64_t kUnlimited = WorkerList::kUnlimited;
 
-/// Until it ends: by its pace, or by what its definition expects.
+/// Seconds until a job ends: from its pace, or from what its definition expects.
 std::optional<double> remaining_s(const JobRecord& job, const Registry& registry, TimePoint now) {
   if (job.stored().state() == pb::RUNNING) {
     const double left = job_status(job, registry, "", now).left_s();
@@ -49,7 +49,7 @@ std::pair<bool, std::string> memory_of(const Participant& worker) {
   return {is_own, is_own ? worker.name : worker.host};
 }
 
-/// In the order in which they are near to the workers that a job has.
+/// These workers, the nearest to the job's own first.
 std::vector<const Participant*> nearest_to(const JobRecord& job, const Registry& registry,
                                            const std::vector<const Participant*>& workers) {
   std::vector<std::string> hosts;
@@ -84,7 +84,7 @@ bool Coordinator::is_saving(const JobRecord& job, int member) const {
   if (!may_save) return false;
   const Participant* process = registry_.find_live(pb::ROLE_WORKER, one.member().name(),
                                                    Incarnation(one.member().incarnation()));
-  // Once its run is of another job, it writes no part of this one's.
+  // Once it runs another job, it writes no part of this one's checkpoint.
   return process != nullptr && process->reports == JobId(stored.job()) &&
          owes_checkpoint(job, member);
 }
@@ -129,7 +129,7 @@ std::vector<const Participant*> Coordinator::fitting_workers(const JobRecord& jo
 std::vector<std::uint64_t> Coordinator::idle_state() const {
   std::vector<std::uint64_t> state{registry_.states()};
   for (const auto& [id, job] : jobs_) {
-    // A member that has finished changes no version.
+    // A member that finishes does not change the version.
     if (!job.is_active()) continue;
     std::uint64_t saving = 0;
     const bool may_save = job.stored().has_checkpoint() && job.roster().finished() > 0 &&
@@ -178,7 +178,7 @@ WorkerList Coordinator::worker_list(std::vector<const Participant*>& workers) co
       const bool uses_memory = job.works(member) || is_saving(job, i);
       if (!uses_memory || worker == nullptr) continue;
       for (const auto& [pool, index] : pools) {
-        // Of one that has not reconnected to a new coordinator it is not known where it is.
+        // Where a worker runs is unknown until it has reconnected to a restarted coordinator.
         const bool may_be_here = worker->peer ? pool == memory_of(*worker) : !pool.first;
         std::uint64_t& memory = list.memory[index];
         if (may_be_here && memory != kUnlimited) memory -= std::min(memory, demand);
@@ -210,7 +210,7 @@ std::optional<std::uint64_t> Coordinator::server_memory(bool all) const {
       free -= reserved * stored.servers(index).shard_addresses_size() / job_shards *
               static_cast<double>(copies_of(stored));
     }
-    // A job's share of this server is that of its shards among all.
+    // A job's share of this server's memory follows from the server's share of all shards.
     const double of_all = std::max(free, 0.0) * static_cast<double>(shards) /
                           static_cast<double>(server->shard_addresses.size() * copies);
     least = std::min(least.value_or(of_all), of_all);
@@ -230,13 +230,13 @@ UserQuota Coordinator::quota_of(const JobRecord& job) const {
 }
 
 bool Coordinator::may_know_workers(const JobRecord& job) const {
-  // "Every worker that has joined" is unknown until all had the time to reconnect.
+  // "Every worker that has joined" is unknown until all have had time to reconnect.
   const bool is_recovered = job.stored().job() < first_new_job_;
   return !is_recovered || job.stored().definition().workers() > 0 || !awaits_any();
 }
 
 bool Coordinator::awaits_any() const {
-  // Until the last tick: what arrives before the next one may follow a pause, which a tick notices.
+  // As of the last tick: later messages may follow a pause, which only the next tick notices.
   return had_processes_ && last_tick_ - recovered_at_ <= options_.heartbeat_limit;
 }
 
@@ -265,7 +265,7 @@ bool Coordinator::awaits_known() const {
 bool Coordinator::gathers() const {
   if (!awaits_any()) return false;
   const bool all_are_back = names_processes_ && !registry_.has_absent();
-  // A process learns from the answer to its next heartbeat that it is to greet a new coordinator.
+  // The reply to a process's next heartbeat has it send a hello to the new coordinator.
   return !all_are_back && last_tick_ - last_join_ < 2 * registry_.longest_interval();
 }
 
@@ -289,7 +289,7 @@ ScheduledJob Coordinator::scheduled(const JobRecord& job, bool competes) const {
   one.workers = job.staying();
   one.ends = stored.closing() || stored.stops_when_saved();
   one.keeps = job.keeps_until && now_ < *job.keeps_until;
-  one.min_workers = least_workers(job);
+  one.min_workers = min_running_workers(job);
   one.owed = one.ends ? 0 : job.lost_slots();
   one.max_workers = may_grow(job) ? stored.slots() : one.workers + one.owed;
   return one;
@@ -321,7 +321,7 @@ Coordinator::Queue Coordinator::queue() const {
   }
   state.workers = worker_list(queue.workers);
   for (ScheduledJob& job : state.running) {
-    // Those that it has quarantined replace none.
+    // Workers that the job has quarantined replace none.
     const auto& quarantined = jobs_.at(job.job).stored().quarantined();
     const auto fitting =
         std::ranges::count_if(state.workers.workers, [&quarantined](const WorkerPlace& worker) {
@@ -338,7 +338,7 @@ Coordinator::Queue Coordinator::queue() const {
   const bool needs_memory = std::ranges::any_of(
       state.waiting, [](const ScheduledJob& job) { return job.server_memory > 0; });
   if (needs_memory) state.server_memory = server_memory(false);
-  // No running job makes room while idle workers may yet reconnect.
+  // No running job makes room while idle workers may still reconnect.
   const bool may_make_room = !awaits_any();
   queue.decision =
       policy_->decide(state, {.shrinks = may_make_room && options_.scheduling.shrinking(),
@@ -347,8 +347,8 @@ Coordinator::Queue Coordinator::queue() const {
   return queue;
 }
 
-/// First those that the policy starts or orders, then those that wait for what must join, by
-/// priority.
+/// Numbers first the jobs that the policy starts or orders, then, by priority, those that wait for
+/// processes to join.
 void Coordinator::number(Queue& queue) const {
   std::uint32_t place = 0;
   for (const auto& start : queue.decision.starts) queue.places[start.job] = ++place;

@@ -26,13 +26,13 @@ bool trains_nets(const Participant* worker) {
   return worker->job == JobId();
 }
 
-/// Its workers push at the ends of intervals alone, so shards do not know their clocks between.
+/// Whether workers push only at the ends of intervals, so that shards do not know clocks between.
 bool averages(const pb::Job& definition) {
   const pb::Consistency& consistency = definition.consistency();
   return consistency.has_periodic_averaging() || consistency.has_elastic_averaging();
 }
 
-/// Why a job cannot be ended as finished; empty: it can.
+/// Why a job cannot be ended as finished; empty if it can.
 std::string why_not_finished(const JobRecord& job, bool discard) {
   const pb::StoredJob& stored = job.stored();
   if (!stored.definition().external_members()) {
@@ -48,8 +48,8 @@ std::string why_not_finished(const JobRecord& job, bool discard) {
   return discard ? "a job that is finished is saved; discard is for one that is stopped" : "";
 }
 
-/// The first job that a status of all jobs has in full though it has ended: of those, the newest
-/// that fit, and one at least.
+/// The oldest ended job that a status of all jobs shows in full: the newest ones are, as many as
+/// fit, and at least one.
 JobId first_in_full(const std::map<JobId, JobRecord>& jobs) {
   JobId first;
   int rows = 0;
@@ -86,7 +86,7 @@ void Coordinator::on_submit(const pb::Submit& submit, pb::SubmitReply& reply) {
   const bool lacks_server = registry_.live(pb::ROLE_SERVER).empty();
   const bool lacks_worker = !submit.definition().external_members() &&
                             std::ranges::none_of(registry_.live(pb::ROLE_WORKER), trains_nets);
-  // After a restart the job waits for them.
+  // After a restart the job waits for processes to reconnect.
   const bool may_return = awaits_any();
   if (!slack) {
     reply.set_error(slack.error().message);
@@ -125,12 +125,12 @@ void Coordinator::on_submit(const pb::Submit& submit, pb::SubmitReply& reply) {
       id, fmt::format("submitted{}{}", reply.message().empty() ? "" : ", ", reply.message()));
 }
 
-/// The clocks of a running job, from one shard: the first of those that have slices of it.
+/// Adds a running job's clocks, from the first shard that has slices of it.
 void Coordinator::add_clocks(const JobRecord& job, pb::JobStatus& status) const {
   if (job.stored().state() != pb::RUNNING || averages(job.stored().definition())) return;
   for (const pb::StoredServer& server : job.stored().servers()) {
     const auto loads = loads_.find(server.name());
-    // What a lost one has said last stays as it was.
+    // A lost server's last report stays, but is out of date.
     const Participant* process =
         registry_.find_live(pb::ROLE_SERVER, server.name(), Incarnation(server.incarnation()));
     if (loads == loads_.end() || process == nullptr) continue;
@@ -153,8 +153,9 @@ void Coordinator::on_status(const pb::StatusRequest& request, pb::StatusReply& r
     status = job_status(job, registry_, waits ? waiting_message(job, queue) : "", now_);
     if (job.has_ended() && id < first_full) shorten(status);
     const bool has_started = job.stored().slots() > 0 && !waits;
-    const WorkerDemand demand = has_started ? WorkerDemand{least_workers(job), job.stored().slots()}
-                                            : worker_demand(job, registry_, quota_of(job).workers);
+    const WorkerDemand demand = has_started
+                                    ? WorkerDemand{min_running_workers(job), job.stored().slots()}
+                                    : worker_demand(job, registry_, quota_of(job).workers);
     status.set_required_workers(demand.min);
     status.set_max_workers(demand.max);
     const auto place = queue.places.find(id);
@@ -163,7 +164,7 @@ void Coordinator::on_status(const pb::StatusRequest& request, pb::StatusReply& r
     for (const auto& [server, loads] : loads_) {
       const Participant* process = registry_.find(pb::ROLE_SERVER, server);
       if (process == nullptr || process->lost) continue;
-      // The shards know a dynamic slack.
+      // A dynamic slack is known to the shards.
       for (const pb::ShardLoad& load : loads) {
         if (load.dynamic_job() != id.value() || !job.is_active()) continue;
         status.set_slack(std::max(status.slack(), load.dynamic_slack()));
@@ -288,7 +289,7 @@ void Coordinator::drain(const Participant& process) {
   out_.notes.add(process.title() + " is being drained");
 }
 
-/// It leaves, and no job that has not ended depends on it.
+/// Whether it leaves and no active job depends on it.
 bool Coordinator::is_drained(const Participant& process) const {
   if (!process.leaves) return false;
   return std::none_of(jobs_.begin(), jobs_.end(), [&](const auto& entry) {
@@ -342,7 +343,7 @@ void Coordinator::on_stop(const pb::StopJob& request, pb::CommandReply& reply) {
     }
   }
   reply.set_job(request.job());
-  // The newest request is the one that counts.
+  // The newest request counts.
   if (job->stored().finishes() != request.finish()) job->change().set_finishes(request.finish());
   const bool trains = job->stored().state() == pb::RUNNING && !job->stored().closing();
   if (trains && !request.discard()) {

@@ -1,4 +1,4 @@
-// What is done about the queue: jobs start, shrink, grow and make room.
+// Decisions about the queue, carried out: jobs start, shrink, grow and make room.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -39,8 +39,8 @@ void Coordinator::schedule() {
   for (const JobId job : decision.preemptions) preempt(jobs_.at(job));
 }
 
-/// What the policy says of a running job that may have fewer or more workers. Without its word it
-/// keeps those that it has, and replaces those that it has lost.
+/// Applies the policy's decision to a running job that may have fewer or more workers. Without one,
+/// the job keeps the workers that it has, and replaces those that it has lost.
 void Coordinator::limit_workers(JobRecord& job, const SchedulingDecision& decision,
                                 const std::vector<const Participant*>& workers) {
   const pb::StoredJob& stored = job.stored();
@@ -68,8 +68,8 @@ void Coordinator::limit_workers(JobRecord& job, const SchedulingDecision& decisi
   if (limit != stored.worker_limit()) job.change().set_worker_limit(limit);
 }
 
-/// One life of a worker is a member of a job once. Idle ones that have left a job to shrink it, and
-/// that it may have again, are greeted anew.
+/// A worker joins a job only once in each of its lives. Idle workers that left a job when it
+/// shrank, and that it may have again, are declared lost, so that they rejoin with a new life.
 void Coordinator::renew_former(JobRecord& job) {
   const pb::StoredJob& stored = job.stored();
   const std::uint32_t limit = job.worker_limit();
@@ -113,7 +113,7 @@ void Coordinator::preempt(JobRecord& job) {
   job.change().set_requeued(true);
   job.change().set_message("makes room for a job of higher priority");
   const auto order = order_last_checkpoint(job, out_.tasks, out_.notes);
-  if (!order) return;  // it keeps its place, which is noted with the reason
+  if (!order) return;  // keep_place() follows, and notes the reason
   out_.notes.add_named(
       JobId(job.stored().job()),
       fmt::format("{}, then it makes room for a job of higher priority", order.value()));
@@ -128,7 +128,7 @@ void Coordinator::keep_place(JobRecord& job) {
   stored.set_requeued(false);
   stored.set_stops_when_saved(false);
   stored.set_checkpoint_wanted(false);
-  // Its workers begin clocks again.
+  // Its workers may begin clocks again.
   stored.set_saved_before(0);
   job.revise_workers();
   stored.set_message(fmt::format(

@@ -25,9 +25,9 @@ constexpr Duration kWarningInterval = std::chrono::seconds(1);
 constexpr std::size_t kLogLines = 100;
 constexpr Duration kStandByTick = std::chrono::milliseconds(20);
 constexpr Duration kDeposedPause = std::chrono::milliseconds(500);
-// How often a leader tries to read its state before another one may.
+// How often a leader tries to read the state before it resigns.
 constexpr int kLoads = 3;
-// Answers to this peer stay within the process.
+// Stands for questions from within this process.
 constexpr PeerId kInside(std::numeric_limits<std::uint64_t>::max());
 
 }  // namespace
@@ -46,7 +46,7 @@ Result<std::unique_ptr<CoordinatorThread>> CoordinatorThread::start(
   if (!thread->config_.leadership) {
     TAUT_TRY(thread->recover());
   }
-  // The endpoint belongs to the thread that serves it, binding included.
+  // The endpoint belongs to the thread that serves it, which also binds it.
   std::promise<Result<std::string>> bound;
   std::future<Result<std::string>> address = bound.get_future();
   thread->thread_ = std::thread([self = thread.get(), bound = std::move(bound)]() mutable {
@@ -79,7 +79,7 @@ std::string CoordinatorThread::failure() const {
 
 Result<void> CoordinatorThread::recover() {
   TAUT_TRY(recovered_, store_->load());
-  // Also where the store is new: the folders of earlier jobs keep their numbers.
+  // Even if the store is new: the folders of earlier jobs keep their numbers.
   pb::StoredCounters& counters = recovered_.counters;
   counters.set_next_job(std::max(counters.next_job(), runs_.next_job()));
   return ok();
@@ -110,7 +110,7 @@ void CoordinatorThread::run() {
         note({{}, "is no longer the leader"});
       } else {
         warn(fmt::format("the state cannot be read: {}", recovered.error().message));
-        // Processes are answered in the pause, as by one that stands by.
+        // Processes are answered in the pause, as while standing by.
         deposed_ = true;
         if (++failures % kLoads == 0) config_.leadership->resign();
       }
@@ -125,7 +125,7 @@ void CoordinatorThread::run() {
 void CoordinatorThread::lead() {
   for (const auto& [id, job] : recovered_.jobs) runs_.begin(job, {});
   CoordinatorOptions options = config_.coordinator;
-  // To its processes every term is a coordinator that has restarted.
+  // To other processes, each term is a restarted coordinator.
   if (config_.leadership) {
     options.session += static_cast<std::uint64_t>(config_.leadership->term().value_or(0));
   }
@@ -142,7 +142,7 @@ pb::ControlMessage CoordinatorThread::redirection(std::uint64_t request) const {
   reply.set_build(build_name());
   reply.set_stands_by(true);
   const std::string leader = config_.leadership->leader();
-  // Its own address is of an earlier term, and leads nowhere.
+  // Its own address stems from an earlier term, and would redirect to itself.
   const bool leads_elsewhere = !leader.empty() && leader != config_.address;
   if (leads_elsewhere) reply.set_leader(leader);
   reply.set_reason(leads_elsewhere ? "this coordinator stands by for the one at " + leader
@@ -150,12 +150,12 @@ pb::ControlMessage CoordinatorThread::redirection(std::uint64_t request) const {
   return message;
 }
 
-/// Until it leads, or is stopped.
+/// Redirects processes until this coordinator leads or is stopped.
 void CoordinatorThread::stand_by() {
   stands_by_ = true;
   TimePoint waits_until = steady_now();
   while (!stopping_ && !(leads() && steady_now() >= waits_until)) {
-    // A deposed leader waits for its own loss to be known here.
+    // A deposed leader waits until its leadership object knows of the loss.
     if (std::exchange(deposed_, false)) waits_until = steady_now() + kDeposedPause;
     while (auto question = questions_.pop(Duration::zero())) question->reset();
     std::optional<Incoming> incoming = endpoint_->receive(kStandByTick);
@@ -226,7 +226,7 @@ bool CoordinatorThread::refuse_sender(const Incoming& incoming, const pb::Contro
   return true;
 }
 
-/// Whose job it is: the holder of the key, whatever the message says. Without keys it says it.
+/// Sets a job's user to the key's holder, whatever the message says; without keys, it is kept.
 void CoordinatorThread::name_user(const Incoming& incoming, pb::ControlMessage& message) {
   if (!message.has_submit() || incoming.sender == nullptr) return;
   message.mutable_submit()->set_user(incoming.sender->name);
@@ -338,7 +338,7 @@ std::optional<pb::ControlMessage> CoordinatorThread::settle_submission(
   }
   submit.clear_resume();
   if (!definition.has_resume()) return std::nullopt;
-  // Heartbeats wait meanwhile.
+  // This blocks heartbeats.
   const auto resume = resume_point(definition.resume());
   if (!resume) return refused(resume.error().message);
   *submit.mutable_resume() = resume.value();

@@ -28,24 +28,24 @@ namespace taut {
 
 /// Runs a Coordinator over a socket and a store: changes are saved before anything is sent.
 /// Malformed frames are logged and dropped; nothing that a peer sends ends it. Where several
-/// processes could coordinate, it stands by until it leads, and names the leader to every process
-/// that asks.
+/// processes could coordinate, it stands by until it leads, and meanwhile names the leader to every
+/// process that asks.
 /// Thread    owned and used by one thread; the coordinator has a dedicated one
 class CoordinatorThread {
  public:
   struct Config {
     CoordinatorOptions coordinator;
     std::string address;                     // "host:port"; port 0: chosen by the system
-    std::filesystem::path run_folder;        // of the jobs' folders; empty: none is kept
+    std::filesystem::path run_folder;        // contains the jobs' folders; empty: none is kept
     std::shared_ptr<Leadership> leadership;  // nullptr: it always leads
     Duration tick = std::chrono::milliseconds(100);
     /// Reaches the servers' parts of coded checkpoints; empty if there are none.
     std::function<std::unique_ptr<server::PartClient>()> make_part_client = {};
-    /// Makes the secrets of a plain data plane; nullopt: it is not plain.
+    /// Makes the secrets of a plain data plane; nullopt if it is not plain.
     std::optional<TokenKey> tokens{};
   };
 
-  /// Listens, and recovers the stored state; where it may have to stand by, once it leads.
+  /// Listens, and recovers the stored state: at once, or with a leadership, when it leads.
   /// Errors    of binding (exists: the port is in use), of loading the store
   [[nodiscard]] static Result<std::unique_ptr<CoordinatorThread>> start(
       std::unique_ptr<Endpoint> endpoint, std::unique_ptr<CoordinatorStore> store, Config config);
@@ -63,7 +63,7 @@ class CoordinatorThread {
 
   /// The address as bound.
   [[nodiscard]] const std::string& address() const { return address_; }
-  /// Why it failed; empty if it did not. Thread: any.
+  /// Why the coordinator failed; empty if it did not. Thread: any.
   [[nodiscard]] std::string failure() const;
 
  private:
@@ -76,34 +76,34 @@ class CoordinatorThread {
   [[nodiscard]] Result<void> recover();
   void serve(Coordinator& coordinator);
   void carry_out(CoordinatorOutput output);
-  /// What was decided could not be saved. Throws where the disk's content is unknown.
+  /// Handles a failed save. Throws if the disk's content is unknown.
   void take_failure(const Error& failure);
   void answer_questions(Coordinator& coordinator);
-  /// Answers a message that its sender has no right to send. Returns whether it has none.
   static void name_user(const Incoming& incoming, pb::ControlMessage& message);
+  /// Answers a message that its sender has no right to send. Returns whether it was refused.
   bool refuse_sender(const Incoming& incoming, const pb::ControlMessage& message);
-  /// The answer to what the state machine need not know, or to a submission that is refused.
+  /// Answers requests that the state machine need not see, and refuses bad submissions.
   std::optional<pb::ControlMessage> answer_outside(pb::ControlMessage& message);
   [[nodiscard]] pb::ControlMessage redirection(std::uint64_t request) const;
-  /// Checks what a submission asks of the disk, and adds to a resuming one what its checkpoint
-  /// contains. Returns the refusal, if any.
+  /// Checks a submission's size and its checkpoints' folder, and adds the resume point to one that
+  /// resumes. Returns the refusal, if any.
   [[nodiscard]] std::optional<pb::ControlMessage> settle_submission(
       pb::ControlMessage& message) const;
   void note(const Note& note);
   /// Makes the folders of new jobs and the summaries of ended ones.
   void keep(const CoordinatorChanges& changes);
-  /// Stores the records that a heartbeat brings. Returns how much of each is here.
+  /// Stores the records in a heartbeat. Returns how much of each has been received.
   std::vector<pb::RecordMark> keep(PeerId from, const pb::Heartbeat& heartbeat,
                                    const Coordinator& coordinator);
-  /// Adds what the state machine cannot know: the wall clock, and the log.
+  /// Adds what the state machine cannot know, such as the wall clock and the log.
   void add_times(pb::StatusReply& status) const;
 
   const Config config_;
   std::unique_ptr<Endpoint> endpoint_;
   std::unique_ptr<CoordinatorStore> store_;
   CoordinatorRecords recovered_;
-  std::optional<SaveBeforeSend> saves_;  // of a term
-  std::string unsaved_;                  // why the newest save failed; empty: it did not
+  std::optional<SaveBeforeSend> saves_;  // of the current term
+  std::string unsaved_;                  // why the newest save failed; empty if it did not
   TimePoint next_warning_;               // so that a peer that sends garbage cannot fill the log
   std::uint64_t quiet_warnings_ = 0;
   struct Question {
@@ -121,7 +121,7 @@ class CoordinatorThread {
   std::string failure_;
   std::unique_ptr<CheckpointKeeper> keeper_;
   RunKeeper runs_;
-  pb::RunOrigin origin_;  // of the submission that is handled
+  pb::RunOrigin origin_;  // of the submission being handled
   std::thread thread_;
 
   void warn(const std::string& text);

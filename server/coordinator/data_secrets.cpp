@@ -7,7 +7,7 @@ void add_secret(pb::ControlMessage& message, const TokenKey& tokens,
   TokenScope scope;
   scope.public_key = public_key;
   pb::DataToken* secret = nullptr;
-  // A worker that must end a job of which it is not a member needs no shard.
+  // A worker that is told to end a job to which it does not belong needs no shard.
   if (message.has_worker_job() && !message.worker_job().shards().empty()) {
     pb::WorkerJob& job = *message.mutable_worker_job();
     scope.use = TokenUse::kTrain;

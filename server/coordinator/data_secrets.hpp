@@ -7,10 +7,10 @@
 
 namespace taut {
 
-/// Adds to a message of the coordinator the secret that its receiver needs on a plain data plane: a
+/// Adds to a coordinator's message the secret that its receiver needs on a plain data plane: a
 /// member's for its life in a job, a reader's for a job, a process's for a check of links. Other
-/// messages stay as they are. It is added as the message is sent, so that no state has it.
-/// public_key  of the receiver, as its handshake proved
+/// messages are unchanged. The secret is added when the message is sent, so that no state has it.
+/// public_key  of the receiver, as proved by its handshake
 void add_secret(pb::ControlMessage& message, const TokenKey& tokens, const std::string& public_key);
 
 }  // namespace taut

@@ -17,27 +17,27 @@ namespace {
 constexpr std::int64_t kNever = Clock::never().value();
 // Distance of a change from the highest known clock.
 constexpr std::int64_t kLead = 2;
-// Limits of what is added for a worker that joins, so that the others train while it starts: this
-// time, and this part of the clocks that are left.
+// Limits on the clocks added for a worker that joins, so that the others train while it starts:
+// this time, and this fraction of the remaining clocks.
 constexpr double kMaxStart_s = 5;
 constexpr std::int64_t kPartOfRest = 4;
 
-/// Whether one that would take part from this clock on has nothing to do. Where no worker is left
-/// and none has finished, it has: it tests what the others have trained, and the job ends well.
+/// Whether a worker that joins at this clock has nothing to do. If no worker is left and none has
+/// finished, one may join at the end: it tests what the others have trained, and the job succeeds.
 bool beyond_the_end(const JobRecord& job, std::int64_t clock) {
   const Clock end = end_clock(job.stored().definition());
   const bool ends_job = job.working() == 0 && !job.has_finished_members();
   return ends_job ? Clock(clock) > end : Clock(clock) >= end;
 }
 
-/// How many workers it may take now.
+/// How many more workers the job may take now.
 std::size_t room(const JobRecord& job) {
   const std::size_t limit = job.worker_limit();
   return std::min(job.roster().free_slots().size(),
                   limit - std::min<std::size_t>(limit, job.staying()));
 }
 
-/// Those that the job may take.
+/// The idle workers that the job may take.
 std::vector<const Participant*> candidates(const JobRecord& job, const IdleWorkers& idle) {
   std::vector<const Participant*> workers = idle();
   std::erase_if(workers, [&job](const Participant* worker) {
@@ -59,7 +59,7 @@ void prepare_leave(JobRecord& job) {
   job.revise();
 }
 
-/// About how many clocks the others train while a worker starts, as members have reported: it
+/// Estimates from members' reports how many clocks the others train while a worker starts: it
 /// builds its net and opens its data once it knows its first clock. 0: not known.
 std::int64_t clocks_of_start(JobRecord& job) {
   double clock_s = std::numeric_limits<double>::infinity();
@@ -67,7 +67,7 @@ std::int64_t clocks_of_start(JobRecord& job) {
     const pb::Progress& progress = member.progress();
     const std::int64_t clocks = progress.clock() - member.member().join_clock();
     const double start_s = progress.seconds_to_first_iteration();
-    // That of one that joined earlier includes its wait for the others.
+    // The time of a worker that joined earlier includes its wait for the others.
     if (start_s > 0) job.start_s = std::min(job.start_s.value_or(start_s), start_s);
     if (clocks > 0 && progress.trained_s() > 0) {
       clock_s = std::min(clock_s, progress.trained_s() / static_cast<double>(clocks));
@@ -92,8 +92,8 @@ std::int64_t highest_clock(const JobRecord& job) {
   return known;
 }
 
-/// The first clock at which a change may be made. Where no worker trains, one that joins may do
-/// what is left, also before a change of mode that none has reached.
+/// The first clock at which a change may be made. If no worker trains, one that joins may do what
+/// is left, even before a change of mode that no worker has reached.
 std::int64_t first_clock_for(const JobRecord& job, pb::EpochChange::Kind kind) {
   const bool is_alone = kind == pb::EpochChange::JOIN && job.working() == 0;
   return is_alone ? highest_clock(job) : first_free_clock(job);
@@ -118,7 +118,7 @@ void end_preparation(JobRecord& job, bool succeeded) {
   }
 }
 
-/// Starts the next change, if any. Returns whether one was started or made.
+/// Starts the next change, if any is due. Returns whether one was started or made.
 bool begin(JobRecord& job, const IdleWorkers& idle, Notes& notes) {
   const pb::StoredJob& stored = job.stored();
   if (job.roster().leaving() > 0) {
@@ -134,7 +134,7 @@ bool begin(JobRecord& job, const IdleWorkers& idle, Notes& notes) {
                 fmt::format("slack is now {}", Slack(stored.slack()).to_string()));
       return true;
     }
-    // What members have sent to a primary that was lost is not known yet.
+    // It is not known yet what members had sent to a lost primary.
     if (is_settling(job)) return false;
     hold(job, pb::EpochChange::MODE).set_slack(stored.wanted_slack());
     return true;
@@ -158,7 +158,7 @@ void add_member(JobRecord& job, const Participant& worker, std::uint32_t slot, s
   job.add_member(member, worker.session, worker.device);
   job.choose_evaluator();
   const std::uint32_t working = job.working();
-  // In place of the loss that the status has reported.
+  // This replaces the loss that the status has shown.
   job.change().set_message(
       fmt::format("worker \"{}\" has joined from clock {} on; {} of {} workers", member.name(),
                   clock, working, job.stored().slots()));
@@ -167,8 +167,8 @@ void add_member(JobRecord& job, const Participant& worker, std::uint32_t slot, s
                         member.worker(), clock));
 }
 
-/// Whether a slot has, or has had, an owner later than this clock: one that joined while it was not
-/// known where the one before leaves.
+/// Whether a slot has, or has had, an owner after this clock: one that joined before the leave
+/// clock of the previous owner was known.
 bool is_taken_from(const JobRecord& job, std::uint32_t slot, std::int64_t clock) {
   const auto& members = job.stored().members();
   return std::ranges::count(job.roster().free_slots(), slot) == 0 ||
@@ -206,8 +206,8 @@ void make_leave(JobRecord& job, const IdleWorkers& idle, Notes& notes) {
   }
   end_preparation(job, true);
   job.revise();
-  // V has not passed the clock at which it left, so a worker that waits for a place takes its share
-  // over at that very clock: not one batch is computed without it.
+  // V has not passed the clock at which a drained member left, so a worker that waits for a place
+  // takes over its share at that clock: no batch is computed without it.
   const std::vector<const Participant*> waiting = candidates(job, idle);
   std::size_t given = 0;
   for (const pb::Member& member : drained) {
@@ -233,9 +233,9 @@ void make_mode(JobRecord& job, Notes& notes) {
   job.revise();
 }
 
-/// Lost members leave no later than where their updates end, at this clock: a server that was lost
-/// too may have had more of them, so that it was known to be later. Else one that takes a slot over
-/// would have it at the same clocks.
+/// Makes lost members leave no later than this clock, where their updates end: a server that is
+/// lost too may have had more updates, and their leave clock may be later. Otherwise a worker that
+/// takes over a slot would share it for some clocks.
 void end_lost_members_at(JobRecord& job, std::int64_t clock) {
   for (pb::StoredMember& member : *job.change().mutable_members()) {
     pb::Member& its = *member.mutable_member();
@@ -245,12 +245,12 @@ void end_lost_members_at(JobRecord& job, std::int64_t clock) {
 }
 
 void make_join(JobRecord& job, const IdleWorkers& idle, Notes& notes) {
-  // No update from where they were held on has been taken: any later clock will do.
+  // No update at or after the clock from which they are held was taken: any later one will do.
   const std::int64_t clock =
       job.stored().hold_from() + (job.working() > 0 ? clocks_of_start(job) : 0);
   const std::vector<const Participant*> waiting = candidates(job, idle);
   const std::vector<std::uint32_t> slots = job.roster().free_slots();
-  // Workers that it was prepared for may be gone, and others may have joined.
+  // The workers for which this was prepared may be gone, and others may have joined.
   const std::size_t count = std::min(waiting.size(), room(job));
   const bool joins = count > 0 && !beyond_the_end(job, clock);
   if (joins) end_lost_members_at(job, job.stored().hold_from());
@@ -284,8 +284,8 @@ bool conclude(JobRecord& job, const IdleWorkers& idle, Notes& notes) {
   return true;
 }
 
-/// The lowest V of any slice, as far as the servers have reported, or the first update of a lost
-/// member that a shard's backup would take from its log.
+/// The lowest V of any slice that the servers have reported, or the first update of a lost member
+/// that a shard's backup would take from its log.
 Clock lowest_version(const JobRecord& job) {
   std::int64_t lowest = kNever;
   for (const JobRecord::Server& server : job.servers) {
@@ -299,10 +299,10 @@ Clock lowest_version(const JobRecord& job) {
 std::int64_t first_free_clock(const JobRecord& job) {
   const pb::StoredJob& stored = job.stored();
   const std::int64_t known = highest_clock(job);
-  // Where no worker trains, none runs ahead of the change: one that joins may do what is left.
+  // If no worker trains, none runs ahead of the change: one that joins may do what is left.
   const bool runs = job.working() > 0;
-  // Until a member has sent the initial values, every one that joins brings them: those of one that
-  // is lost before it sends any are missing to none.
+  // Until a member has sent the initial values, every member that joins sends them, so none are
+  // missing if one is lost before it sends any.
   const bool is_unseeded = known == 0 && is_seeded(stored.definition());
   const std::int64_t lead = runs && !is_unseeded ? kLead : 0;
   // A later change of mode never precedes an earlier one.
@@ -317,7 +317,7 @@ void advance_epoch(JobRecord& job, const IdleWorkers& idle, Notes& notes) {
   const bool is_quiet =
       !job.stored().has_preparing() && !job.stored().has_checkpoint() && !is_settling(job);
   if (is_quiet && job.servers_have(job.stored().revision())) job.forget_past(lowest_version(job));
-  // A shard that was taken over may wait for a member that is lost: its leave goes first.
+  // A shard that was taken over may wait for a lost member, whose leave therefore comes first.
   const auto kind = job.stored().preparing().kind();
   if (job.stored().has_preparing() && kind != pb::EpochChange::LEAVE && is_settling(job)) {
     end_preparation(job, false);

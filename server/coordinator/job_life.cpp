@@ -24,7 +24,7 @@ namespace {
 
 constexpr std::uint64_t kQuarantineAfter = 4;  // clocks with updates that are not finite
 
-/// Whether a worker that must end has neither reported nor been lost.
+/// Whether any worker that must end has neither reported nor been lost.
 bool owes_report(const JobRecord& job) {
   if (job.working() == 0) return false;
   for (int i = 0; i < job.stored().members_size(); ++i) {
@@ -43,7 +43,7 @@ void end(JobRecord& job, pb::JobState state, TimePoint now, Notes& notes) {
   stored.set_closing(false);
   stored.clear_preparing();
   stored.clear_followers();
-  // Its followers are to have the last version before servers drop it.
+  // Its followers must get the last version before servers drop it.
   stored.set_lingers(!job.followers.empty() && !stored.servers().empty());
   job.lingers_from = now;
   job.revise();
@@ -83,7 +83,7 @@ std::string what_was_lost(const JobRecord& job) {
   return text;
 }
 
-/// What a user of a job that is done should know.
+/// What the user of a finished job should know.
 std::string remarks_on(const JobRecord& job) {
   std::string text = what_was_lost(job);
   for (int i = 0; i < job.stored().members_size(); ++i) {
@@ -229,8 +229,8 @@ void start_job(JobRecord& job, const Registry& registry,
   stored.set_slack(stored.wanted_slack());
   stored.add_modes()->set_mode(mode_of_slack(stored.slack()));
   job.revise();
-  // One that may have more gets them as the scheduling policy says.
-  if (least_workers(job) < stored.slots() && job.takes() == JobId()) {
+  // A job that may have more workers gets them as the scheduling policy decides.
+  if (min_running_workers(job) < stored.slots() && job.takes() == JobId()) {
     stored.set_worker_limit(static_cast<std::uint32_t>(count));
   }
   const Clock first = first_update(stored.definition());
@@ -337,7 +337,7 @@ void note_failure(JobRecord& job, int member, const std::string& title, TimePoin
   const pb::Progress& progress = job.stored().members(member).progress();
   const std::string reason = fmt::format("{}: {}", title, progress.error());
   if (job.stored().closing()) {
-    // It was requested to end, and has.
+    // It was ordered to end, and has ended.
     job.change().mutable_members(member)->set_lost(true);
   } else if (progress.diverged()) {
     job.change().mutable_members(member)->set_lost(true);
@@ -385,7 +385,7 @@ void note_bad_updates(JobRecord& job, TimePoint now, Notes& notes) {
       continue;
     }
     if (job.working() == 1) {
-      // What the last one sends cannot be distinguished from a training that has diverged.
+      // A bad last worker cannot be distinguished from a training that has diverged.
       job.change().set_diverged(true);
       fail_job(job, what + ", and no other worker is left", now, notes);
       return;
@@ -397,7 +397,7 @@ void note_bad_updates(JobRecord& job, TimePoint now, Notes& notes) {
 
 namespace {
 
-/// Why the job cannot wait for another worker; empty: it can.
+/// Why the job cannot wait for another worker; empty if it can.
 std::string cause_of_all(const JobRecord& job) {
   const auto& members = job.stored().members();
   const bool all_failed = std::all_of(
@@ -410,10 +410,10 @@ std::string cause_of_all(const JobRecord& job) {
   return members.size() == 1 ? reason : "every worker failed; " + reason;
 }
 
-/// No member works, and none has finished.
+/// Handles a job of which no member works and none has finished.
 void note_empty(JobRecord& job, Duration limit, TimePoint now, Notes& notes) {
   if (job.takes() != JobId()) {
-    // Programs join and leave; only they say that the job is over.
+    // Programs join and leave; only they decide that the job is over.
     if (!job.waits_for_workers) {
       job.waits_for_workers = now;
       job.change().set_message(fmt::format("{}{}waits for a member to join", job.stored().message(),
@@ -429,7 +429,7 @@ void note_empty(JobRecord& job, Duration limit, TimePoint now, Notes& notes) {
   if (!job.waits_for_workers) {
     job.waits_for_workers = now;
     if (limit > Duration::zero()) {
-      // A coordinator that has restarted begins the wait anew, and has the message.
+      // A restarted coordinator restarts the wait, and already has the message.
       const std::string wait =
           fmt::format("; waits up to {:g} s for another worker", seconds(limit));
       if (!job.stored().message().ends_with(wait)) job.change().mutable_message()->append(wait);
@@ -462,7 +462,7 @@ void note_end(JobRecord& job, const EndLimits& limits, TimePoint now, Notes& not
   if (job.has_finished_members()) {
     if (job.stored().has_checkpoint()) return;
     // Aggregates that wait for a lost worker contain the others' acknowledged updates: the servers
-    // must adopt its cut, and apply them, before they drop the job.
+    // must adopt its leave clock and apply them before they drop the job.
     const bool cut_due = any([](const pb::StoredMember& member) {
       return member.lost() && member.member().leave_clock() == Clock::never().value();
     });

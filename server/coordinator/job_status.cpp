@@ -13,7 +13,7 @@
 namespace taut {
 namespace {
 
-// A worker that was silent for longer has figures that are old.
+// The figures of a worker that was silent for longer are stale.
 constexpr Duration kStale{3'000'000};
 
 const char* mode_name(std::int64_t slack) {
@@ -27,17 +27,17 @@ pb::ProcessState state_of(const JobRecord& job, const pb::StoredMember& member) 
   return job.has_ended() ? pb::PROCESS_IDLE : pb::PROCESS_RUNNING;
 }
 
-// Of a shorter training the pace is mostly that of its first clocks.
+// The pace of a shorter training is mostly that of its first clocks.
 constexpr double kPaceKnown_s = 3;
 
-/// The clocks of a worker's process, and the time that they took.
+/// The clocks that a worker's process has trained, and the time that they took.
 struct Pace {
   std::int64_t clock = 0;
   std::int64_t trained = 0;  // from where it began: the checkpoint, or where it joined
   double seconds = 0;
 };
 
-/// At the mean pace of the slowest worker since its first clock; 0: not known yet.
+/// Seconds left at the slowest worker's mean pace since its first clock; 0: not known yet.
 double left_s(const pb::JobStatus& status, const Pace& slowest) {
   const std::int64_t left = status.max_iter() - slowest.clock;
   if (status.state() != pb::RUNNING || left <= 0) return 0;
@@ -45,7 +45,7 @@ double left_s(const pb::JobStatus& status, const Pace& slowest) {
   return slowest.seconds * static_cast<double>(left) / static_cast<double>(slowest.trained);
 }
 
-/// What a member reports, and how long its process has been silent.
+/// A member's report, and how long its process has been silent.
 /// index  of the member in its job
 pb::WorkerStatus member_status(const JobRecord& job, std::size_t index, const Registry& registry,
                                TimePoint now) {
@@ -66,7 +66,7 @@ pb::WorkerStatus member_status(const JobRecord& job, std::size_t index, const Re
   return status;
 }
 
-/// Clocks that every member which works has done; below 0 if there is none.
+/// The clocks that every member which is not lost has trained; below 0 if there is none.
 std::int64_t trained_clocks(const JobRecord& job) {
   std::int64_t lowest = -1;
   for (const pb::StoredMember& member : job.stored().members()) {
@@ -110,7 +110,7 @@ std::string advice_for(const pb::StoredJob& stored) {
         "checkpoint, of clock {}",
         newest.folder(), newest.clock());
   }
-  // Its message names the checkpoint that was made when it was stopped.
+  // The job's message names the checkpoint that was written when it was stopped.
   if (stored.state() == pb::STOPPED)
     return fmt::format("tautline resume {} continues it", stored.job());
   return fmt::format("tautline resume {} continues from clock {}: {}", stored.job(), newest.clock(),

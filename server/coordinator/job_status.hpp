@@ -7,20 +7,21 @@
 
 namespace taut {
 
-/// How a job that failed or was stopped can be continued; empty: it cannot, or need not.
+/// How a job that failed or was stopped can be continued; empty if it cannot, or need not.
 [[nodiscard]] std::string advice_for(const pb::StoredJob& stored);
 
-/// The status of a job for users. `waiting` is what a submitted one waits for.
+/// The status of a job for users.
+/// waiting  what a submitted job waits for
 [[nodiscard]] pb::JobStatus job_status(const JobRecord& job, const Registry& registry,
                                        const std::string& waiting, TimePoint now);
 
-/// Leaves of an ended job's status what a list of jobs shows: the newest test and checkpoint, and
-/// the slowest member; the others become former ones.
+/// Reduces an ended job's status to what a list of jobs shows: the newest test and checkpoint, and
+/// the slowest member; the other members are counted as former ones.
 void shorten(pb::JobStatus& status);
 
 [[nodiscard]] pb::ServerStatus server_status(const Participant& server, TimePoint now);
-/// A worker that has joined.
-/// job  that it works for; 0: none
+/// The status of a worker that has joined.
+/// job  the one it works for; 0: none
 [[nodiscard]] pb::WorkerStatus worker_status(const Participant& worker, JobId job, TimePoint now);
 
 }  // namespace taut

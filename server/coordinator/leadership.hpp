@@ -12,11 +12,11 @@ class Leadership {
  public:
   virtual ~Leadership() = default;
 
-  /// This process's term, while it leads. Terms rise from each leader to the next.
+  /// This process's term; nullopt if it does not lead. Terms rise from each leader to the next.
   [[nodiscard]] virtual std::optional<std::int64_t> term() const = 0;
-  /// The address of the newest leader that is known; empty: none is.
+  /// The address of the newest known leader; empty if none is known.
   [[nodiscard]] virtual std::string leader() const = 0;
-  /// Ends this process's term, if it leads: it cannot do what a leader does, and another one may.
+  /// Ends this process's term, if it leads: it cannot do a leader's work, and another may.
   virtual void resign() = 0;
 };
 

@@ -7,7 +7,7 @@
 namespace taut {
 namespace {
 
-// A process takes half a minute at most; one that has not answered by then will not.
+// A process takes at most half a minute; one that has not answered by this time never will.
 constexpr Duration kOverAfter = std::chrono::seconds(60);
 constexpr std::uint32_t kMaxTransferBytes = 64U << 20U;
 constexpr int kMaxShards = 4096;  // of NodeCheck

@@ -11,16 +11,16 @@
 
 namespace taut {
 
-/// The check of every node that a client has ordered: the nodes examined and their facts. One at a
-/// time; nothing of it is stored. Pure; no I/O.
+/// A check of every node, ordered by a client: the nodes examined and their facts. One check at a
+/// time; it is not saved. Pure; no I/O.
 class NodeChecks {
  public:
-  /// A client's request: begins a check, or says how far that of its number is.
-  /// nodes    those that are asked, if it begins
-  /// Returns whether it has begun.
+  /// Answers a client's request: begins a check, or reports the progress of the one it names.
+  /// nodes    the nodes to examine, if a check begins
+  /// Returns whether a check has begun.
   bool answer(const pb::CheckNodes& request, const std::vector<const Participant*>& nodes,
               pb::CheckNodesReply& reply, TimePoint now);
-  /// A heartbeat of a process: takes its facts, or has them ordered with the answer.
+  /// Handles a process's heartbeat: takes its facts, or orders them in the reply.
   void hear(const Participant& process, const pb::Heartbeat& heartbeat, pb::HeartbeatReply& reply,
             TimePoint now);
 
@@ -31,7 +31,7 @@ class NodeChecks {
   void begin(const pb::CheckNodes& request, const std::vector<const Participant*>& nodes,
              TimePoint now);
 
-  pb::NodeCheck check_;  // the last one; number 0: there was none
+  pb::NodeCheck check_;  // the last one; number 0 if there was none
   TimePoint begun_;
   std::vector<Key> requested_;
   std::map<Key, pb::NodeFacts> facts_;

@@ -11,7 +11,7 @@ constexpr std::size_t kMaxNameBytes = 128;
 constexpr std::size_t kMaxRivals = 64;
 constexpr std::size_t kMaxRememberedLost = 1024;
 constexpr double kMaxInterval_s = 86400;
-// What is heard so soon after a connection has closed was sent before.
+// A message heard within this time after a connection has closed was sent before.
 constexpr Duration kLateMessages = std::chrono::milliseconds(200);
 
 const char* role_name(pb::Role role) {
@@ -29,7 +29,7 @@ std::string bad_hello(const pb::Hello& hello) {
   return "";
 }
 
-/// What a process says of itself, also one that was known before the coordinator restarted.
+/// Takes a process's own facts, also of one that was known before the coordinator restarted.
 void take_facts(const pb::Hello& hello, Participant& participant) {
   participant.host = hello.host();
   participant.memory_bytes = hello.memory_bytes();
@@ -72,7 +72,7 @@ Greeting Registry::greet(PeerId from, const pb::Hello& hello, TimePoint now) {
     take_facts(hello, known);
     return {&known, "", false};
   }
-  // After a restart of the coordinator, a new process proves that the old one has ended.
+  // After a restart of the coordinator, a new process implies that the old one has ended.
   const bool recovered_only = !known.peer && !known.lost;
   if (known.lost || recovered_only) return {&enter(from, hello, now), "", true};
 
@@ -88,7 +88,7 @@ void Registry::forget_lost() {
     if (participant.lost) lost.emplace_back(participant.last_heard, key);
   }
   if (lost.size() <= kMaxRememberedLost) return;
-  // Half of them at once, so that not every join searches.
+  // Half of them at once, so that not every join has to search.
   const auto last =
       lost.begin() + static_cast<std::ptrdiff_t>(lost.size() - kMaxRememberedLost / 2);
   std::nth_element(lost.begin(), last, lost.end(),
@@ -99,7 +99,7 @@ void Registry::forget_lost() {
 Participant& Registry::enter(PeerId from, const pb::Hello& hello, TimePoint now) {
   ++changes_;
   Participant& slot = participants_[{hello.role(), hello.name()}];
-  // Only the same process can use the reason why its earlier life ended.
+  // The reason why an earlier life ended concerns only the same process.
   const bool is_same = slot.session == hello.session();
   const std::string reason = is_same ? slot.lost_reason : "";
   if (!is_same) leaving_.erase(slot.session);
@@ -163,7 +163,7 @@ TimePoint Registry::closed_deadline_of(const Participant& participant) {
   const bool is_known = participant.heartbeat_interval > Duration::zero();
   if (!participant.closed || !is_known) return TimePoint::never();
   return *participant.closed +
-         std::max(kClosedLimit, 2 * std::max(participant.heartbeat_interval, participant.gap));
+         std::max(kMaxClosed, 2 * std::max(participant.heartbeat_interval, participant.gap));
 }
 
 void Registry::detach(Participant& participant) {
@@ -201,7 +201,7 @@ void Registry::lose(Participant& participant, const std::string& reason) {
   participant.lost = true;
   participant.lost_reason = reason;
   participant.rivals.clear();
-  // If it lives, it says by itself that it leaves.
+  // If it is alive, it reports itself that it leaves.
   leaving_.erase(participant.session);
   detach(participant);
 }
@@ -215,7 +215,7 @@ std::vector<const Participant*> Registry::lose_silent(TimePoint now) {
     if (participant.lost) continue;
     const TimePoint deadline = participant.last_heard + heartbeat_limit_;
     const TimePoint closed_deadline = closed_deadline_of(participant);
-    // What has arrived since then may be of this process, and wait to be heard.
+    // A message of this process may have arrived and not been heard yet.
     const bool is_closed = idle_ > closed_deadline;
     if (now <= deadline && !is_closed) {
       none_silent_until_ = std::min({none_silent_until_, deadline, closed_deadline});

@@ -20,7 +20,7 @@ std::string event(const char* name, const json& data) {
   return fmt::format("event: {}\ndata: {}\n\n", name, to_text(data));
 }
 
-/// "/api/jobs/7/slack": 7 and "slack". nullopt: another path.
+/// "/api/jobs/7/slack": 7 and "slack". nullopt for any other path.
 std::optional<std::pair<std::uint64_t, std::string>> job_path(const std::string& path) {
   constexpr std::string_view kBefore = "/api/jobs/";
   if (!path.starts_with(kBefore)) return std::nullopt;
@@ -88,7 +88,7 @@ http::Response Api::status_response(std::uint64_t job) {
   const pb::JobStatus* shown = shown_job(found.value(), job);
   if (job != 0 && shown == nullptr) return refusal(404, fmt::format("job {} does not exist", job));
   if (job != 0 && shown->state() >= pb::DONE) {
-    // Among all jobs one that ended long ago may be in short.
+    // In a status of all jobs, one that ended long ago may be shortened.
     const auto own = status(job);
     const bool is_found = own && own.value().jobs_size() == 1;
     for (pb::JobStatus& one : *found.value().mutable_jobs()) {
@@ -119,7 +119,7 @@ std::string Api::tick() {
 }
 
 http::Response Api::command(const http::Request& request) {
-  // A form of another page cannot send this type without a preflight request.
+  // A form on another site cannot send this type without a preflight request.
   if (!request.content_type.starts_with("application/json")) {
     return refusal(415, "send the body as application/json");
   }

@@ -10,13 +10,13 @@
 
 namespace taut::dashboard {
 
-/// Sends the coordinator a request that a client could send too.
+/// Sends a request to the coordinator, as a client would.
 using Ask = std::function<Result<pb::ControlMessage>(const pb::ControlMessage&)>;
 
-/// The answers of the dashboard's addresses, without any socket.
+/// Answers requests to the dashboard's addresses, without any socket.
 ///
 ///   GET  /                       the page, and its parts (assets.cpp)
-///   GET  /api/status             every job in short, the shown one in full
+///   GET  /api/status             every job in brief, the shown one in full
 ///   GET  /api/events             the same as a stream, with the history first
 ///   GET  /api/jobs/N             job N in full, with its history
 ///   POST /api/jobs/N/slack       {"slack": 3} or {"slack": null} for none

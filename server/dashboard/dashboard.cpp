@@ -14,7 +14,7 @@ namespace {
 
 constexpr Duration kTick{500'000};
 constexpr unsigned kQuietTicks = 4;   // ticks between two records while no page is open
-constexpr Duration kOld{10'000'000};  // what is known of the cluster is not shown any more
+constexpr Duration kOld{10'000'000};  // after this, the cluster's last known state is not shown
 
 }  // namespace
 

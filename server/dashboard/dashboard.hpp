@@ -18,13 +18,13 @@ namespace taut::dashboard {
 
 /// The HTTP side of the process that hosts the coordinator: the page, its events, /api, /metrics.
 /// While no page is open it records the jobs every few seconds, so that a page that is opened later
-/// can show their history. What the coordinator is asked for is asked on a second thread: while it
-/// does not answer, the page's files are served and /metrics has what is known without it.
+/// can show their history. Requests to the coordinator are made on a second thread: while it does
+/// not answer, the page's files are served and /metrics has what is known without it.
 /// Thread    any
 class Dashboard {
  public:
   struct Options {
-    http::Server::Options http;  // the timer is the dashboard's
+    http::Server::Options http;  // the dashboard sets its timer
     std::string server;          // this process's name
   };
   /// figures  of this process, for /metrics
@@ -38,9 +38,9 @@ class Dashboard {
  private:
   Dashboard(const Options& options, Ask ask, std::function<ServerFigures()> figures);
   [[nodiscard]] http::Response answer(const http::Request& request);
-  /// The answer to what the coordinator has not answered in time; on the thread of connections.
+  /// Answers a request that the coordinator has not answered in time; on the connections' thread.
   [[nodiscard]] http::Response late(const http::Request& request);
-  /// status  of the cluster; nullptr: it is not known
+  /// status  of the cluster; nullptr if unknown
   [[nodiscard]] http::Response scrape(const pb::StatusReply* status) const;
   [[nodiscard]] Result<pb::ControlMessage> ask(const pb::ControlMessage& message);
   void tick(std::size_t streams);
@@ -51,9 +51,9 @@ class Dashboard {
   std::mutex mutex_;                       // guards the next two
   std::optional<pb::StatusReply> status_;  // the coordinator's last one
   TimePoint status_at_;
-  Api api_;  // of the server's second thread, as the next one
+  Api api_;  // used by the server's second thread, like the next one
   unsigned quiet_ticks_ = 0;
-  std::unique_ptr<http::Server> server_;  // last: its thread uses the rest
+  std::unique_ptr<http::Server> server_;  // last, since its threads use the others
 };
 
 }  // namespace taut::dashboard

@@ -14,7 +14,7 @@ void JobHistory::add(const pb::JobStatus& job) {
   if (series.slack && *series.slack != job.slack()) {
     series.changes.push_back(
         {job.running_s(), figures.slowest, *series.slack, job.slack(), staleness_of(job)});
-    if (series.changes.size() > kChanges) series.changes.erase(series.changes.begin());
+    if (series.changes.size() > kMaxChanges) series.changes.erase(series.changes.begin());
   }
   series.slack = job.slack();
   auto& points = series.points;
@@ -24,14 +24,14 @@ void JobHistory::add(const pb::JobStatus& job) {
   if (!is_new) return;
   points.push_back({job.running_s(), figures.slowest, figures.loss, job.rate(),
                     figures.fastest - figures.slowest});
-  if (points.size() >= kPoints) {
+  if (points.size() >= kMaxPoints) {
     std::vector<Point> half;
     for (std::size_t i = 0; i < points.size(); i += 2) half.push_back(points[i]);
     points = std::move(half);
     const double length = points.back().running_s - points.front().running_s;
-    series.spacing_s = length / (kPoints / 2.0);
+    series.spacing_s = length / (kMaxPoints / 2.0);
   }
-  while (jobs_.size() > kJobs) jobs_.erase(jobs_.begin());
+  while (jobs_.size() > kMaxJobs) jobs_.erase(jobs_.begin());
 }
 
 nlohmann::json JobHistory::of(std::uint64_t job) const {

@@ -11,14 +11,14 @@
 
 namespace taut::dashboard {
 
-/// The history of a job, for a page that is opened later: at most kPoints points over its whole
-/// length, kept for the newest jobs. When they are full, every second one is dropped.
+/// The histories of the newest jobs, for a page that is opened later: at most kMaxPoints points
+/// over a job's whole length. When they are full, every second point is dropped.
 /// Thread    one
 class JobHistory {
  public:
-  static constexpr std::size_t kPoints = 1200;
-  static constexpr std::size_t kJobs = 8;
-  static constexpr std::size_t kChanges = 100;
+  static constexpr std::size_t kMaxPoints = 1200;
+  static constexpr std::size_t kMaxJobs = 8;
+  static constexpr std::size_t kMaxChanges = 100;
 
   /// Adds the shown job's figures if they have changed.
   void add(const pb::JobStatus& job);
@@ -45,7 +45,7 @@ class JobHistory {
   struct Series {
     std::vector<Point> points;
     std::optional<std::int64_t> slack;  // the newest
-    std::vector<Change> changes;        // the newest kChanges
+    std::vector<Change> changes;        // the newest kMaxChanges
     double spacing_s = 0;               // the minimum distance between two points
   };
   std::map<std::uint64_t, Series> jobs_;

@@ -7,9 +7,9 @@
 
 namespace taut::dashboard {
 
-/// An Ask that asks nothing for ten seconds after it has waited a second or longer without an
-/// answer, and gives the same error meanwhile: the one thread of all pages and scrapes would do
-/// nothing else.
+/// An Ask that sends nothing for ten seconds after it has waited a second or longer without an
+/// answer, and returns the same error meanwhile: otherwise the one thread for all pages and scrapes
+/// would do nothing but wait.
 [[nodiscard]] Ask with_pauses(Ask ask, std::function<TimePoint()> now);
 
 }  // namespace taut::dashboard

@@ -27,7 +27,7 @@ void for_jobs(const pb::StatusReply& status, const Value& value) {
   }
 }
 
-/// Where the workers of the running jobs are.
+/// The clocks of the running jobs' workers.
 void add_clocks(Scrape& scrape, const pb::StatusReply& status) {
   for_jobs(status, [&](const pb::JobStatus& job, const Labels& labels) {
     scrape.gauge("job_slack_clocks", "Slack of a running job; +Inf if there is no bound.",
@@ -60,7 +60,7 @@ void add_risks(Scrape& scrape, const pb::StatusReply& status) {
   });
   for_jobs(status, [&](const pb::JobStatus& job, const Labels& labels) {
     scrape.gauge("job_wanted_backups", "Backups that each shard of a running job should have.",
-                 static_cast<double>(wanted_backups(job)), labels);
+                 static_cast<double>(required_backups(job)), labels);
   });
   for_jobs(status, [&](const pb::JobStatus& job, const Labels& labels) {
     scrape.gauge("job_backup_lag_seconds",
@@ -76,7 +76,7 @@ void add_risks(Scrape& scrape, const pb::StatusReply& status) {
                  labels);
   });
   for_jobs(status, [&](const pb::JobStatus& job, const Labels& labels) {
-    // A worker that was lost and has joined again is listed twice.
+    // A worker that was lost and has rejoined is listed twice.
     std::map<std::string, std::uint64_t> refused;
     for (const pb::WorkerStatus& worker : job.workers()) {
       refused[worker.name()] += worker.bad_updates();
@@ -91,7 +91,7 @@ void add_risks(Scrape& scrape, const pb::StatusReply& status) {
   });
 }
 
-/// What would be lost with the server of each shard. One without backups has none that is whole.
+/// What would be lost with each shard's server. A shard without backups has no whole one.
 void add_shards(Scrape& scrape, const pb::StatusReply& status) {
   const auto each = [&](const auto& add) {
     for_jobs(status, [&](const pb::JobStatus& job, const Labels& labels) {

@@ -22,7 +22,7 @@ constexpr int kLogLines = 60;
 constexpr std::size_t kQueueShown = 50;
 constexpr int kNamesShown = 16;  // of a job's workers, in the queue
 
-/// JSON has neither NaN nor infinity; further digits would not be read.
+/// JSON has neither NaN nor infinity; more digits would be of no use.
 json number(double value, double scale) {
   if (!std::isfinite(value)) return nullptr;
   return std::round(value * scale) / scale;
@@ -88,7 +88,7 @@ json queued(const pb::JobStatus& job) {
           {"worker_names", names}};
 }
 
-/// Running jobs, then those that wait by their places, then those that are held.
+/// Running jobs, then waiting ones by their places, then those that are held.
 json queue_of(const pb::StatusReply& status) {
   std::vector<const pb::JobStatus*> jobs;
   for (const pb::JobStatus& job : status.jobs()) {
@@ -198,7 +198,7 @@ json shards_of(const pb::JobStatus& job) {
     shards.push_back({{"server", shard.server()},
                       {"term", shard.term()},
                       {"backups", std::move(backups)},
-                      {"wanted_backups", wanted_backups(job)},
+                      {"wanted_backups", required_backups(job)},
                       {"is_protected", shard.is_protected()},
                       {"problem", shard.problem().empty() ? json() : json(shard.problem())}});
   }
@@ -233,14 +233,14 @@ JobFigures figures_of(const pb::JobStatus& job) {
     figures.slowest = std::min(figures.slowest, own.clock());
     figures.fastest = std::max(figures.fastest, own.clock());
     if (own.images() == 0) continue;
-    // Of a batch that is divided by speed each has its share.
+    // If a batch is divided by speed, each worker counts by its share.
     const double share = own.share() > 0 ? own.share() : 1;
     begun += share;
     figures.loss += share * own.loss();
   }
   if (figures.slowest == std::numeric_limits<std::int64_t>::max()) figures.slowest = 0;
   if (!job.clocks().members().empty()) {
-    // From one shard at one moment, where workers report at different ones.
+    // From one shard at one moment, whereas workers report at different ones.
     figures.slowest = figures.fastest = job.clocks().version();
     for (const auto& member : job.clocks().members()) {
       figures.fastest = std::max(figures.fastest, member.clock());

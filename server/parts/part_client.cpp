@@ -43,7 +43,7 @@ Result<std::uint64_t> PartClient::send(std::uint64_t owner, const std::string& a
   pending.bytes = payload.size();
   pending.begun = pending.sent = steady_now();
   pending.message.body = DataPartRequest{std::move(request), std::move(payload)};
-  // A full queue: it is sent again.
+  // If the queue is full, it is sent again later.
   (void)endpoint_->send(pending.peer, encode(pending.message));
   return id;
 }
@@ -155,7 +155,7 @@ Result<void> PartClient::post(std::uint64_t owner, const std::string& address,
                               pb::PartRequest request, Frame payload) {
   const std::scoped_lock lock(mutex_);
   const std::uint64_t bytes = payload.size();
-  // Requests without a payload fill no window.
+  // Requests without a payload do not fill the window.
   if (bytes > 0) {
     TAUT_TRY(settle_below(owner, std::max<std::uint64_t>(kWindow - std::min(kWindow, bytes), 1)));
   }

@@ -21,24 +21,25 @@ namespace taut::server {
 [[nodiscard]] pb::PartRequest part_request(pb::PartRequest::Kind kind, std::uint64_t token,
                                            const std::string& folder, const std::string& file = "");
 
-/// Asks servers about their parts of coded checkpoints, through the sockets of their shards. What
-/// is not answered is sent again, until the server has been silent for too long, or has worked at
-/// it for too long.
+/// Asks servers about their parts of coded checkpoints, through the sockets of their shards.
+/// Unanswered requests are sent again until the server has been silent for too long, or has worked
+/// on one for too long.
 /// Thread    any; a call waits for the end of another one
 class PartClient {
  public:
   static constexpr Duration kAgain{3'000'000};
-  static constexpr Duration kSilence{20'000'000};
+  static constexpr Duration kMaxSilence{20'000'000};
   /// A disk that takes longer than this for one request counts as lost.
   static constexpr Duration kMaxRequestTime{600'000'000};
-  /// Bytes that are posted and not answered.
+  /// The most bytes that are posted and not answered.
   static constexpr std::uint64_t kWindow = 8ULL << 20U;
 
-  /// silence  after which a server counts as lost; a server that says that it works is not silent
-  explicit PartClient(std::unique_ptr<Endpoint> endpoint, Duration silence = kSilence)
+  /// silence  time after which a server counts as lost; one that reports that it is working is not
+  ///          silent
+  explicit PartClient(std::unique_ptr<Endpoint> endpoint, Duration silence = kMaxSilence)
       : endpoint_(std::move(endpoint)), silence_(silence) {}
 
-  /// Waits for the answer.
+  /// Sends a request and waits for the answer.
   /// Errors    timeout: with the address; closed: stop() was called; those of the server
   [[nodiscard]] Result<DataPartReply> ask(const std::string& address, pb::PartRequest request,
                                           Frame payload = {});
@@ -49,7 +50,7 @@ class PartClient {
  private:
   friend class PartPosts;
   struct Pending {
-    std::uint64_t owner = 0;  // of posts; 0: its answer is kept
+    std::uint64_t owner = 0;  // of posts; 0: from ask(), and its answer is kept
     std::string address;
     PeerId peer;
     DataMessage message;
@@ -64,10 +65,10 @@ class PartClient {
 
   [[nodiscard]] Result<std::uint64_t> send(std::uint64_t owner, const std::string& address,
                                            pb::PartRequest request, Frame payload);
-  /// Receives for a moment, and sends again what waits for long. Errors: closed.
+  /// Receives for a moment, and repeats requests that have waited for long. Errors: closed.
   [[nodiscard]] Result<void> step();
   void receive(const Incoming& incoming);
-  /// Why a request will not be answered any more; empty: it may be.
+  /// Why a request will not be answered any more; empty if it may be.
   [[nodiscard]] std::string why_lost(const Pending& pending, TimePoint now) const;
   void end(std::uint64_t id, Result<DataPartReply> result);
   [[nodiscard]] Result<void> settle_below(std::uint64_t owner, std::uint64_t bytes);
@@ -82,12 +83,12 @@ class PartClient {
   std::map<std::string, TimePoint> heard_;
   std::uint64_t next_ = 1;
   std::map<std::uint64_t, Pending> pending_;
-  std::map<std::uint64_t, Result<DataPartReply>> answers_;  // of what was asked
-  std::map<std::uint64_t, Error> failed_;                   // of each owner's posts, the first
+  std::map<std::uint64_t, Result<DataPartReply>> answers_;  // to requests of ask()
+  std::map<std::uint64_t, Error> failed_;                   // the first of each owner's posts
 };
 
-/// Requests that are sent without waiting for each answer. Those of an owner that ends before they
-/// are settled are given up.
+/// Requests that are sent without waiting for each answer. Those that are not settled when this is
+/// destroyed are given up.
 /// Thread    one at a time
 class PartPosts {
  public:

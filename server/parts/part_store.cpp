@@ -29,7 +29,7 @@ namespace {
 constexpr std::uint64_t kMaxRead = 16ULL << 20U;
 constexpr std::size_t kMaxChecked = 4096;
 constexpr std::size_t kMaxWithdrawn = 256;
-constexpr std::chrono::seconds kWithdrawnFor{60};  // longer than a request is on its way
+constexpr std::chrono::seconds kWithdrawnFor{60};  // longer than a request is in flight
 constexpr std::string_view kUnfinished = ".unfinished";
 
 bool is_plain(const std::string& name) {
@@ -58,7 +58,7 @@ bool is_of(const fs::path& folder, std::uint64_t token, std::uint64_t order) {
   return manifest && manifest.value().token() == token && manifest.value().number() == order;
 }
 
-/// The manifest first: without it, the rest is not a complete checkpoint.
+/// Removes the manifest first: without it, the rest is not a complete checkpoint.
 Result<void> remove_ours(const fs::path& folder) {
   return remove_files(folder, kManifestName, [](std::string name) {
     if (name.ends_with(kUnfinished)) name.resize(name.size() - kUnfinished.size());
@@ -122,8 +122,8 @@ Result<fs::path> PartStore::place_of(const std::string& checkpoint, std::uint64_
   return place;
 }
 
-/// The error of a part that arrives, or is sealed, after its checkpoint was given up; what it left
-/// is removed.
+/// Refuses a part that arrives, or is sealed, after its checkpoint was given up; removes what it
+/// left.
 Result<void> PartStore::refuse_withdrawn(const fs::path& place) {
   {
     const std::scoped_lock lock(mutex_);
@@ -172,7 +172,7 @@ Result<void> PartStore::seal(const pb::PartRequest& head) {
   TAUT_TRY(const Descriptor file, open_to_write(begun, O_WRONLY, path));
   struct stat status {};
   if (fstat(file.get(), &status) != 0) return io_error(path, "be read");
-  // Of an earlier try there may be more.
+  // An earlier attempt may have written more.
   if (static_cast<std::uint64_t>(status.st_size) > head.count()) {
     status.st_size = static_cast<::off_t>(head.count());
     if (ftruncate(file.get(), status.st_size) != 0) return io_error(path, "be cut");
@@ -258,7 +258,7 @@ Result<void> PartStore::move(const pb::PartRequest& head) {
         to.string() + ": has another checkpoint; move it, or name another folder in the job");
   }
   if (!fs::exists(from, failed)) {
-    // Moved before, or this server has no part of it.
+    // It was moved before, or this server has no part of it.
     fs::create_directories(to, failed);
     if (failed) return io_error(to, "be made", failed);
     return ok();
@@ -275,7 +275,7 @@ Result<void> PartStore::remove(const pb::PartRequest& head) {
   const bool is_whole = fs::exists(place / kManifestName, failed);
   if (head.order() != 0 && is_whole && !is_of(place, head.token(), head.order())) return ok();
   if (place.filename().string().find(".part-") != std::string::npos) {
-    // Its name is of one order alone; other servers may still send parts of it.
+    // Its name belongs to one order only; other servers may still send parts of it.
     const std::scoped_lock lock(mutex_);
     withdrawn_.push_back({place, std::chrono::steady_clock::now()});
     if (withdrawn_.size() > kMaxWithdrawn) withdrawn_.pop_front();

@@ -23,12 +23,13 @@ namespace taut::server {
 /// Thread    any
 class PartStore {
  public:
-  /// folder  of the server's configuration; empty: in the folder of each job's checkpoints
+  /// folder  from the server's configuration; if empty, parts are in the folder of each job's
+  ///         checkpoints
   /// server  its name
   PartStore(std::filesystem::path folder, std::string server)
       : folder_(std::move(folder)), server_(std::move(server)) {}
 
-  /// Does what is requested; the reply has the error.
+  /// Carries out a request; the reply contains the error, if any.
   [[nodiscard]] DataPartReply answer(const DataPartRequest& request);
 
   /// Where this server keeps the parts of a checkpoint.
@@ -46,8 +47,8 @@ class PartStore {
   [[nodiscard]] Result<void> check(const pb::PartRequest& head, pb::PartReply& reply);
   [[nodiscard]] Result<void> move(const pb::PartRequest& head);
   [[nodiscard]] Result<void> remove(const pb::PartRequest& head);
-  /// The file, where it exists: at this server's place, or, as the server may have had another
-  /// name, at another's on this machine. Empty: nowhere.
+  /// The path of the file: at this server's place or, as the server may have had another name, at
+  /// another's on this machine. Empty if it is at neither.
   [[nodiscard]] Result<std::filesystem::path> find(const pb::PartRequest& head) const;
 
   struct Checked {

@@ -63,7 +63,8 @@ void PartThread::run() {
     try {
       waiting->reply(store_.answer(waiting->request));
     } catch (const std::exception& failure) {
-      // No memory to read into, say: the sender repeats it, and gives up in time.
+      // For example, no memory to read into: the sender repeats the request, and eventually gives
+      // up.
       log::warn("a request about a part of a checkpoint cannot be answered: {}", failure.what());
     }
     forget(waiting->key);

@@ -21,7 +21,7 @@ namespace taut::server {
 /// Thread    any, for everything public; results are given on the dedicated one
 class PartThread {
  public:
-  /// Where a request comes from.
+  /// The origin of a request.
   struct Sender {
     std::size_t shard = 0;  // through whose socket
     PeerId peer;
@@ -34,8 +34,9 @@ class PartThread {
   PartThread(const PartThread&) = delete;
   PartThread& operator=(const PartThread&) = delete;
 
-  /// A repeated request that still waits, or one for which there is no room, is answered at once:
-  /// it is being worked at. If there was no room its sender's repetition is taken later.
+  /// Queues a request. One that repeats a pending request, or for which there is no room, gets the
+  /// answer at once that it is being worked on. If there was no room, the sender's next repetition
+  /// may be queued.
   void put(const Sender& from, DataPartRequest request, const Reply& reply);
   /// Ends and joins the thread; requests are dropped from then on. A second call does nothing.
   void stop();
@@ -50,7 +51,7 @@ class PartThread {
     Reply reply;
   };
   void run();
-  /// Whether a request is to be carried out: not if it waits already.
+  /// Whether a request must be carried out: not if it is pending already.
   [[nodiscard]] bool admit(const Key& key);
   void forget(const Key& key);
 

@@ -10,7 +10,7 @@ class BackupSet {
  public:
   static constexpr std::size_t kMax = 64;  // as many as a message has
 
-  /// The first so many.
+  /// The first `count` backups.
   [[nodiscard]] static BackupSet first(std::size_t count) {
     BackupSet all;
     for (std::size_t backup = 0; backup < count; ++backup) all.bits_ |= bit(backup);

@@ -15,7 +15,7 @@ namespace {
 
 constexpr Duration kSweepLinksEvery{1'000'000};
 constexpr Bytes kKept{64ULL << 20U};  // of free buffers
-// Lent with one message, far above what a primary lends.
+// Bytes lent with one message: far above what a primary lends.
 constexpr std::uint64_t kMaxLent = 64ULL << 20U;
 
 Result<Frame> copy_of(SharedLink& link, const SharedPlace& place, std::uint64_t size,
@@ -92,7 +92,7 @@ SharedLink* ImageLinks::offer(PeerId backup, DataImages& images) {
   return open;
 }
 
-/// An update is in its worker's memory, which is not the shard's to lend.
+/// Copies an update out of its worker's memory, which the shard cannot lend.
 void ImageLinks::make_lendable(Frame& gradient) {
   if (gradient.size() < SharedLink::kMinBytes || arena_->offset_of(gradient.bytes())) return;
   try {

@@ -14,46 +14,47 @@
 
 namespace taut::server {
 
-/// Images between shards of one machine through shared memory, on both sides: the links of the
-/// backups that this shard lends images to, and of the primaries that lend images to it. Each
-/// message says whose memory it names, so nothing is agreed on again after a broken connection.
-/// What a backup is lent it copies at once: its images outlive their primary, and a primary has its
-/// memory back when the message was read.
+/// Sends images between shards of one machine through shared memory. Holds the links to the backups
+/// that this shard lends images to, and to the primaries that lend images to it. Each message says
+/// whose memory it refers to, so nothing is negotiated again after a broken connection. A backup
+/// copies what it is lent at once: its images outlive their primary, and a primary has its memory
+/// back once the message is read.
 /// Thread    the shard's
 class ImageLinks {
  public:
   /// arena  where the shard's values are; nullptr: images travel as bytes
   explicit ImageLinks(std::shared_ptr<SharedArena> arena);
 
-  /// Of a primary: a connection to a backup begins and ends.
+  /// For a primary: a connection to a backup opens or closes.
   void add(PeerId backup);
   void remove(PeerId backup);
-  /// Names the shard's memory in images to a backup, and the backup's once it has mapped it. The
-  /// link by which they are encoded; nullptr: as bytes.
+  /// Names the shard's memory in images to a backup and, once the backup has mapped it, the
+  /// backup's. Returns the link to encode them with; nullptr: they travel as bytes.
   [[nodiscard]] SharedLink* offer(PeerId backup, DataImages& images);
-  /// The link of a backup to which more may be lent.
+  /// The link of a backup; nullptr if no more may be lent to it.
   [[nodiscard]] SharedLink* link(PeerId backup);
-  /// Inspects a backup's reply before the shard does.
+  /// Inspects a backup's reply before the shard handles it.
   void hear(PeerId backup, const pb::SliceImagesReply& reply);
 
-  /// Of a backup: maps the primary's memory and takes a copy of what it lends.
+  /// For a backup: maps the primary's memory and copies what it lends.
   /// Errors    invalid: what is lent is not in that memory, or is lent to another process
   [[nodiscard]] Result<void> take(DataImages& images);
-  /// Returns what is lent with images that are not taken.
+  /// Returns the memory lent with images that are not taken.
   void give_back(const DataImages& images);
-  /// Says in the reply to images that their primary may lend the next ones.
+  /// Offers a link in the reply to images, so that their primary may lend the next ones.
   void answer(const pb::SharedMemory& primary, pb::SliceImagesReply& reply);
 
-  /// What is on loan stays as it is from now on, while the shard ends: a backup may still copy it.
+  /// Leaves what is on loan unchanged from now on, while the shard ends: a backup may still copy
+  /// it.
   void abandon_memory();
 
-  /// Takes back what backups have returned, and lets go of processes that have ended.
+  /// Takes back what backups have returned, and drops the links of processes that have ended.
   void sweep(TimePoint now);
 
  private:
-  // More than the servers of a machine and the jobs that they share.
+  // More than the servers on one machine and the jobs that they share.
   static constexpr std::size_t kMaxPrimaries = 256;
-  // On loan to one backup; what is lost with a connection stays on loan.
+  // Bytes on loan to one backup; what is lost with a connection stays on loan.
   static constexpr std::uint64_t kMaxOnLoan = 128ULL << 20U;
 
   struct Backup {
@@ -70,8 +71,8 @@ class ImageLinks {
   void make_lendable(Frame& gradient);
 
   const std::shared_ptr<SharedArena> arena_;
-  BufferPool lent_;                         // copies of what is lent out of others' memory
-  BufferPool copies_{Bytes(64ULL << 20U)};  // of what others lend
+  BufferPool lent_;                         // copies of others' memory, made to be lent
+  BufferPool copies_{Bytes(64ULL << 20U)};  // copies of what others lend
   std::map<PeerId, Backup> backups_;
   std::vector<std::unique_ptr<SharedLink>> old_links_;  // with something on loan
   std::vector<Primary> primaries_;

@@ -26,7 +26,7 @@ Frame frame_of(std::vector<Number> numbers) {
   return {owned, std::as_bytes(std::span(*owned))};
 }
 
-/// One part while it is made.
+/// A part under construction.
 struct Part {
   std::vector<std::uint64_t> numbers;
   std::vector<std::uint64_t> clocks;
@@ -94,7 +94,7 @@ std::vector<ImageItem> in_parts(ImageItem head, const RowChanges& changes, std::
       part.add(*dropped++, ImageItem::kDropped, kKeyBytes);
     }
   }
-  // An image without rows is a message too.
+  // An image without rows still needs a part.
   if (!part.numbers.empty() || parts.empty()) finish();
   return parts;
 }

@@ -13,7 +13,7 @@
 namespace taut::server {
 namespace {
 
-// Intervals for which backups keep what is logged; then nothing more counts before their image.
+// Backups keep what is logged for this many intervals; then nothing more counts before their image.
 constexpr std::uint32_t kMaxLoggedIntervals = 4;
 
 }  // namespace
@@ -29,7 +29,7 @@ void ImageSender::release(std::vector<UpdateLog::Push> pushes) {
   std::ranges::move(pushes, std::back_inserter(released_));
 }
 
-/// Those of a slice that count next, and for which there is room.
+/// Takes the updates of a slice that count next and for which there is room.
 std::vector<UpdateLog::Push> ImageSender::take_next(std::size_t index, Track& track,
                                                     std::size_t most) {
   if (track.room == nullptr) return track.log.take_kept(most);
@@ -41,7 +41,7 @@ std::vector<UpdateLog::Push> ImageSender::take_next(std::size_t index, Track& tr
       wait_for_room_.insert(index);
       break;
     }
-    // Those that count already are forgotten.
+    // This also drops those that count already.
     std::vector<UpdateLog::Push> one = track.log.take_kept(1);
     if (one.empty()) break;
     track.room->note_counted(track.counted, bytes);
@@ -50,8 +50,8 @@ std::vector<UpdateLog::Push> ImageSender::take_next(std::size_t index, Track& tr
   return taken;
 }
 
-/// Updates of a slice that each backup has count now. Where the one that completes what a lost
-/// member had pushed before its leave may be among them, those behind it wait for an image.
+/// Releases the updates of a slice that every backup has. If one of them may complete what a lost
+/// member had pushed before its leave, those behind it wait for an image.
 void ImageSender::release_kept(std::size_t index, Track& track) {
   if (track.needs_image) return;
   if (track.names_drops_later) {
@@ -82,15 +82,15 @@ std::vector<UpdateLog::Push> ImageSender::take_released() {
   return std::exchange(released_, {});
 }
 
-/// Has a bucket's next image made before its turn, if that makes room. After the one that is under
-/// way it is seen again.
+/// Requests a bucket's next image before its turn, if that makes room. While one is in flight it
+/// does nothing; the bucket is checked again afterwards.
 void ImageSender::ask_for_image(std::size_t index, Track& track) {
   if (!track.counted.can_shrink() || !track.under_way.empty()) return;
   track.is_due = true;
   pending_.insert(index);
 }
 
-/// Updates wait for what the images of all buckets of their tables let go.
+/// Requests images of all buckets whose tables have updates that wait for room.
 void ImageSender::make_room(const std::set<const LogRoom*>& full) {
   for (auto& [index, track] : tracks_) {
     if (full.contains(track.room)) ask_for_image(index, track);
@@ -110,7 +110,7 @@ bool ImageSender::awaits_image(std::size_t index) const {
 
 void ImageSender::log(std::size_t index, UpdateLog::Push push) {
   Track& track = tracks_.at(index);
-  // Sent again, as it does not count yet: a backup may have no room for it.
+  // It was sent again because it does not count yet: a backup may have no room for it.
   if (track.room != nullptr && track.log.has(push.worker, push.item.clock)) {
     make_room({track.room});
   }
@@ -118,19 +118,19 @@ void ImageSender::log(std::size_t index, UpdateLog::Push push) {
   pending_.insert(index);
 }
 
-/// Nothing is left to be sent of a slice.
+/// Removes a slice from pending_ if nothing of it is left to send.
 void ImageSender::rest_if_done(std::size_t index, const Track& track) {
   if (!track.is_due && track.under_way.empty() && track.log.empty()) pending_.erase(index);
 }
 
-/// Whether a slice has yet to apply an update of a lost member that comes before its leave.
+/// Whether a slice has not yet applied all updates of a lost member from before its leave.
 /// done  its first update that is not in the values
 bool ImageSender::owes_before(const SliceState& slice, Clock leave, Clock done) {
   return slice.next_after(done - 1) < leave;
 }
 
-/// Once all that a lost member had pushed before its leave is applied, an image has to say what of
-/// it was dropped, before anything that follows counts.
+/// Once everything that a lost member had pushed before its leave is applied, an image must show
+/// which updates were dropped before anything later counts.
 void ImageSender::name_drops(std::size_t index, Track& track, const SliceState& slice) {
   for (const auto& [worker, done] : slice.settled_members()) {
     const auto left = leaves_.find(worker);
@@ -147,15 +147,15 @@ void ImageSender::note_push(std::size_t index, const SliceState& slice) {
   const auto found = tracks_.find(index);
   if (found == tracks_.end() || found->second.copy == 0) return;
   Track& track = found->second;
-  // Where V does not rise, because of a worker that is far behind, the others' updates count.
+  // If V does not rise because one worker is far behind, the number of the others' updates decides.
   const auto applied = static_cast<std::uint64_t>(slice.applications() - track.applications);
   if (track.names_drops_later) name_drops(index, track, slice);
-  // The turns of slices differ, so that a clock's images are a part of them.
+  // Slices have different turns, so that each clock sends images of only some of them.
   const std::int64_t turn = (slice.version().value() + static_cast<std::int64_t>(index)) %
                             static_cast<std::int64_t>(interval_);
   const std::int64_t risen = slice.version() - track.version;
   if (track.lag.is_news(slice.applications())) changed_.push_back(index);
-  // Readers wait for it, and the one that is under way may be older.
+  // Readers wait for it, and the one in flight may be older.
   const bool is_awaited =
       shows_kept_ && slice.is_hidden() && (risen > 0 || slice.applications() > track.applications);
   if (note_applied(track, slice) || is_awaited || (risen > 0 && turn == 0) || risen >= interval_ ||
@@ -166,14 +166,14 @@ void ImageSender::note_push(std::size_t index, const SliceState& slice) {
   if (track.room != nullptr && track.room->is_short()) ask_for_image(index, track);
   if (!logs_updates_ || track.needs_image || !is_log_long(track, slice)) return;
   track.needs_image = true;
-  // The image that is under way will do.
+  // The image in flight is recent enough.
   track.needed = track.under_way.empty() ? 0 : track.sequence;
   track.is_due |= track.under_way.empty();
   pending_.insert(index);
 }
 
-/// Backups keep what is logged until they have an image. While those of a new backup are on their
-/// way that may take long: beyond some intervals nothing more counts before.
+/// Backups keep what is logged until they have an image. While a new backup's images are in flight
+/// that may take long: beyond some intervals, nothing more counts until it has them.
 bool ImageSender::is_log_long(const Track& track, const SliceState& slice) const {
   const auto most = static_cast<std::int64_t>(kMaxLoggedIntervals) * interval_;
   const auto members = static_cast<std::int64_t>(members_);
@@ -191,7 +191,7 @@ void ImageSender::settle(std::size_t index, const SliceState& slice, PeerId peer
   pending_.insert(index);
 }
 
-/// Whether updates that workers wait for are in the values now and were not before.
+/// Whether updates that workers wait for are now in the values for the first time.
 bool ImageSender::note_applied(Track& track, const SliceState& slice) {
   bool is_news = false;
   for (auto& [worker, waiting] : track.waiting) {

@@ -23,56 +23,57 @@
 
 namespace taut::server {
 
-/// How a host reaches others.
+/// How a host connects to others.
 struct Dial {
   std::function<PeerId(const std::string& address)> connect;
   std::function<void(PeerId peer)> disconnect;
-  /// After which images and updates that were not acknowledged are sent again; then after twice as
-  /// long each time.
+  /// Images and updates are sent again if not acknowledged within this time, which then doubles
+  /// with each attempt.
   Duration again{500'000};
 };
 
-/// A primary's side of replication, for one job at one host: when which slice's image goes to the
-/// backups, and what each of them holds of each member's updates. An image is due when V has risen
-/// `replication_interval` times since the last one, or twice as many updates of each member were
-/// applied, and when a worker waits for it; slices take turns, so that each clock sends its part.
-/// In a job whose readers get what backups have (JobView::shows_kept) it is due whenever they wait.
-/// In a job that logs updates, each one goes to the backups before it counts; of a table by rows,
-/// images are also due, and updates wait for them, by what the backups have reserved (LogRoom). All
-/// backups of a shard get the same images, and the next one of a slice follows when all have this
-/// one.
+/// The primary's side of replication, for one job at one host: decides when each slice's image goes
+/// to the backups, and tracks which of each member's updates every backup has. An image is due when
+/// V has risen `replication_interval` times since the last one, when twice as many updates per
+/// member were applied, or when a worker waits for it; slices take turns, so that each clock sends
+/// its share. In a job whose readers get only what backups have (JobView::shows_kept) it is due
+/// whenever they wait. In a job that logs updates, each one goes to the backups before it counts;
+/// for a table by rows, images are also due, and updates wait for them, when the room that backups
+/// have reserved runs short (LogRoom). All backups of a shard get the same images, and the next
+/// image of a slice follows once all of them have this one.
 /// Thread    shard thread
 class ImageSender {
  public:
-  /// Bytes of images on their way to one backup.
-  static constexpr std::uint64_t kUnderWay = 16ULL << 20U;
+  /// The most bytes of images in flight to one backup.
+  static constexpr std::uint64_t kMaxBytesInFlight = 16ULL << 20U;
 
-  /// For a new view, or slices that are new here: new backups get an image of every slice.
+  /// Adopts a new view, or slices that are new here: new backups get an image of every slice.
   void follow(const JobView& view, ShardId host, const JobSlices& slices, const Dial& dial);
-  /// The job is over.
+  /// Disconnects from all backups: the job is over.
   void hang_up(const Dial& dial);
   /// Whether a slice's updates go to its backups first.
   [[nodiscard]] bool logs(std::size_t index) const;
-  /// The updates of a slice that are on their way to its backups. REQUIRES: logs().
+  /// The updates of a slice that its backups do not all have yet. REQUIRES: logs().
   [[nodiscard]] const UpdateLog& log_of(std::size_t index) const { return tracks_.at(index).log; }
-  /// The clock that follows a worker's updates that wait for the backups; 0: none does.
+  /// The clock after the newest of a worker's updates that wait for the backups; 0 if none does.
   [[nodiscard]] Clock logged(std::size_t index, WorkerId worker) const;
-  /// Has the backups take an update. REQUIRES: logs().
+  /// Queues an update for the backups, before it counts. REQUIRES: logs().
   void log(std::size_t index, UpdateLog::Push push);
-  /// Whether backups are to have an image of a slice before anything more counts.
+  /// Whether the backups must have an image of a slice before anything more counts.
   [[nodiscard]] bool awaits_image(std::size_t index) const;
-  /// Updates that may count now, those of a slice in the order in which they arrived. While an
-  /// update of a slice may be the last one before its backups need an image, it is one at a time:
-  /// the next call has the next one, if note_push() has not found otherwise.
+  /// Updates that may count now, those of a slice in order of arrival. While any update of a slice
+  /// may be the last one before its backups need an image, they are released one at a time: the
+  /// next call returns the next one unless note_push() has found that an image is needed.
   [[nodiscard]] std::vector<UpdateLog::Push> take_released();
-  /// After a push to a slice, or where its V may have risen for another reason.
+  /// Must be called after a push to a slice, or when its V may have risen for another reason.
   void note_push(std::size_t index, const SliceState& slice);
-  /// A worker waits until each backup has its updates of this slice before `clock`; it is notified
-  /// then. Their image is made once all of them are in the values.
+  /// Records that a worker waits until every backup has its updates of this slice before `clock`;
+  /// take_reply() then returns it. The image is made once all of them are in the values.
   void settle(std::size_t index, const SliceState& slice, PeerId peer, WorkerId worker,
               Clock clock);
 
-  /// Whether other backups than before are further behind than the job allows; see problems().
+  /// Checks which backups are further behind than the job allows. Returns whether problems()
+  /// changed.
   [[nodiscard]] bool check(TimePoint now);
   struct Problem {
     ShardId shard;
@@ -86,12 +87,12 @@ class ImageSender {
   /// How far each backup lags.
   [[nodiscard]] std::vector<BackupLag> lags(const JobSlices& slices, TimePoint now) const;
 
-  /// The images that are to be sent now; what has changed since the last call has changed now.
+  /// The images that must be sent now; changes since the last call are dated `now`.
   /// tables  of the job
   [[nodiscard]] std::vector<Outgoing> take_outgoing(const std::vector<TableSpec>& tables,
                                                     const JobSlices& slices, TimePoint now);
 
-  /// The workers that wait for what the backups have acknowledged by now.
+  /// A worker that waited for updates which every backup has acknowledged by now.
   struct Settled {
     std::size_t index;
     PeerId peer;
@@ -101,8 +102,8 @@ class ImageSender {
       PeerId from, const pb::SliceImagesReply& reply,
       const std::function<std::optional<std::size_t>(TableId, SliceId)>& index_of, TimePoint now);
 
-  /// Of a slice, the newest image that each backup has from this primary; the default: there are no
-  /// backups.
+  /// The newest image of a slice that every backup has from this primary; the default value if
+  /// there are no backups.
   [[nodiscard]] KeptImage kept(std::size_t index) const;
 
   /// The first clock of a member whose update would be lost with this primary.
@@ -117,17 +118,17 @@ class ImageSender {
   static constexpr KeptImage kNone{Clock(-1), -1};
   struct Track {
     ShardId shard;
-    std::uint64_t term = 0;  // of the backups that the rest is about
+    std::uint64_t term = 0;  // of the backups that the rest describes
     std::uint64_t copy = 0;  // 0 if there are none
     bool is_due = false;
     std::uint64_t sequence = 0;
-    std::vector<ImageItem> under_way;       // the parts of an image; empty: none is
+    std::vector<ImageItem> under_way;       // the parts of the image in flight; empty if none is
     BackupSet lacking;                      // the backups that have not acknowledged it
-    BackupSet newcomers;                    // that get one first, where others have older ones
-    std::optional<TimePoint> behind_since;  // of what a backup does not have yet, the oldest
+    BackupSet newcomers;                    // that get one first, if others have older ones
+    std::optional<TimePoint> behind_since;  // since when a backup has lacked something
     bool is_kept = false;                   // each backup has some image of it from this primary
     bool is_whole_due = false;              // the next image of a bucket continues no other
-    TimePoint begun;                        // when that one was sent first
+    TimePoint begun;                        // when the one in flight was first sent
     TimePoint sent;
     int attempts = 0;
     // V in the newest image, and in the newest one that each backup has.
@@ -140,29 +141,29 @@ class ImageSender {
     std::map<WorkerId, Waiting> waiting;
     UpdateLog log;
     LogRoom* room = nullptr;  // of a bucket whose updates are logged
-    LogRoom::Bucket counted;  // in it
+    LogRoom::Bucket counted;  // in `room`
     SliceLag lag;
-    // Nothing that waits counts before the backups have an image that was made since a member left,
-    // as how far aggregates hold its updates does not follow from the log alone; since a take-over;
-    // or since the log has become too long.
+    // No waiting update counts before the backups have an image made since a member left (the log
+    // alone does not show which of its updates are in aggregates), since a take-over, or since the
+    // log became too long.
     bool needs_image = false;
-    std::uint64_t needed = 0;  // the image that it is; 0: it is still to be made
-    // Of a member that was lost, what was pushed before its leave is still to be applied, and an
-    // image after that names what was dropped.
+    std::uint64_t needed = 0;  // that image's sequence number; 0 until it is made
+    // A lost member's updates from before its leave are not all applied yet; an image made after
+    // that shows which ones were dropped.
     bool names_drops_later = false;
-    // Of members that were lost, the clock that follows all that was logged: backups may have what
-    // the log here no longer has, as it was refused since.
+    // For each lost member, the clock after its last logged update: backups may have updates that
+    // are no longer in the log here because they were refused since.
     std::map<WorkerId, Clock> logged_until;
   };
   struct Target {
     std::uint64_t choice = 0;
-    bool was_whole = false;  // when it became a backup of this primary, or with these others
+    bool was_whole = false;  // when this primary, or this set of backups, began
     PeerId peer;
     std::uint64_t under_way = 0;  // bytes
     bool knows_tables = false;
-    std::optional<TimePoint> requested;  // of the tables, where the shard has no slice
+    std::optional<TimePoint> requested;  // last message to it; paces those with tables alone
     std::optional<TimePoint> last_heard;
-    // Since when it has owed an answer to what it was sent before there were other backups.
+    // Since when it has owed an answer to what it was sent before the set of backups changed.
     std::optional<TimePoint> owes_since;
   };
   /// A shard's backups.
@@ -172,7 +173,7 @@ class ImageSender {
     std::vector<Target> list;
   };
 
-  /// The shards with backups, with a connection to each.
+  /// Updates the shards that have backups, and connects to each backup.
   void follow_targets(const JobView& view, ShardId host, const Dial& dial);
   [[nodiscard]] Targets make_targets(const ShardPlace& place, const Dial& dial);
   [[nodiscard]] std::optional<TimePoint> owed_since(ShardId shard, std::uint64_t choice) const;
@@ -199,13 +200,13 @@ class ImageSender {
   void rest_if_done(std::size_t index, const Track& track);
   [[nodiscard]] bool is_sendable(const Track& track, const Targets& targets, TimePoint now) const;
   std::vector<ImageItem> make_image(SliceState& slice, Track& track) const;
-  /// Puts a slice's image into the batches of the backups that lack it, if one is due, or is to be
+  /// Puts a slice's image into the batches of the backups that lack it, if one is due or must be
   /// sent again. Returns whether it did.
   bool add(Track& track, Targets& targets, SliceState& slice, std::vector<DataImages>& batches,
            TimePoint now);
   void send(ShardId shard, std::size_t backup, DataImages batch,
             const std::vector<TableSpec>& tables, TimePoint now, std::vector<Outgoing>& out);
-  /// Since when a backup has lacked what it should have of a slice; never: it lacks nothing.
+  /// Since when a backup has lacked what it should have of a slice; never() if it lacks nothing.
   [[nodiscard]] static TimePoint lacks_since(const Track& track, const Targets& targets,
                                              std::size_t backup);
 
@@ -225,11 +226,11 @@ class ImageSender {
   std::map<std::pair<ShardId, TableId>, LogRoom> row_log_room_;  // of the tables by rows
   std::vector<UpdateLog::Push> released_;
   std::set<std::size_t> one_by_one_;     // slices whose updates are released one at a time
-  std::set<std::size_t> wait_for_room_;  // buckets with updates that do
-  // Of those, what there may be to send for: due, under way or logged. Most messages find nothing.
+  std::set<std::size_t> wait_for_room_;  // buckets with updates that wait for room
+  // Slices that may have something to send: due, in flight or logged. Most messages find none.
   std::set<std::size_t> pending_;
-  std::vector<std::size_t> changed_;  // since the last images, as their backups may have
-  std::size_t next_ = 0;              // whose turn it is
+  std::vector<std::size_t> changed_;  // slices that, or whose backups, may have changed
+  std::size_t next_ = 0;              // the slice whose turn it is
 };
 
 }  // namespace taut::server

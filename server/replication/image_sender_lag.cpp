@@ -13,11 +13,11 @@
 namespace taut::server {
 namespace {
 
-constexpr Duration kCheck = std::chrono::seconds(1);  // between two looks for backups far behind
+constexpr Duration kCheck = std::chrono::seconds(1);  // between two checks for backups far behind
 
 }  // namespace
 
-/// Slices that hold more than their newest images, and those with new backups.
+/// Notes the slices that have more than their newest images, and those with new backups.
 void ImageSender::note_changes(const JobSlices& slices, TimePoint now) {
   for (const std::size_t index : std::exchange(changed_, {})) {
     const auto found = tracks_.find(index);
@@ -34,7 +34,7 @@ void ImageSender::note_changes(const JobSlices& slices, TimePoint now) {
 
 std::vector<BackupLag> ImageSender::lags(const JobSlices& slices, TimePoint now) const {
   std::vector<BackupLag> lags;
-  std::map<ShardId, std::size_t> first;  // of a shard's backups
+  std::map<ShardId, std::size_t> first;  // index of a shard's first backup in `lags`
   for (const auto& [shard, targets] : targets_) {
     first[shard] = lags.size();
     for (const Target& target : targets.list) {
@@ -63,12 +63,13 @@ std::vector<BackupLag> ImageSender::lags(const JobSlices& slices, TimePoint now)
 
 TimePoint ImageSender::lacks_since(const Track& track, const Targets& targets, std::size_t backup) {
   TimePoint since = TimePoint::never();
-  // What is not under way yet waits for those that have not acknowledged others.
-  const bool waits = track.under_way.empty() &&
-                     (targets.list.size() == 1 || targets.list[backup].under_way >= kUnderWay);
+  // An image that is not in flight yet waits for backups that have not acknowledged others.
+  const bool waits =
+      track.under_way.empty() &&
+      (targets.list.size() == 1 || targets.list[backup].under_way >= kMaxBytesInFlight);
   if (track.behind_since && (waits || track.lacking.has(backup))) since = *track.behind_since;
   since = std::min(since, track.log.lacks_since(backup));
-  // A new backup may take longer, while it takes images.
+  // A new backup may take longer as long as it keeps accepting images.
   const bool is_new = !track.is_kept && since != TimePoint::never();
   return is_new ? std::max(since, targets.list[backup].last_heard.value_or(TimePoint())) : since;
 }
@@ -76,7 +77,7 @@ TimePoint ImageSender::lacks_since(const Track& track, const Targets& targets, s
 bool ImageSender::check(TimePoint now) {
   if (limit_ == Duration::max() || now < next_check_) return false;
   if (now - next_check_ > limit_ / 2) {
-    // This process did not run, or the job has just begun.
+    // This process was suspended, or the job has just begun.
     for (auto& [index, track] : tracks_) {
       if (track.behind_since) track.behind_since = now;
       track.log.excuse(now);
@@ -86,7 +87,7 @@ bool ImageSender::check(TimePoint now) {
     }
   }
   next_check_ = now + std::min(limit_ / 4, kCheck);
-  // Of what a shard's backup does not have.
+  // Since when each backup of a shard has lacked something.
   std::map<std::pair<ShardId, std::size_t>, TimePoint> oldest;
   for (const std::size_t index : pending_) {
     const Track& track = tracks_.at(index);
@@ -105,7 +106,7 @@ bool ImageSender::check(TimePoint now) {
       const auto found = oldest.find({shard, backup});
       const TimePoint lacks = found == oldest.end() ? TimePoint::never() : found->second;
       if (lacks == TimePoint::never()) {
-        // Nothing is asked of it now: what was before counts no longer.
+        // It owes nothing now: earlier delays no longer count.
         target.owes_since.reset();
         continue;
       }

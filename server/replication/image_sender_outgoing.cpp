@@ -15,7 +15,8 @@
 namespace taut::server {
 namespace {
 
-/// A batch as messages that a shard takes in: each has enough bytes, and the last one what is left.
+/// Splits a batch into messages of at least kTargetBytes or kMaxImages images; the last has the
+/// rest.
 std::vector<DataImages> in_messages(DataImages batch) {
   constexpr std::uint64_t kTargetBytes = 2ULL << 20U;
   std::vector<DataImages> messages;
@@ -38,7 +39,7 @@ std::vector<DataImages> in_messages(DataImages batch) {
   return messages;
 }
 
-/// Of the updates that a bucket has not applied.
+/// The bytes of the updates that a bucket has not applied.
 std::uint64_t bytes_held_by(const SliceState& slice) {
   std::uint64_t bytes = 0;
   for (const LoggedUpdate& one : slice.held_updates()) bytes += RowAllowance::bytes_of(one.update);
@@ -51,14 +52,15 @@ bool ImageSender::is_sendable(const Track& track, const Targets& targets, TimePo
   constexpr int kMaxDoublings = 6;
   if (!track.under_way.empty()) {
     // An image of many parts takes longer.
-    const auto times = static_cast<std::int64_t>(1 + image_bytes(track.under_way) / kUnderWay);
+    const auto times =
+        static_cast<std::int64_t>(1 + image_bytes(track.under_way) / kMaxBytesInFlight);
     const Duration again = times * again_;
     return now - track.sent >= (1 << std::min(track.attempts - 1, kMaxDoublings)) * again;
   }
-  // A backup is whole only with what the slice has accepted before it was chosen.
+  // A backup is complete only once it has what the slice accepted before it was chosen.
   if (!track.is_kept && track.log.lacks_accepted()) return false;
   return track.is_due && std::ranges::all_of(targets.list, [](const Target& target) {
-           return target.under_way < kUnderWay;
+           return target.under_way < kMaxBytesInFlight;
          });
 }
 
@@ -71,14 +73,15 @@ std::vector<ImageItem> ImageSender::make_image(SliceState& slice, Track& track) 
   item.version = image.version;
   item.applications = image.applications;
   item.done = image.done;
-  // What waits and is past its worker's leave will be dropped. After a take-over, the log has of a
-  // worker that was lost before only what the slice holds, where it leaves behind that.
+  // Waiting updates past their worker's leave will be dropped. After a take-over, the log has, of a
+  // worker that was lost before it and leaves at another clock here, only what the slice holds.
   for (const auto& [worker, leave] : leaves_) {
     const auto done = item.done.find(worker);
     if (done == item.done.end() || slice.leaves_here(worker)) continue;
     Clock& logged = track.logged_until[worker];
     logged = std::max(logged, track.log.newest(worker).value_or(Clock(-1)).next());
-    // Backups keep what is in their log and not in the values: also what counts, before its leave.
+    // Backups keep logged updates that are not in the values, even those that count, before the
+    // leave.
     if (owes_before(slice, leave, done->second)) {
       track.names_drops_later = true;
       continue;
@@ -114,7 +117,7 @@ bool ImageSender::add(Track& track, Targets& targets, SliceState& slice,
     try {
       track.under_way = make_image(slice, track);
     } catch (const std::bad_alloc&) {
-      return false;  // later, when readers have let memory go
+      return false;  // tried again, as readers release memory
     }
     track.attempts = 0;
     track.begun = now;
@@ -144,12 +147,12 @@ std::vector<Outgoing> ImageSender::take_outgoing(const std::vector<TableSpec>& t
   if (targets_.empty()) return out;
   std::map<ShardId, std::vector<DataImages>> batches;  // for each backup
   for (const auto& [shard, targets] : targets_) batches[shard].resize(targets.list.size());
-  std::map<ShardId, std::uint64_t> logged;  // bytes on their way
+  std::map<ShardId, std::uint64_t> logged;  // bytes in flight
   for (const std::size_t index : pending_) {
     const Track& track = tracks_.at(index);
     logged[track.shard] += track.log.under_way();
   }
-  // From the slice whose turn it is on, so that each has one where not all can be sent.
+  // Starts with the slice whose turn it is, so that each is sent in time if not all fit.
   const auto first = pending_.lower_bound(next_);
   const auto visit = [&](auto from, auto to) {
     for (auto entry = from; entry != to; ++entry) {
@@ -179,7 +182,7 @@ void ImageSender::send(ShardId shard, std::size_t backup, DataImages batch,
                        std::vector<Outgoing>& out) {
   const Targets& targets = targets_.at(shard);
   Target& target = targets_.at(shard).list[backup];
-  // Where there are fewer slices than shards, the backup learns that it has them all.
+  // If there are fewer slices than shards, this shows the backup that it has them all.
   const bool is_silent = !target.requested || now - *target.requested >= again_;
   const bool requests = !tables.empty() && !target.knows_tables && is_silent;
   if (batch.images.empty() && batch.logged.empty() && !requests) return;

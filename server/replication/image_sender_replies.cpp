@@ -10,12 +10,12 @@
 
 namespace taut::server {
 
-/// A backup has an image of a slice, or (sequence 0) cannot use the one that is under way.
+/// Notes that a backup has an image of a slice, or (sequence 0) cannot use the one in flight.
 void ImageSender::take_kept(std::size_t index, Track& track, Targets& targets, std::size_t backup,
                             std::uint64_t sequence, std::vector<Settled>& settled) {
   if (track.under_way.empty() || !track.lacking.has(backup)) return;
   const ImageItem& image = track.under_way.front();
-  // The backup does not have what this one continues.
+  // The backup does not have the image that this one continues.
   const bool cannot = sequence == 0 && image.base != 0;
   if (!cannot && sequence != image.sequence) return;
   const auto end_for = [&](std::size_t one) {
@@ -35,13 +35,13 @@ void ImageSender::take_kept(std::size_t index, Track& track, Targets& targets, s
   if (track.lacking.empty()) note_kept(index, track, settled);
 }
 
-/// The image that was under way has arrived.
+/// Notes that the image in flight has arrived.
 void ImageSender::note_kept(std::size_t index, Track& track, std::vector<Settled>& settled) {
   const bool all_have_it = track.newcomers.empty();
   if (all_have_it) {
     note_stable(index, track, settled);
   } else {
-    // The other backups' images are older. The next one is for all, and in its turn.
+    // The other backups' images are older. The next image goes to all, in its turn.
     track.newcomers = BackupSet();
     track.is_whole_due = true;
     track.version = track.kept_version;
@@ -49,7 +49,7 @@ void ImageSender::note_kept(std::size_t index, Track& track, std::vector<Settled
   }
   track.under_way.clear();
   track.is_kept = true;
-  // What has changed since that image was first sent.
+  // If more has changed, it has been missing since that image was first sent.
   track.behind_since.reset();
   if (track.is_due) track.behind_since = track.begun;
   // A worker that still waits needs another image.
@@ -58,7 +58,7 @@ void ImageSender::note_kept(std::size_t index, Track& track, std::vector<Settled
   rest_if_done(index, track);
 }
 
-/// Each backup has the image that was under way.
+/// Notes that every backup has the image in flight.
 void ImageSender::note_stable(std::size_t index, Track& track, std::vector<Settled>& settled) {
   const ImageItem& image = track.under_way.front();
   track.kept_version = image.version;
@@ -90,7 +90,7 @@ std::vector<ImageSender::Settled> ImageSender::take_reply(
   const auto of_peer = std::ranges::find(targets.list, from, &Target::peer);
   if (of_peer == targets.list.end() || reply.term() != targets.term) return settled;
   Target& target = *of_peer;
-  // Whatever it says, it answers.
+  // Any reply is an answer, whatever it says.
   target.owes_since.reset();
   if (reply.copy() != targets.copy) return settled;
   const auto backup = static_cast<std::size_t>(of_peer - targets.list.begin());

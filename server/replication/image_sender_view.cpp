@@ -1,5 +1,5 @@
-// What a new view of a job changes for its images: which backups there are, and what of each slice
-// they are to get.
+// What a new view of a job changes for its images: which backups exist, and which images of each
+// slice they get.
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -13,7 +13,7 @@
 namespace taut::server {
 namespace {
 
-// Clocks between two images where the backup keeps each update until an image holds it.
+// The most clocks between two images if backups keep each update until an image contains it.
 constexpr std::uint32_t kMaxInterval = 4;
 
 }  // namespace
@@ -37,7 +37,7 @@ void ImageSender::follow(const JobView& view, ShardId host, const JobSlices& sli
   follow_leaves(view.membership);
 }
 
-/// What backups keep of each table by rows, of the buckets that there are now.
+/// Recounts what backups keep of each table by rows, over its current buckets.
 void ImageSender::follow_log_room(const JobSlices& slices) {
   row_log_room_.clear();
   for (const auto& [index, slice] : slices) {
@@ -136,7 +136,7 @@ void ImageSender::follow_slice(std::size_t index, const SliceState& slice,
   const Targets* targets = found == targets_.end() ? nullptr : &found->second;
   const std::uint64_t term = targets == nullptr ? 0 : targets->term;
   const std::uint64_t copy = targets == nullptr ? 0 : targets->copy;
-  // No worker repeats what a lost member has pushed: its image is sent at once.
+  // No worker repeats what a lost member has pushed: an image with it is sent at once.
   if (copy != 0 && members_ < membership.members().size()) {
     for (const auto& [worker, settled] : slice.settled_members()) {
       const Member* member = membership.find(worker);
@@ -146,8 +146,8 @@ void ImageSender::follow_slice(std::size_t index, const SliceState& slice,
     }
   }
   if (track.term == term && track.copy == copy) return;
-  // Without a backup all that is not pending was reported to workers as safe. Images are taken
-  // after this moment, so they hold all of it.
+  // Without a backup, everything that is not pending was reported to workers as safe. Images are
+  // taken after this moment, so they contain all of it.
   if (!is_new && track.copy == 0) track.stable = slice.settled_members();
   const bool is_first = is_new || track.copy == 0 || track.term != term;
   const bool continues_lag = track.term == term && targets != nullptr;
@@ -158,8 +158,8 @@ void ImageSender::follow_slice(std::size_t index, const SliceState& slice,
   changed_.push_back(index);
   track.term = term;
   track.copy = copy;
-  // Backups that have images of an earlier primary, or from when there were others, get the next
-  // one in its turn: nothing newer is reported as safe to a worker before.
+  // Backups that have images from an earlier primary, or from an earlier set of backups, get the
+  // next one in its turn: nothing newer is reported to a worker as safe before.
   const bool continues =
       targets != nullptr && std::ranges::all_of(targets->list, &Target::was_whole);
   const bool is_awaited = slice.is_hidden() || (shows_kept_ && is_first);
@@ -169,7 +169,7 @@ void ImageSender::follow_slice(std::size_t index, const SliceState& slice,
     track.kept_version = slice.version();
     track.kept_applications = slice.applications();
   }
-  // What was under way does not count: the next image is due as if it had never been made.
+  // An image that was in flight does not count: the next one is due as if it had never been made.
   track.version = track.kept_version;
   track.applications = track.kept_applications;
   track.newcomers = targets == nullptr || is_urgent ? BackupSet() : newcomers_of(*targets);
@@ -182,7 +182,7 @@ void ImageSender::follow_slice(std::size_t index, const SliceState& slice,
   if (track.is_due) pending_.insert(index);
 }
 
-/// The backups that have no image yet, where others have one.
+/// The backups that have no image yet, if others have one.
 BackupSet ImageSender::newcomers_of(const Targets& targets) {
   BackupSet newcomers;
   if (std::ranges::none_of(targets.list, &Target::was_whole)) return newcomers;
@@ -192,8 +192,8 @@ BackupSet ImageSender::newcomers_of(const Targets& targets) {
   return newcomers;
 }
 
-/// New backups get what the slice holds too, which is in no image; without any, updates count at
-/// once.
+/// Restarts the log. New backups also get the updates that the slice holds, which are in no image;
+/// without backups, updates count at once.
 /// is_first  these are the first backups of this primary
 void ImageSender::begin_log(Track& track, const SliceState& slice, const Targets* targets,
                             bool is_first) {
@@ -202,10 +202,10 @@ void ImageSender::begin_log(Track& track, const SliceState& slice, const Targets
     release(track.log.take_all());
     return;
   }
-  track.log.begin_anew(targets->list.size());
-  // The first image of new backups is made from now on. What others have from an earlier primary,
-  // whole or not, may be from before a member left, or lack what was logged here alone; from this
-  // one, each has what has counted.
+  track.log.reset(targets->list.size());
+  // The first image for new backups is made from now on. What others have from an earlier primary,
+  // complete or not, may be from before a member left, or lack what was logged only here; from this
+  // primary, each has what has counted.
   if (is_first) {
     track.needs_image = std::ranges::any_of(
         targets->list, [&](const Target& target) { return target.choice != targets->copy; });
@@ -217,7 +217,7 @@ void ImageSender::begin_log(Track& track, const SliceState& slice, const Targets
     held.push_back({PeerId(), one.worker, Incarnation(), push_of(one)});
     held_bytes += RowAllowance::bytes_of(one.update);
   }
-  // Those that were here before may keep more, until their next image.
+  // Backups from before may keep more until their next image.
   if (is_first) track.counted = {held_bytes, held_bytes, 0};
   track.log.add_first(std::move(held));
 }

@@ -5,48 +5,48 @@
 
 namespace taut::server {
 
-/// What backups keep of the logged updates of a table by rows, of all its buckets at one shard: its
-/// primary counts the bytes of those that count and are not in an image that each backup has. An
-/// update that has no room here counts once images have made some.
+/// The room that backups have for logged updates of a table by rows, over all its buckets at one
+/// shard. The primary counts the bytes of updates that count and are not in an image that every
+/// backup has. An update for which there is no room counts once images have made some.
 /// Thread    shard thread
 class LogRoom {
  public:
   /// One bucket's part.
   struct Bucket {
-    std::uint64_t unsaved = 0;  // bytes that are in no image that each backup has
-    std::uint64_t outside = 0;  // of these, what the newest image does not hold either
-    std::uint64_t since = 0;    // of those, what counts since it was made
+    std::uint64_t unsaved = 0;  // bytes not in an image that every backup has
+    std::uint64_t outside = 0;  // bytes not in the newest image either
+    std::uint64_t since = 0;    // bytes accepted after the newest image was made
 
-    /// Whether an image that is under way, or the next one, may make room.
+    /// Whether the image in flight, or the next one, may make room.
     [[nodiscard]] bool can_shrink() const { return since > 0 || unsaved > outside; }
   };
 
   explicit LogRoom(std::uint64_t limit = 0) : limit_(limit) {}
 
-  /// Counts a bucket's part in.
+  /// Adds a bucket's part.
   void add(const Bucket& bucket) {
     unsaved_ += bucket.unsaved;
     outside_ += bucket.outside;
     since_ += bucket.since;
   }
-  /// Whether an update of so many bytes may count now. Where no image can make room it may: what
-  /// is left then waits in the buckets for other members' updates, and is bounded by their
-  /// allowance.
+  /// Whether an update of `bytes` may count now. It also may if no image can make room: what is
+  /// left then waits in the buckets for other members' updates, and is bounded by their allowance.
   [[nodiscard]] bool has(std::uint64_t bytes) const {
     return unsaved_ + bytes <= limit_ || (since_ == 0 && unsaved_ == outside_);
   }
-  /// Images are to be made before their turn, so that updates need not wait for room.
+  /// Whether images should be made before their turn, so that updates need not wait for room.
   [[nodiscard]] bool is_short() const { return unsaved_ > limit_ / 4 * 3; }
 
-  /// An update counts from now on.
+  /// Notes that an update counts from now on.
   void note_counted(Bucket& bucket, std::uint64_t bytes) {
     change(bucket, {bucket.unsaved + bytes, bucket.outside + bytes, bucket.since + bytes});
   }
-  /// An image is made. held  bytes of updates that the bucket has not applied
+  /// Notes that an image was made.
+  /// held  bytes of updates that the bucket has not applied
   void note_image(Bucket& bucket, std::uint64_t held) {
     change(bucket, {std::max(bucket.unsaved, held), held, 0});
   }
-  /// Each backup has the newest image.
+  /// Notes that every backup has the newest image.
   void note_kept(Bucket& bucket) { change(bucket, {bucket.outside, bucket.outside, bucket.since}); }
 
  private:

@@ -11,17 +11,18 @@
 
 namespace taut::server {
 
-/// Keeps readers from a slice that was taken over until it holds again whatever its last primary
-/// may have shown: each member says up to which clock it has sent updates, and repeats those that
-/// the image lacks. An update whose acknowledgement was lost may have been read by others.
+/// Keeps readers from a slice that was taken over until it contains every update that readers may
+/// have seen at the previous primary: each member reports up to which clock it has sent updates,
+/// and repeats those that the image lacks. Others may have read an update even if its
+/// acknowledgement was lost.
 /// Thread    shard thread
 class ReplayGate {
  public:
   /// Open.
   ReplayGate() = default;
-  /// Closed until each member that still trains has been heard.
-  /// awaits_backups  and until backups have an image: they may lack what the last primary has
-  ///                 logged here, and no worker repeats a lost member's updates
+  /// Closed until each member that still trains has reported.
+  /// awaits_backups  also closed until the backups have an image: they may lack what the previous
+  ///                 primary logged here, and no worker repeats a lost member's updates
   explicit ReplayGate(const Membership& membership, bool awaits_backups = false)
       : awaits_backups_(awaits_backups) {
     for (const Member& member : membership.members()) {
@@ -29,24 +30,24 @@ class ReplayGate {
     }
   }
 
-  /// What a member has sent: every clock below `until`. Only its first report counts; later ones
-  /// may include what it has sent to this primary.
+  /// Notes that a member has sent the updates of every clock below `until`. Only its first report
+  /// counts; later ones may include what it has sent to this primary.
   void hear(WorkerId worker, Clock until) {
     if (unheard_.erase(worker) > 0) due_.emplace(worker, until);
   }
-  /// A member that was lost repeats nothing. Until it is known where it leaves, V may be lower than
-  /// what was seen.
+  /// Stops waiting for members that have ended, and for lost ones, which repeat nothing, once their
+  /// leave clock is known: until then V may be lower than what readers have seen.
   void update(const Membership& membership) {
     std::erase_if(unheard_, [&](WorkerId worker) { return is_through(membership.find(worker)); });
     std::erase_if(due_,
                   [&](const auto& entry) { return is_through(membership.find(entry.first)); });
   }
-  /// Forgets what has been repeated by now.
+  /// Stops waiting for what has been repeated by now.
   void pass(const SliceClock& clock) {
     std::erase_if(due_, [&](const auto& entry) { return clock.done(entry.first) >= entry.second; });
   }
 
-  /// The backups have an image, or there are none.
+  /// Notes that the backups have an image, or that there are none.
   void note_backed() { awaits_backups_ = false; }
   [[nodiscard]] bool awaits_backups() const { return awaits_backups_; }
 
@@ -58,7 +59,7 @@ class ReplayGate {
     const auto due = due_.find(worker);
     return due != due_.end() && clock < due->second;
   }
-  /// The highest clock that is due from any member; 0: none is.
+  /// The highest clock that is due from any member; 0 if none is.
   [[nodiscard]] Clock highest_due() const {
     Clock highest;
     for (const auto& [worker, until] : due_) highest = std::max(highest, until);

@@ -42,16 +42,16 @@ bool is_same_image(const ImageItem& a, const ImageItem& b) {
 
 }  // namespace
 
-/// That the bucket keeps at most.
-std::uint64_t RowCopy::most_rows() const {
+/// The most rows that the bucket keeps.
+std::uint64_t RowCopy::max_rows() const {
   const std::uint64_t limit = RowStore::max_rows_of_bucket(table_);
   return limit == 0 ? static_cast<std::uint64_t>(table_.shape[0]) : limit;
 }
 
-/// Whether a part may be of this bucket. Its numbers ascend, as it was decoded.
+/// Whether a part may be of this bucket. Its numbers ascend: the decoder has checked that.
 bool RowCopy::is_sound(const ImageItem& part) const {
   const auto all = static_cast<std::uint64_t>(table_.shape[0]);
-  if (part.rows > most_rows() || part.dropped > all || part.states.size() != states_) return false;
+  if (part.rows > max_rows() || part.dropped > all || part.states.size() != states_) return false;
   // A whole image has nothing to drop from.
   if (part.base == 0 && part.dropped > 0) return false;
   const Keys keys(part);
@@ -70,7 +70,7 @@ bool RowCopy::is_sound(const ImageItem& part) const {
          });
 }
 
-/// Whether all parts have arrived, no row twice.
+/// Whether all parts have arrived and no row occurs twice.
 bool RowCopy::is_whole() const {
   std::uint64_t rows = 0;
   std::uint64_t dropped = 0;
@@ -106,12 +106,12 @@ RowCopy::Taken RowCopy::take(const ImageItem& part) {
   for (const auto& [lowest, one] : parts_) {
     bytes += one.keys.size() + one.values.size() * (1 + states_);
   }
-  // No image is so large: these are not parts of one.
+  // No image is this large: these are not parts of one.
   if (bytes > kMaxPartsBytes) parts_.clear();
   return Taken::kPart;
 }
 
-/// A row's floats are the values, then each state; a part has them apart.
+/// A row's floats are the values, then each state; a part stores them separately.
 void RowCopy::apply(const ImageItem& part, RowStore& to) const {
   const Keys keys(part);
   const std::size_t bytes = table_.width() * sizeof(float);
@@ -150,8 +150,8 @@ RowCopy::Taken RowCopy::finish() {
     sequence_ = 0;
     return Taken::kLacking;
   }
-  if (store_->rows() > most_rows()) {
-    // What its primary has sent is not the bucket's.
+  if (store_->rows() > max_rows()) {
+    // The primary has sent more rows than the bucket keeps.
     store_.reset();
     sequence_ = 0;
     return Taken::kLacking;

@@ -11,28 +11,28 @@
 
 namespace taut::server {
 
-/// A backup's rows of one bucket, of the newest image that has arrived in all its parts.
+/// A backup's copy of one bucket's rows, from the newest image of which all parts have arrived.
 /// Thread    shard thread
 class RowCopy {
  public:
-  /// states  of a value
+  /// states  per value
   RowCopy(const TableSpec& table, std::uint32_t bucket, std::size_t states)
       : table_(table), bucket_(bucket), states_(states) {}
 
   enum class Taken : std::uint8_t {
-    kPart,     // others are missing, or it is of no use
-    kWhole,    // the rows are the image's now
-    kLacking,  // it continues another image than the one here, or there was no memory for it
+    kPart,     // other parts are missing, or this one is of no use
+    kWhole,    // the rows are now those of the image
+    kLacking,  // it continues an image other than the one here, or there was no memory for it
   };
   /// Takes a part of an image. After kLacking, an image that continues another is of no use.
   [[nodiscard]] Taken take(const ImageItem& part);
 
-  /// The newest image that is whole; 0 if there is none.
+  /// The sequence number of the newest complete image; 0 if there is none.
   [[nodiscard]] std::uint64_t sequence() const { return sequence_; }
   [[nodiscard]] RowImage image() const { return store_->image(); }
 
  private:
-  [[nodiscard]] std::uint64_t most_rows() const;
+  [[nodiscard]] std::uint64_t max_rows() const;
   [[nodiscard]] bool is_sound(const ImageItem& part) const;
   [[nodiscard]] bool is_whole() const;
   void apply(const ImageItem& part, RowStore& to) const;
@@ -43,7 +43,7 @@ class RowCopy {
   const std::size_t states_;
   std::uint64_t sequence_ = 0;
   std::unique_ptr<RowStore> store_;
-  // Of the image that is under way, by the lowest number; those of one have the same head.
+  // The parts of the image in flight, by their lowest row number; all have the same head.
   std::map<std::uint64_t, ImageItem> parts_;
 };
 

@@ -23,14 +23,14 @@ struct PartPlace {
   std::string address;
 };
 
-/// A checkpoint that a shard is to contribute to; number 0: none.
+/// A checkpoint to which a shard must contribute; number 0: none.
 struct CaptureOrder {
   std::uint64_t number = 0;
   Clock clock;
   std::string folder;
   bool is_incremental = false;
-  std::string base;  // of an incremental one: the checkpoint before it; empty if there is none
-  // Of a coded one; data 0: whole files are written.
+  std::string base;  // for an incremental one: the checkpoint before it; empty if there is none
+  // For a coded one; data 0: whole files are written.
   std::uint32_t data = 0;
   std::uint32_t parity = 0;
   std::uint64_t block_bytes = 0;
@@ -38,7 +38,7 @@ struct CaptureOrder {
   std::uint64_t token = 0;  // of the job's submission
 };
 
-/// Of a slice, how far the newest image that each backup of its shard has reaches.
+/// How far the newest image of a slice that every backup of its shard has reaches.
 struct KeptImage {
   Clock version = Clock::never();  // V
   std::int64_t applications = std::numeric_limits<std::int64_t>::max();
@@ -51,19 +51,19 @@ struct SliceImage {
   Slice place;
   Clock version;                  // V
   std::int64_t applications = 0;  // of the update rule, so far
-  /// The next clock of each member whose update is not in the values; those below all are.
+  /// For each member, the first clock whose update is not in the values; all below it are.
   std::map<WorkerId, Clock> done;
-  /// Of a slice that is taken over: V continues from `version`, which `done` does not tell.
+  /// For a slice that is taken over: V continues from `version`, which does not follow from `done`.
   bool is_replica = false;
   Buffer values;               // [count] float32
-  std::vector<Buffer> states;  // what the rule and policies keep with them, the same shape each
-  RowImage rows;               // of a table that is kept by rows, in place of both
-  /// Of a slice that is taken over: the last primary's updates that are not in the values, in the
-  /// order in which they counted there.
+  std::vector<Buffer> states;  // what the rule and policies keep, in the shape of the values
+  RowImage rows;               // for a table that is kept by rows, in place of both
+  /// For a slice that is taken over: the previous primary's updates that are not in the values, in
+  /// the order in which they counted there.
   std::vector<LoggedUpdate> logged;
 };
 
-/// All of a shard's slices for one order, each in the state when its V reached the order's clock.
+/// All of a shard's slices for one order, each in its state when its V reached the order's clock.
 struct ShardCapture {
   JobId job;
   ShardId shard;
@@ -73,7 +73,7 @@ struct ShardCapture {
   std::vector<TableSpec> tables;
   std::vector<SliceImage> slices;
   std::map<ShardId, std::uint64_t> terms;  // of the shards' primaries
-  /// Becomes true when the order is replaced or the job is over: nothing more is to be written.
+  /// Becomes true when the order is replaced or the job is over: writing must stop.
   /// Thread    any
   std::shared_ptr<std::atomic<bool>> withdrawn = std::make_shared<std::atomic<bool>>(false);
 };

@@ -11,8 +11,8 @@
 namespace taut::server {
 namespace {
 
-// Updates of one slice that are in no image yet; a primary has fewer on their way, and sends an
-// image before there are so many others.
+// The most updates of one slice that are in no image yet: a primary has fewer in flight, and sends
+// an image before it reaches this number of others.
 constexpr std::size_t kMaxLogged = 16384;
 
 /// Copies a frame, and releases it.
@@ -29,8 +29,8 @@ std::size_t states_of(const TableSpec& table, const JobView& view) {
   return static_cast<std::size_t>(view.rule.state_count()) + view.policies.keeps().states;
 }
 
-/// Whether an image holds an update, or was made when that no longer counted. Of a member that it
-/// does not name, V has passed all that it pushed before it left.
+/// Whether an image contains an update, or was made when that no longer counted. V has passed
+/// everything that was pushed by a member that the image does not name.
 bool is_in(const ImageItem& image, WorkerId worker, Clock clock) {
   const auto done = image.done.find(worker);
   return clock < (done == image.done.end() ? image.version : done->second);
@@ -55,7 +55,7 @@ void SliceImageStore::follow(const ShardPlace& place) {
     if (now->second.has_image) {
       former_.insert(newest_.extract(now));
     } else if (former_.contains(index)) {
-      // The former image is still the one that both logs continue.
+      // Both logs still continue the former image.
       std::vector<LoggedUpdate> both = logged_of(index);
       auto& logged = former_.at(index).logged;
       logged.clear();
@@ -67,7 +67,7 @@ void SliceImageStore::follow(const ShardPlace& place) {
   for (const auto& [index, kept] : former_) count_logged(kept, true);
 }
 
-/// Counts an update that is kept, or that no longer is.
+/// Counts an update that is kept from now on, or no longer.
 void SliceImageStore::count_logged(const LoggedUpdate& one, bool is_kept) {
   if (!one.update.by_rows) return;
   const std::uint64_t bytes = RowAllowance::bytes_of(one.update);
@@ -78,13 +78,13 @@ void SliceImageStore::count_logged(const LoggedUpdate& one, bool is_kept) {
   }
 }
 
-/// Overload for all of a slice.
+/// Overload for all updates of a slice.
 void SliceImageStore::count_logged(const Kept& kept, bool is_kept) {
   for (const auto& [number, one] : kept.logged) count_logged(one, is_kept);
 }
 
-/// Whether what is reserved leaves room for an update. Until a slice has an image of this primary,
-/// that may be made only once its backups have what the slice holds: it is taken.
+/// Whether the reserved bytes leave room for an update. Without an image from this primary it is
+/// accepted: that image may be made only once the backups have what the slice holds.
 bool SliceImageStore::has_room(const LoggedUpdate& one, const Kept& kept) const {
   if (kept.logged.size() >= kMaxLogged) return false;
   const auto limit = log_limits_.find(one.table);
@@ -172,8 +172,8 @@ void SliceImageStore::note_kept(const ImageItem& image, std::uint64_t sequence,
   kept.set_sequence(sequence);
 }
 
-/// Takes a part of a bucket's image. Where the image that it continues is missing, the primary is
-/// to send all rows.
+/// Stores a part of a bucket's image. If the image that it continues is missing, the reply makes
+/// the primary send all rows.
 void SliceImageStore::keep_rows(const ImageItem& image, const Slice& place, std::size_t states,
                                 pb::SliceImagesReply& reply) {
   const std::size_t index = layout_.index_of(image.table, image.slice);
@@ -200,7 +200,7 @@ void SliceImageStore::keep_rows(const ImageItem& image, const Slice& place, std:
   note_kept(image, copy.sequence(), reply);
 }
 
-/// Whether an update may be one of a slice, as a shard takes them.
+/// Whether an update may be one that a shard would accept for a slice.
 bool SliceImageStore::is_sound(const LoggedUpdate& one, const Slice& place,
                                const JobView& view) const {
   const TableSpec& table = tables_[one.table.value()];
@@ -222,9 +222,9 @@ void SliceImageStore::keep_logged(const LoggedUpdate& one, const JobView& view,
   if (!is_sound(one, *slice, view)) return;
   const std::size_t index = layout_.index_of(one.table, one.slice);
   Kept& newest = newest_[index];
-  // A copy that is late: the image holds it.
+  // If the image contains it, this is a late copy.
   if (!newest.has_image || !is_in(newest.image, one.worker, one.update.clock)) {
-    // It waits for an image that makes room.
+    // Without room, it waits for an image that makes some.
     const auto known = newest.logged.find(one.number);
     if (known != newest.logged.end()) {
       count_logged(known->second, false);
@@ -264,9 +264,9 @@ SliceImageStore::Kept* SliceImageStore::find_image(std::size_t index) {
   return nullptr;
 }
 
-/// What a slice's image does not hold. A former image is continued by what was logged before the
-/// change of the primary or of the backups, and by what was logged since: each update once, those
-/// of a worker by clock.
+/// The updates that a slice's image does not contain. A former image is continued by those logged
+/// before the primary or the backups changed, and by those logged since: each update once, those of
+/// a worker by clock.
 std::vector<LoggedUpdate> SliceImageStore::logged_of(std::size_t index) const {
   std::vector<LoggedUpdate> logged;
   const auto add = [&](const std::map<std::size_t, Kept>& images) {

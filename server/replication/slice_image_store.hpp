@@ -20,52 +20,54 @@
 
 namespace taut::server {
 
-/// A backup's side of replication: the newest image of each slice of one shard, and the updates
-/// since then in a job that logs them. An image of an earlier primary, or from when there were
-/// other backups, is kept until the first one that follows: until then nothing newer is reported to
-/// workers as safe. Thread    shard thread
+/// The backup's side of replication: the newest image of each slice of one shard, and the updates
+/// since then in a job that logs them. An image from an earlier primary, or from an earlier set of
+/// backups, is kept until the next one arrives: until then nothing newer is reported to workers as
+/// safe.
+/// Thread    shard thread
 class SliceImageStore {
  public:
-  /// place   of the shard
-  /// choice  of this host as its backup
+  /// place   the shard's
+  /// choice  the number of this host's choice as its backup
   SliceImageStore(const ShardPlace& place, std::uint64_t choice)
       : shard_(place.shard), choice_(choice), term_(place.term), copy_(place.copy) {}
 
-  /// The shard's primary or its other backups may have changed since this one was chosen.
+  /// Adopts a changed place: the shard's primary or its other backups may be different ones.
   void follow(const ShardPlace& place);
 
-  /// Takes a primary's images over. Returns what is kept now, for the primary; nullopt: they are of
-  /// another term or choice, or cannot be kept.
+  /// Stores a primary's images. Returns the reply with what is kept now; nullopt if they are of
+  /// another term or copy number, or cannot be kept.
   /// memory  nullptr: no limit
   [[nodiscard]] std::optional<pb::SliceImagesReply> take(
       const DataImages& images, const JobView& view, std::uint64_t slice_elements,
       const std::shared_ptr<TableMemory>& memory);
 
-  /// Why images cannot be kept; empty: they can.
+  /// Why images cannot be kept; empty if they can.
   [[nodiscard]] const std::string& problem() const { return problem_; }
-  /// There is an image of every slice.
+  /// Whether there is an image of every slice.
   [[nodiscard]] bool is_complete() const;
   [[nodiscard]] std::uint64_t choice() const { return choice_; }
-  /// Of the primary whose images are taken.
+  /// The term of the primary whose images are accepted.
   [[nodiscard]] std::uint64_t term() const { return term_; }
   [[nodiscard]] bool expects(const DataImages& images) const {
     return images.term == term_ && images.copy == copy_;
   }
   [[nodiscard]] const std::vector<TableSpec>& tables() const { return tables_; }
-  /// What the images take of the limit, which is the slices' from now on.
+  /// Passes on the images' share of the memory limit, which belongs to the slices from now on.
   [[nodiscard]] TableMemory::Share take_memory() { return std::move(memory_); }
-  /// The image for a slice that is taken over; it is no longer kept here, so that a take-over needs
-  /// no memory for all slices twice. Throws std::bad_alloc.
-  /// REQUIRES: is_complete(), until the first call; the slice is one of this shard's, each once.
+  /// Removes and returns the image of a slice that is taken over, so that a take-over does not need
+  /// memory for all slices twice. Throws std::bad_alloc.
+  /// REQUIRES: is_complete() before the first call; the slice is one of this shard's, each taken
+  /// once.
   [[nodiscard]] SliceImage take_slice(const Slice& place, BufferPool& values, BufferPool& states);
 
  private:
-  /// What there is of one slice.
+  /// What is kept of one slice.
   struct Kept {
     bool has_image = false;
     ImageItem image;
     std::optional<RowCopy> rows;  // of a bucket's image
-    // What the image does not hold, by number.
+    // Updates that the image does not contain, by number.
     std::map<std::uint64_t, LoggedUpdate> logged;
   };
 
@@ -94,11 +96,11 @@ class SliceImageStore {
   SliceLayout layout_;
   std::size_t slices_ = 0;  // of this shard
   TableMemory::Share memory_;
-  // Of the tables by rows: the bytes of updates that are reserved, and those that are logged.
+  // For tables by rows: the bytes reserved for updates, and the bytes of those that are logged.
   std::map<TableId, std::uint64_t> log_limits_;
   std::map<TableId, std::uint64_t> logged_bytes_;
   std::map<std::size_t, Kept> newest_;  // by SliceLayout::index_of
-  std::map<std::size_t, Kept> former_;  // with an image, from before; newest_ has none of it
+  std::map<std::size_t, Kept> former_;  // images from before, where newest_ has none
   std::string problem_;
 };
 

@@ -16,60 +16,59 @@ struct BackupLag {
   ShardId shard;
   std::uint64_t term = 0;
   std::uint64_t choice = 0;  // of the backup
-  /// For how long the primary's values have held an update that the backup's images lack. Without
-  /// an image from this primary, for how long it has been the backup or this primary has served the
-  /// shard. Where updates are logged, for how long one that it has not confirmed has been on its
-  /// way, once it has images. 0: it lacks nothing. Up to the time of an interval between images is
-  /// normal.
+  /// How long the primary's values have contained an update that the backup's images lack. Without
+  /// an image from this primary: how long it has been the backup, or this primary has served the
+  /// shard. If updates are logged, once it has images: how long one that it has not confirmed has
+  /// been in flight. 0 if it lacks nothing. Up to the time between two images is normal.
   Duration time{};
-  /// V, less V in the newest image that the backup has, or had before this primary took over; of
-  /// the slice for which that is most. 0 where it lacks nothing that counts.
+  /// V minus the V in the newest image that the backup has, or had before this primary took over;
+  /// the maximum over all slices. 0 if it lacks nothing that counts.
   std::int64_t clocks = 0;
 };
 
-/// Of one slice, what each backup's newest image lacks of the primary's values, and since when.
+/// For one slice, whether each backup's newest image lacks something, and since when.
 /// Thread    shard thread
 class SliceLag {
  public:
   struct Held {
     Clock version;                         // V in its newest image
-    bool is_kept = false;                  // it has that from this primary
-    std::optional<TimePoint> lacks_since;  // nullopt if the image holds all
+    bool is_kept = false;                  // the image is from this primary
+    std::optional<TimePoint> lacks_since;  // nullopt if the image has everything
   };
 
-  /// A backup that is new to this primary lacks everything from now on; no effect on one that is
+  /// Adds a backup that is new to this primary: it lacks everything from now on. No effect if it is
   /// known.
-  /// version  V in the image that it has of an earlier primary; 0: it has none
+  /// version  V in the image that it has from an earlier primary; 0 if it has none
   void add(std::uint64_t choice, Clock version, TimePoint now) {
     held_.try_emplace(choice, Held{version, false, now});
   }
-  /// Forgets the backups for which this holds.
+  /// Forgets the backups for whose choice `goes` is true.
   template <class Predicate>
   void remove_if(Predicate goes) {
     std::erase_if(held_, [&](const auto& entry) { return goes(entry.first); });
   }
 
-  /// Whether a slice with so many applications of the rule holds more than its newest image, and
-  /// note_change() has not said so.
+  /// Whether a slice with this number of applications has more than its newest image, and
+  /// note_change() was not called yet.
   [[nodiscard]] bool is_news(std::int64_t applications) const {
     return !changed_ && applications > imaged_;
   }
-  /// From now on the slice holds more than its newest image.
+  /// Notes that the slice has more than its newest image from now on.
   void note_change(TimePoint now) {
     changed_ = now;
     for (auto& [choice, held] : held_) {
       if (!held.lacks_since) held.lacks_since = now;
     }
   }
-  /// An image of all that the slice holds was made.
+  /// Notes that an image of everything in the slice was made.
   void note_image(std::int64_t applications) {
     imaged_ = applications;
     changed_.reset();
   }
-  /// A backup has the newest image.
+  /// Notes that a backup has the newest image.
   void note_kept(std::uint64_t choice, Clock version) { held_[choice] = {version, true, changed_}; }
 
-  /// nullptr: it is not known.
+  /// nullptr if it is not known.
   [[nodiscard]] const Held* find(std::uint64_t choice) const {
     const auto found = held_.find(choice);
     return found == held_.end() ? nullptr : &found->second;
@@ -78,7 +77,7 @@ class SliceLag {
  private:
   std::map<std::uint64_t, Held> held_;  // by the backup's choice
   std::int64_t imaged_ = 0;             // applications in the newest image
-  std::optional<TimePoint> changed_;    // since when the slice holds more than that
+  std::optional<TimePoint> changed_;    // since when the slice has more than that
 };
 
 }  // namespace taut::server

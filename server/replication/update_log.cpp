@@ -17,7 +17,7 @@ void UpdateLog::add(Push push) {
     entries_.push_back(Entry{std::move(push), BackupSet::first(backups_)});
     return;
   }
-  // The same update, perhaps over another connection, and now with a read.
+  // It is the same update, perhaps over another connection, and now with a read.
   if (!known->push.counts_already) known->push = std::move(push);
 }
 
@@ -49,7 +49,7 @@ std::size_t UpdateLog::waiting() const {
       entries_, [](const Entry& entry) { return !entry.push.counts_already; }));
 }
 
-void UpdateLog::begin_anew(std::size_t backups) {
+void UpdateLog::reset(std::size_t backups) {
   backups_ = backups;
   std::erase_if(entries_, [](const Entry& entry) { return entry.push.counts_already; });
   for (Entry& entry : entries_) entry = Entry{std::move(entry.push), BackupSet::first(backups)};
@@ -67,7 +67,7 @@ void UpdateLog::send(std::span<DataImages> batches, std::uint64_t& under_way, Ti
     if (entry.lacking.empty()) continue;
     const DataItem& item = entry.push.item;
     if (!entry.sent) {
-      if (under_way >= kUnderWay) return;
+      if (under_way >= kMaxBytesInFlight) return;
       under_way += item.payload.size();
       under_way_ += item.payload.size();
       entry.since = now;

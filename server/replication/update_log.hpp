@@ -16,14 +16,14 @@
 
 namespace taut::server {
 
-/// A primary's side of `durability: SYNC` for one slice: updates in the order in which they
-/// arrived, of which none counts before each backup has it and those before it.
+/// The primary's side of `durability: SYNC` for one slice: updates in order of arrival. None counts
+/// before every backup has it and all updates before it.
 /// Thread    shard thread
 class UpdateLog {
  public:
-  static constexpr std::size_t kMax = 1024;  // updates of one slice
-  /// Bytes of updates on their way to the backups.
-  static constexpr std::uint64_t kUnderWay = 16ULL << 20U;
+  static constexpr std::size_t kMaxUpdates = 1024;  // of one slice
+  /// The most bytes of updates in flight to the backups.
+  static constexpr std::uint64_t kMaxBytesInFlight = 16ULL << 20U;
 
   /// A push, and where its answer goes.
   struct Push {
@@ -31,54 +31,55 @@ class UpdateLog {
     WorkerId worker;
     Incarnation incarnation;
     DataItem item;
-    bool counts_already = false;         // the slice has accepted it before there was this backup
-    std::shared_ptr<const void> room{};  // of a bucket's allowance, which it takes until it counts
+    bool counts_already = false;         // the slice accepted it before this backup existed
+    std::shared_ptr<const void> room{};  // of a bucket's allowance, taken until it counts
   };
 
-  /// A push that is here already takes its place: it was sent again.
+  /// Appends a push. A repeated push replaces the earlier one.
   void add(Push push);
-  /// Updates that the slice holds and that new backups are to have, before all that are here.
+  /// Inserts updates that the slice holds and that new backups must get, before all others.
   void add_first(std::vector<Push> held);
   [[nodiscard]] bool has(WorkerId worker, Clock clock) const;
   /// The highest clock of a worker's updates; nullopt if there are none.
   [[nodiscard]] std::optional<Clock> newest(WorkerId worker) const;
 
-  /// There are other backups, which have none of them.
-  void begin_anew(std::size_t backups);
-  /// Puts updates that are to be sent now, or again, into the messages, one for each backup, as far
-  /// as they have room.
-  /// under_way  bytes of all slices' updates on their way to the backups
-  /// again      after which one that was not acknowledged is sent again; then twice that
+  /// Restarts for other backups, which have none of the updates, and drops those that count
+  /// already.
+  void reset(std::size_t backups);
+  /// Appends the updates that must be sent now, or again, to the messages, one for each backup, as
+  /// far as they have room.
+  /// under_way  bytes of all slices' updates in flight to the backups
+  /// again      time after which an unacknowledged update is sent again; it then doubles
   void send(std::span<DataImages> batches, std::uint64_t& under_way, TimePoint now, Duration again);
-  /// Bytes of these on their way.
+  /// Bytes of these updates that are in flight.
   [[nodiscard]] std::uint64_t under_way() const { return under_way_; }
-  /// A backup has this one.
+  /// Notes that a backup has this update.
   void note_kept(std::size_t backup, WorkerId worker, Clock clock);
-  /// Updates that each backup has, up to the first that one lacks.
-  /// most  how many of them
+  /// Removes and returns the updates that every backup has, up to the first that one lacks.
+  /// most  at most this many
   [[nodiscard]] std::vector<Push> take_kept(
       std::size_t most = std::numeric_limits<std::size_t>::max());
-  /// The first of those that take_kept() would take; nullptr: it would take none.
+  /// The first update that take_kept() would return; nullptr if it would return none.
   [[nodiscard]] const Push* next_kept() const;
-  /// All of them: there is no backup.
+  /// Removes and returns all updates that do not count yet: there is no backup.
   [[nodiscard]] std::vector<Push> take_all();
 
-  /// Whether a backup lacks some that the slice has accepted before.
+  /// Whether a backup lacks an update that counts already.
   [[nodiscard]] bool lacks_accepted() const;
-  /// Updates that do not count yet.
+  /// How many updates do not count yet.
   [[nodiscard]] std::size_t waiting() const;
   [[nodiscard]] bool empty() const { return entries_.empty(); }
-  [[nodiscard]] bool is_full() const { return entries_.size() >= kMax; }
-  /// Since when one is on its way that a backup lacks, the oldest; never: it lacks none.
+  [[nodiscard]] bool is_full() const { return entries_.size() >= kMaxUpdates; }
+  /// When the oldest update in flight that a backup lacks was first sent; never() if it lacks none.
   [[nodiscard]] TimePoint lacks_since(std::size_t backup) const;
-  /// They count as sent first now: this process did not run.
+  /// Restarts the ages: the process was suspended.
   void excuse(TimePoint now);
 
  private:
   struct Entry {
     Push push;
-    BackupSet lacking;                 // the backups that have not said that they have it
-    std::optional<TimePoint> since{};  // sent first, to these backups
+    BackupSet lacking;                 // the backups that have not acknowledged it
+    std::optional<TimePoint> since{};  // first sent to these backups
     std::optional<TimePoint> sent{};
     int attempts = 0;
     std::uint64_t number = 0;  // in the order in which they count

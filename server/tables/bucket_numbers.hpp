@@ -13,14 +13,14 @@
 
 namespace taut::server {
 
-/// Why numbers are not of rows of one bucket; empty: they are.
+/// Why numbers are not those of rows of one bucket; empty if they are.
 /// numbers  [rows] 8 bytes each, at any alignment
-/// ascend   whether they must, as those of an update
+/// ascend   whether they must ascend, as those of an update must
 [[nodiscard]] inline std::string misfit_of_numbers(const TableSpec& table, std::uint32_t bucket,
                                                    std::span<const std::byte> numbers,
                                                    std::size_t rows, bool ascend) {
   const auto all = static_cast<std::uint64_t>(table.shape[0]);
-  std::uint64_t lowest = 0;  // that the next one may be
+  std::uint64_t lowest = 0;  // the lowest that the next number may be
   for (std::size_t i = 0; i < rows; ++i) {
     std::uint64_t number = 0;
     std::memcpy(&number, numbers.data() + i * sizeof(number), sizeof(number));

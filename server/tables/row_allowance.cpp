@@ -8,12 +8,12 @@
 namespace taut::server {
 namespace {
 
-// What an update or a read takes in addition to its payload: its places in a slice's lists and
-// here. 200 bytes were counted of an update.
+// What an update or a read takes in addition to its payload: its entries in a slice's lists and
+// here. An update was measured to take 200 bytes.
 constexpr std::uint64_t kItemBytes = 256;
 
-/// What buffers of so many bytes in all take at most. They are rounded up by a quarter, and small
-/// ones to the smallest there is.
+/// The most memory that `buffers` buffers of `bytes` bytes in total take. Sizes are rounded up by
+/// up to a quarter, and small ones to the smallest size.
 std::uint64_t in_buffers(std::uint64_t bytes, std::uint64_t buffers) {
   return bytes + bytes / 4 + buffers * BufferPool::rounded_size(1);
 }
@@ -44,7 +44,7 @@ std::uint64_t RowAllowance::max_logged_bytes(const TableSpec& table, std::uint64
                                              std::uint64_t members) {
   constexpr std::uint64_t kWaitingClocks = 2;
   constexpr std::uint64_t kRepeatedClocks = 2;
-  return (kUnsavedClocks + kWaitingClocks + kRepeatedClocks) * members *
+  return (kMaxUnsavedClocks + kWaitingClocks + kRepeatedClocks) * members *
          ClockBytes::of(table, buckets).updates;
 }
 

@@ -11,45 +11,45 @@
 
 namespace taut::server {
 
-/// How many bytes of one member's rows of a clock wait at a shard at most.
+/// The most bytes of one member's rows of one clock that wait at a shard.
 struct ClockBytes {
-  std::uint64_t updates = 0;  // those that wait for other members'
-  std::uint64_t reads = 0;    // the numbers of rows that are not yet answered
-  std::uint64_t answers = 0;  // the values of these, once they are
+  std::uint64_t updates = 0;  // updates that wait for other members' updates
+  std::uint64_t reads = 0;    // row numbers of reads that are not answered yet
+  std::uint64_t answers = 0;  // the values in their answers
 
-  /// buckets  of the table's that the shard has
+  /// buckets  how many of the table's buckets the shard has
   [[nodiscard]] static ClockBytes of(const TableSpec& table, std::uint64_t buckets);
 };
 
-/// What waits at a shard of a table by rows, in addition to the rows that it keeps: updates that
-/// wait for other members', and reads that are too early. For each member there is room for the
-/// updates of two clocks: one for those at the lowest V of the table's buckets, which are always
-/// taken, so that V rises; and one for all others, which are to be sent again where it is full.
-/// Then V does not wait for what has no room, whatever members send.
+/// The memory for what waits at a shard for a table by rows, in addition to the rows that it keeps:
+/// updates that wait for other members' updates, and reads that are too early. Each member has room
+/// for the updates of two clocks: one for those at the lowest V of the table's buckets, which are
+/// always accepted, so that V can rise; and one for all others, which must be sent again if it is
+/// full. Thus V never waits for an update that has no room, whatever members send.
 /// Thread    shard thread
 class RowAllowance : public std::enable_shared_from_this<RowAllowance> {
  public:
-  /// buckets  of the table's that the shard has
-  /// members  of the job at most
+  /// buckets  how many of the table's buckets the shard has
+  /// members  the most members of the job
   RowAllowance(const TableSpec& table, std::uint64_t buckets, std::uint64_t members)
       : each_(ClockBytes::of(table, buckets)), members_(members) {}
 
-  /// The most that waits at a shard, in bytes.
+  /// The most bytes that wait at a shard.
   [[nodiscard]] static std::uint64_t max_bytes(const TableSpec& table, std::uint64_t buckets,
                                                std::uint64_t members);
-  /// What a backup keeps at most of updates that are logged (`durability: SYNC`): those that count
-  /// (max_unsaved()), those of two clocks that wait, in the log or for other members', and as much
-  /// again of these, which are sent once more where its primary or its other backups change.
+  /// The most bytes of logged updates (`durability: SYNC`) that a backup keeps: those that count
+  /// (max_unsaved()), those of two clocks that wait, in the log or for other members' updates, and
+  /// the latter once more, since they are sent again when its primary or its other backups change.
   [[nodiscard]] static std::uint64_t max_logged_bytes(const TableSpec& table, std::uint64_t buckets,
                                                       std::uint64_t members);
-  /// Bytes of logged updates that count before each backup has an image that holds them.
+  /// The most bytes of logged updates that count before every backup has an image with them.
   [[nodiscard]] std::uint64_t max_unsaved() const {
-    return kUnsavedClocks * members_ * each_.updates;
+    return kMaxUnsavedClocks * members_ * each_.updates;
   }
-  /// What an update takes, its place in lists included.
+  /// The bytes that an update takes, including its entries in lists.
   [[nodiscard]] static std::uint64_t bytes_of(const Update& update);
 
-  /// Bytes that are counted, until it ends.
+  /// Bytes that are counted until this is destroyed.
   class Share {
    public:
     Share() = default;
@@ -67,25 +67,25 @@ class RowAllowance : public std::enable_shared_from_this<RowAllowance> {
     void release();
     std::shared_ptr<RowAllowance> from_;
     WorkerId worker_;
-    Clock clock_;  // of an update; never: it is a read's
+    Clock clock_;  // of an update; never() for a read
     std::uint64_t bytes_ = 0;
   };
 
-  /// Whether a member's updates of one clock take more than its table's clock_rows can.
+  /// Whether a member's updates of one clock, with `bytes` more, take more than clock_rows allows.
   [[nodiscard]] bool is_beyond_clock(WorkerId worker, Clock clock, std::uint64_t bytes) const;
   /// Whether there is room for an update that is not at the lowest V.
   [[nodiscard]] bool may_hold(WorkerId worker, std::uint64_t bytes) const;
   /// Counts an update, whether there is room or not.
   [[nodiscard]] Share hold(WorkerId worker, Clock clock, std::uint64_t bytes);
 
-  /// Counts a read of so many rows; without a part of the allowance where there is no room.
-  /// replaced  bytes of the member's read whose place it takes
+  /// Counts a read of `rows` rows; returns an empty share if there is no room.
+  /// replaced  bytes of the member's read that it replaces
   [[nodiscard]] Share park(WorkerId worker, std::uint64_t rows, std::uint64_t replaced);
 
  private:
-  // More than is between two images of each bucket where they take turns (4 clocks, and 2 on
-  // average), so that few are made before their turn.
-  static constexpr std::uint64_t kUnsavedClocks = 4;
+  // More than the clocks between two images of a bucket when buckets take turns (4, and 2 on
+  // average), so that few images are made before their turn.
+  static constexpr std::uint64_t kMaxUnsavedClocks = 4;
 
   struct Waiting {
     std::map<Clock, std::uint64_t> updates;  // bytes, by clock

@@ -8,9 +8,9 @@
 
 namespace taut::server {
 
-/// An image's rows in the order of the clocks of their last updates, those of one clock by number:
-/// the order in which they are dropped, and a function of the rows alone.
-/// width  of a row
+/// An image's rows in the order of their last updates' clocks, and by number within one clock: the
+/// order in which they are dropped, which depends on the rows alone.
+/// width  values per row
 [[nodiscard]] std::vector<ListedRow> rows_by_update(const RowImage& image, std::size_t width);
 
 }  // namespace taut::server

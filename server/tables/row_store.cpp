@@ -17,13 +17,13 @@
 namespace taut::server {
 namespace {
 
-// Of a chunk, and of the rows that are applied together: what fits into a processor's caches.
+// Floats of a chunk, and of the rows that are applied together: sized to fit a processor's caches.
 constexpr std::size_t kChunkFloats = 1UL << 16U;
 constexpr std::size_t kBlockFloats = 1UL << 12U;
 constexpr std::uint32_t kMaxShift = 10;
 constexpr std::size_t kFirstIndex = 64;
-// What a row takes in addition to its floats: number and clock, links and index, and as much again
-// of the latter while they grow.
+// Bytes that a row takes in addition to its floats: number and clock, links and index, and the
+// latter twice while they grow.
 constexpr std::uint64_t kRowBytes = 64;
 
 std::uint32_t chunk_shift(std::size_t row_floats) {
@@ -52,13 +52,13 @@ class RowStore::Sources {
     }
   }
 
-  /// The lowest number that is left; nothing is left: the highest there is.
+  /// The lowest number that is left; kEnd if none is.
   [[nodiscard]] std::uint64_t next() const {
     std::uint64_t lowest = kEnd;
     for (const Source& source : sources_) lowest = std::min(lowest, source.number);
     return lowest;
   }
-  /// Writes the sum of a row's gradients, in the updates' order, and goes past it.
+  /// Writes the sum of a row's gradients, in the updates' order, and advances past the row.
   void take(std::uint64_t number, float* sum) {
     bool is_first = true;
     for (Source& source : sources_) {
@@ -73,13 +73,13 @@ class RowStore::Sources {
       source.advance();
     }
   }
-  /// Goes past a row, or past all of a number.
+  /// Advances past a row in every update that names it.
   void skip(std::uint64_t number) {
     for (Source& source : sources_) {
       if (source.number == number) source.advance();
     }
   }
-  /// Rows that are left, each as often as it is named.
+  /// How many rows are left, each counted as often as it is named.
   [[nodiscard]] std::uint64_t named() const {
     std::uint64_t rows = 0;
     for (const Source& source : sources_) rows += source.rows - source.at;
@@ -173,8 +173,9 @@ void RowStore::apply(math::RuleKind kind, const math::UpdateStep& step,
   drop_old(clock);
 }
 
-/// Drops what an application would leave beyond max_rows before its rows are made, and goes past
-/// those that it would drop itself: whatever is named, no more rows than max_rows take memory.
+/// Drops the rows that an application would leave beyond max_rows before it creates its rows, and
+/// skips those that it would itself drop: whatever the updates name, no more than max_rows rows
+/// take memory.
 void RowStore::make_room(Sources& sources) {
   if (max_rows_ == 0 || rows_ + sources.named() <= max_rows_) return;
   std::uint64_t named = 0;
@@ -189,7 +190,7 @@ void RowStore::make_room(Sources& sources) {
       drop(place);
     }
   }
-  // The others that it names are the newest.
+  // The other rows that it names become the newest.
   std::uint64_t added = 0;
   for (Sources ahead = sources; ahead.next() != Sources::kEnd; ahead.skip(ahead.next())) {
     const std::uint32_t place = find(ahead.next());
@@ -276,7 +277,7 @@ void RowStore::start_from(const RowImage& image) {
       (chunk->updated[i] == RowChunk::kFree ? free_ : rows).push_back(first + i);
     }
   }
-  // The order of their last updates, as far as an image has it: of one clock, by number.
+  // Ordered by their last updates, as far as an image shows it: within one clock, by number.
   std::ranges::sort(rows, {}, [this](std::uint32_t place) {
     return std::pair(chunk_of(place).updated[within(place)], number_of(place));
   });
@@ -342,7 +343,8 @@ std::uint32_t RowStore::find(std::uint64_t number) const {
   }
 }
 
-/// A new row with its first values, the newest. Throws std::bad_alloc; nothing has changed then.
+/// Adds a row with its initial values, as the newest. Throws std::bad_alloc and then changes
+/// nothing.
 std::uint32_t RowStore::make(std::uint64_t number) {
   const std::uint32_t place = add(number);
   const std::span<float> floats =
@@ -366,7 +368,7 @@ std::uint32_t RowStore::add(std::uint64_t number) {
   return place;
 }
 
-/// A free place, which stays the last of free_.
+/// Returns a free place, which stays the last of free_.
 std::uint32_t RowStore::free_place() {
   if (free_.empty()) {
     const std::uint32_t places = 1U << shift_;
@@ -396,8 +398,8 @@ void RowStore::drop(std::uint32_t place) {
   ++dropped_;
 }
 
-/// For the next take_changes(): the number of a row that is dropped. Where all rows would be fewer,
-/// they are taken instead.
+/// Notes the number of a dropped row for the next take_changes(). If a list of all rows would be
+/// shorter, that is used instead.
 void RowStore::note_dropped(std::uint64_t number) {
   constexpr std::size_t kAlways = 4096;
   if (!notes_changes_) return;
@@ -422,7 +424,7 @@ void RowStore::unlink(std::uint32_t place) {
   (links.newer == kNone ? newest_ : links_[links.newer].older) = links.older;
 }
 
-/// As the newest.
+/// Links a row as the newest.
 void RowStore::append(std::uint32_t place) {
   links_[place] = {newest_, kNone, mark_};
   (newest_ == kNone ? oldest_ : links_[newest_].newer) = place;
@@ -436,7 +438,7 @@ void RowStore::put_into_index(std::uint32_t place) {
   index_[at] = place;
 }
 
-/// Entries behind it that were pushed on by it move up: no search may meet a gap before its goal.
+/// Entries behind it that it had displaced move up: no search may meet a gap before its target.
 /// Source    Knuth, "The Art of Computer Programming", volume 3, section 6.4, algorithm R
 void RowStore::take_from_index(std::uint32_t place) {
   const std::size_t mask = index_.size() - 1;
@@ -459,7 +461,7 @@ void RowStore::grow_index() {
   }
 }
 
-/// A place's chunk to write to: where an image shares it, a copy takes its place.
+/// A place's chunk to write to: if an image shares it, a copy replaces it.
 RowChunk& RowStore::writable(std::uint32_t place) {
   std::shared_ptr<RowChunk>& chunk = chunks_[place >> shift_];
   if (chunk.use_count() > 1) chunk = std::make_shared<RowChunk>(*chunk);

@@ -17,7 +17,7 @@ namespace taut::server {
 
 /// Places for rows of a bucket, in one piece of memory.
 struct RowChunk {
-  static constexpr std::int64_t kFree = -1;  // no row is at a place
+  static constexpr std::int64_t kFree = -1;  // there is no row at the place
 
   std::vector<std::uint64_t> numbers;  // [places]
   std::vector<std::int64_t> updated;   // [places] the job's clock at the last update; kFree
@@ -28,12 +28,12 @@ struct RowChunk {
 /// the image is destroyed.
 struct RowImage {
   std::uint64_t rows = 0;
-  std::size_t states = 0;                  // numbers that the rule keeps with each value
+  std::size_t states = 0;                  // state values that the rule keeps with each value
   std::uint64_t changes = 0;               // as RowStore::changes()
-  std::shared_ptr<const void> lease = {};  // what ends with the image, after its memory
+  std::shared_ptr<const void> lease = {};  // destroyed with the image, after its memory
   std::vector<std::shared_ptr<const RowChunk>> chunks = {};
 
-  /// That a store writes at most a second time while the image exists.
+  /// The most bytes that a store copies because the image exists.
   [[nodiscard]] std::uint64_t bytes() const;
 };
 
@@ -44,45 +44,47 @@ struct ListedRow {
   const float* floats;   // [1 + states, width]
 };
 
-/// What has changed of a bucket's rows, for a copy of them.
+/// The changes of a bucket's rows, for a copy of them.
 struct RowChanges {
-  bool is_whole = false;               // `rows` are all that there are
-  std::vector<ListedRow> rows;         // those that were updated, by number; until the next apply()
+  bool is_whole = false;               // `rows` are all rows of the bucket
+  std::vector<ListedRow> rows;         // updated rows, by number; valid until the next apply()
   std::vector<std::uint64_t> dropped;  // numbers, ascending; the copy may lack some of them
 };
 
 /// One bucket of a table that is kept by rows: values and the rule's states of the rows that were
-/// updated. Any other row is what the filler makes of its number, so reading stores nothing.
+/// updated. Any other row has the values that the filler derives from its number, so reading stores
+/// nothing.
 ///
-/// Rows are dropped when an application ends: those that were not updated for the table's
-/// idle_clocks of the job, and where the bucket has more than its part of max_rows, those whose
-/// last update is oldest; of one application, those of the lowest numbers. Which ones is a function
-/// of the updates and their order alone.
+/// Rows are dropped at the end of an application: those that were not updated for idle_clocks
+/// clocks of the job and, if the bucket has more than its part of max_rows, those whose last update
+/// is oldest; among the rows of one application, those with the lowest numbers. Which rows are
+/// dropped depends on the updates and their order alone.
 /// Thread    shard thread
 class RowStore {
  public:
   /// seed  of the job
   RowStore(const TableSpec& table, std::uint64_t seed, std::size_t states);
 
-  /// Rows that one bucket keeps at most, its equal part; 0: no limit.
+  /// The most rows that one bucket keeps, its equal part of max_rows; 0: no limit.
   [[nodiscard]] static std::uint64_t max_rows_of_bucket(const TableSpec& table);
-  /// The most memory that a table's buckets take, in bytes: of all rows, or of max_rows.
-  /// buckets  of the table's
+  /// The most memory that a table's buckets take, in bytes: for all rows, or for max_rows.
+  /// buckets  how many of the table's buckets
   [[nodiscard]] static std::uint64_t max_bytes(const TableSpec& table, std::uint64_t buckets,
                                                std::size_t states);
 
-  /// Places of a chunk whose rows have so many floats, states included.
+  /// How many places a chunk has whose rows have `row_floats` floats, including states.
   [[nodiscard]] static std::size_t places_of_chunk(std::size_t row_floats);
 
-  /// One update of an application: what its gradient counts.
+  /// One update of an application, and the scale of its gradient.
   struct Weighed {
     const Update* update = nullptr;  // by rows
     float scale = 1;
   };
   /// Applies the rule to each row that an update names, to the sum over the updates that name it,
   /// in their order, times `scale`. Rows that none names, and their states, are unchanged.
-  /// clock  of the job: which all members have pushed; a lower one than before counts as that
-  /// Throws std::bad_alloc; rows are then as they were or as they will be.
+  /// clock  the job's, which all members have pushed; never goes back: a lower one counts as the
+  ///        previous one
+  /// Throws std::bad_alloc; each row is then either unchanged or updated.
   void apply(math::RuleKind kind, const math::UpdateStep& step, std::span<const Weighed> updates,
              float scale, Clock clock);
 
@@ -97,22 +99,21 @@ class RowStore {
   /// as many states, and places_of_chunk() in each chunk.
   void start_from(const RowImage& image);
 
-  /// What has changed since the last call; at first, or where too much has, all rows.
-  /// whole  all rows anyway
+  /// The changes since the last call; all rows on the first call, or if too many were dropped.
+  /// whole  all rows in any case
   [[nodiscard]] RowChanges take_changes(bool whole);
-  /// A row of another store that is to be here as well, in place of one of its number.
-  /// Returns where its floats go, [1 + states, width]. Throws std::bad_alloc; nothing has changed
-  /// then.
+  /// Adds a row of another store, or replaces the row with its number. Returns the memory for its
+  /// floats, [1 + states, width]. Throws std::bad_alloc and then changes nothing.
   [[nodiscard]] std::span<float> put(std::uint64_t number, Clock updated);
-  /// Drops a row of this number, if there is one.
+  /// Drops the row with this number, if it exists.
   void remove(std::uint64_t number);
 
-  /// Rows that are kept, exactly.
+  /// The exact number of rows that are kept.
   [[nodiscard]] std::uint64_t rows() const { return rows_; }
-  /// Rows that were dropped so far.
+  /// How many rows were dropped so far.
   [[nodiscard]] std::uint64_t dropped() const { return dropped_; }
-  /// Rows that were written and dropped, by this store and those that it continues: as long as it
-  /// stays the same, so do the rows.
+  /// How many rows were written or dropped, by this store and those that it continues: while this
+  /// number is unchanged, so are the rows.
   [[nodiscard]] std::uint64_t changes() const { return changes_; }
   [[nodiscard]] std::size_t width() const { return width_; }
   [[nodiscard]] std::size_t states() const { return states_; }
@@ -175,11 +176,11 @@ class RowStore {
   std::uint64_t rows_ = 0;
   std::uint64_t dropped_ = 0;
   std::uint64_t changes_ = 0;
-  Clock clock_;  // the newest of applications
+  Clock clock_;  // the newest that was applied
   bool notes_changes_ = false;
   std::uint32_t mark_ = 0;                      // rises with each take_changes()
   std::vector<std::uint64_t> dropped_numbers_;  // since the last take_changes()
-  // Of the rows that are applied together: [rows, width] each.
+  // For the rows that are applied together: [rows, width] each.
   std::vector<std::uint64_t> block_;
   std::vector<std::uint32_t> places_;
   std::vector<float> gradients_;

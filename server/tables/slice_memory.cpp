@@ -34,7 +34,7 @@ Buffer SliceMemory::output() {
 std::span<float> SliceMemory::state(std::size_t index) {
   Buffer& state = states_[index];
   if (state.unshared()) return state.floats();
-  // An update in between that did not change this state may have used the reserve up.
+  // An update in between that did not change this state may have dropped the reserve.
   const bool is_reserved = index < reserved_states_.size() && reserved_states_[index];
   Buffer own = is_reserved ? std::move(reserved_states_[index]) : state_pool_.acquire(state.size());
   std::ranges::copy(state.floats(), own.floats().begin());

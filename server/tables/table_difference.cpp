@@ -29,7 +29,7 @@ std::string describe(const TableSpec& table) {
       table.lr_mult, table.decay_mult, origin, rows);
 }
 
-/// How many parts a table by rows has, which cannot change; 0: it is not kept so.
+/// How many buckets a table has, which cannot change; 0 if it is not kept by rows.
 std::uint32_t buckets_of(const TableSpec& table) {
   return table.rows ? table.rows->buckets : 0;
 }

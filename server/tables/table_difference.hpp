@@ -12,7 +12,8 @@ namespace taut::server {
 [[nodiscard]] std::string difference(const std::vector<TableSpec>& ours,
                                      const std::vector<TableSpec>& theirs);
 
-/// Why tables can't start from those of a checkpoint; empty: they can. How they learn may differ.
+/// Why tables cannot start from those of a checkpoint; empty if they can. How they learn may
+/// differ.
 [[nodiscard]] std::string resume_difference(const std::vector<TableSpec>& saved,
                                             const std::vector<TableSpec>& requested);
 

@@ -16,15 +16,15 @@ std::uint64_t bytes_of(std::uint64_t elements, std::uint64_t copies) {
   return each > 0 && elements > kMaxBytes / each ? kMaxBytes : elements * each;
 }
 
-/// What members get of a table in place of its values.
+/// The bytes of a table's encoded values, if members get these; otherwise 0.
 std::uint64_t encoded_bytes_of(const TableSpec& table, std::uint64_t elements, const JobView& job) {
   const math::Encoding encoding = job.compression.of_pull(table);
-  // Beyond 2^40 the values alone are refused.
+  // Beyond 2^40 elements the values alone are refused.
   const bool is_encoded = encoding != math::Encoding() && elements <= 1ULL << 40U;
   return is_encoded ? math::encoded_bytes(encoding, elements) : 0;
 }
 
-/// elements  of its slices; by rows, `slices` is all that counts
+/// elements  in its slices; for a table by rows, only `slices` counts
 TableNeed need_of(const TableSpec& table, std::uint64_t elements, std::uint64_t slices,
                   const JobView& job, HostRole role) {
   if (table.rows) {
@@ -50,7 +50,7 @@ TableNeed need_of(const TableSpec& table, std::uint64_t elements, std::uint64_t 
 
 std::uint64_t row_table_bytes(const TableSpec& table, std::uint64_t buckets, std::size_t states,
                               std::uint64_t members, bool is_logged) {
-  // A backup that takes the shard over has no log then.
+  // A backup that takes the shard over then has no log.
   std::uint64_t waiting = RowAllowance::max_bytes(table, buckets, members);
   if (is_logged) {
     waiting = std::max(waiting, RowAllowance::max_logged_bytes(table, buckets, members));
@@ -65,7 +65,7 @@ std::vector<TableNeed> even_needs(std::span<const TableSpec> tables, const JobVi
   std::vector<TableNeed> needs;
   for (const TableSpec& table : tables) {
     if (table.rows) {
-      // What members send of a clock may be of one shard's buckets.
+      // All that members send in a clock may belong to one shard's buckets.
       const std::uint64_t part = (table.rows->buckets + job.shards.size() - 1) / job.shards.size();
       needs.push_back(need_of(table, 0, part, job, role));
       continue;
@@ -135,7 +135,7 @@ Result<TableMemory::Share> TableMemory::take(std::span<const TableNeed> tables, 
   while (true) {
     const std::uint64_t others = taken - former.bytes_;
     TAUT_TRY(const std::uint64_t bytes, sum(tables, others));
-    // Another shard may have taken some meanwhile; then it is checked again.
+    // If another shard has taken some meanwhile, it is checked again.
     if (taken_.compare_exchange_weak(taken, others + bytes)) {
       former.from_ = nullptr;
       return Share({shared_from_this(), &taken_}, bytes);
@@ -150,7 +150,7 @@ std::optional<TableMemory::Share> TableMemory::take_spare(Bytes bytes) {
     if (bytes.value() > left || spare > left - bytes.value()) return std::nullopt;
     if (spare_.compare_exchange_weak(spare, spare + bytes.value())) {
       Share share({shared_from_this(), &spare_}, bytes.value());
-      // Tables that were taken since it was looked at saw nothing spare in their way.
+      // Tables that were taken since taken_ was read did not see this spare memory.
       if (is_short()) return std::nullopt;
       return share;
     }

@@ -23,20 +23,20 @@ struct TableNeed {
   std::uint64_t compensation = 0;  // of these, what policies may need for the reads that they keep
 };
 inline constexpr std::uint64_t kMaxBytes = 1ULL << 62U;
-/// What a slice takes in addition to its values, rounded up: of 50,000 tables of one element each
-/// took 2.8 kB, and 3.2 kB with momentum.
+/// What a slice takes in addition to its values, rounded up: 50,000 tables of one element took 2.8
+/// kB each, and 3.2 kB with momentum.
 inline constexpr std::uint64_t kSliceBytes = 4096;
 
-/// What a host has of a shard: its slices, or images of them and the updates that are logged.
+/// What a host has of a shard: its slices, or images of them and the logged updates.
 enum class HostRole { kPrimary, kBackup };
 
-/// What a shard needs of each table if slices are spread evenly: right to within a slice, and known
-/// before any is cut. It is the values, and as members get them if those are encoded, what the rule
-/// remembers, the updates that a buffer holds, kSliceBytes for each slice, and for delay
-/// compensation what each member of the job has read, of those that are known when the tables are
-/// opened. Of a table that is kept by rows it is what as many rows as it may keep take, and what
-/// waits of its members' updates and reads (RowAllowance); at a backup in a job that logs updates,
-/// at least those that are logged.
+/// What a shard needs for each table if slices are spread evenly: accurate to within a slice, and
+/// known before any is cut. It includes the values, their encoded form if members get one, the
+/// rule's state, the updates that a buffer holds, kSliceBytes for each slice and, for delay
+/// compensation, what each member of the job has read (those known when the tables are opened). For
+/// a table that is kept by rows it is the size of as many rows as it may keep, and of its members'
+/// waiting updates and reads (RowAllowance); at a backup in a job that logs updates, at least that
+/// of the logged updates.
 [[nodiscard]] std::vector<TableNeed> even_needs(std::span<const TableSpec> tables,
                                                 const JobView& job,
                                                 HostRole role = HostRole::kPrimary);
@@ -45,22 +45,22 @@ enum class HostRole { kPrimary, kBackup };
                                               std::span<const TableSpec> tables, const JobView& job,
                                               HostRole role = HostRole::kPrimary);
 
-/// What one table that is kept by rows needs of a shard, in bytes.
-/// buckets  of the table's that the shard has
-/// members  of the job at most
-/// is_logged  its updates are, and it is a backup's
+/// What one table that is kept by rows needs at a shard, in bytes.
+/// buckets  how many of the table's buckets the shard has
+/// members  the most members of the job
+/// is_logged  its updates are logged, and the shard is a backup
 [[nodiscard]] std::uint64_t row_table_bytes(const TableSpec& table, std::uint64_t buckets,
                                             std::size_t states, std::uint64_t members,
                                             bool is_logged = false);
 
-/// How many bytes the tables of a server's shards may take together. A peer may ask for tables of
-/// any size; what goes beyond is refused before anything is made.
+/// Limits the bytes that the tables of a server's shards take together. A peer may ask for tables
+/// of any size; those beyond the limit are refused before anything is allocated.
 /// Thread    any
 class TableMemory : public std::enable_shared_from_this<TableMemory> {
  public:
   explicit TableMemory(Bytes limit) : limit_(limit.value()) {}
 
-  /// Bytes that are taken, given back with it.
+  /// Bytes that are taken until this is destroyed.
   class Share {
    public:
     Share() = default;
@@ -78,20 +78,20 @@ class TableMemory : public std::enable_shared_from_this<TableMemory> {
     std::uint64_t bytes_ = 0;
   };
 
-  /// Whether the tables fit into the remaining memory.
+  /// Checks that the tables fit into the remaining memory.
   /// Errors    invalid: the first table that does not, the bytes it needs and those that are left
   [[nodiscard]] Result<void> check(std::span<const TableNeed> tables) const;
   /// Takes what they need. Errors: as check().
   [[nodiscard]] Result<Share> take(std::span<const TableNeed> tables) {
     return take(tables, Share());
   }
-  /// Overload in place of a former share, of which no other tables get anything in between.
+  /// Overload that replaces a former share, without other tables getting any of it in between.
   [[nodiscard]] Result<Share> take(std::span<const TableNeed> tables, Share former);
 
-  /// Takes bytes that can be done without, where tables and others of the kind leave as many;
-  /// nullopt if they do not. Later tables get them nevertheless: see is_short().
+  /// Takes bytes that are optional, if tables and other spare memory leave enough; nullopt if not.
+  /// Later tables take precedence: see is_short().
   [[nodiscard]] std::optional<Share> take_spare(Bytes bytes);
-  /// Whether tables need the spare memory: each shard that has some returns it soon.
+  /// Whether tables need the spare memory: every shard that has some must return it soon.
   [[nodiscard]] bool is_short() const;
 
   [[nodiscard]] Bytes taken() const { return Bytes(taken_); }

@@ -40,7 +40,7 @@ Result<void> FileWeights::read(const TensorPlace& place, std::uint64_t first,
 
 void FileWeights::read_ahead(const std::vector<std::string>& files) {
   for (const std::string& file : files) {
-    // Where there is no room, a shard reads it.
+    // If there is no room, a shard reads it.
     const bool is_queued = !has_read(file) && ahead_.push(std::string(file), Duration::zero());
     if (is_queued && !thread_.joinable()) thread_ = std::thread([this] { run(); });
   }

@@ -18,7 +18,7 @@
 
 namespace taut::server {
 
-/// The source of tables that start from a file's numbers: the only interface by which a shard,
+/// The source for tables that start from a file's values: the only interface by which a shard,
 /// which does no I/O itself, reads files.
 /// Thread    any
 class WeightsSource {
@@ -35,21 +35,21 @@ class WeightsSource {
                                           std::span<float> out) = 0;
 };
 
-/// From the file system. A file's SHA-256 is compared once for each job's opening, however many
-/// tables and shards read it; a file that is written to afterwards is compared again.
+/// Reads from the file system. A file's SHA-256 is compared once for each job's opening, however
+/// many tables and shards read it; a file that is written to afterwards is compared again.
 class FileWeights final : public WeightsSource {
  public:
   FileWeights() = default;
   ~FileWeights() override;
 
-  /// Reads files through, on a dedicated thread, that tables are about to start from: else the
-  /// shard that opens the first of those tables does, and answers no other job for as long as a
-  /// large file takes. Workers do the same before they open their tables.
+  /// Reads through, on a dedicated thread, files that tables are about to start from. Otherwise the
+  /// shard that opens the first of those tables reads them, and answers no other job while it reads
+  /// a large file. Workers do the same before they open their tables.
   /// Thread    the owner's
   void read_ahead(const std::vector<std::string>& files);
   /// Whether a file was read through, and was neither written to nor replaced by another since.
   [[nodiscard]] bool has_read(const std::string& file);
-  /// Ends the reading of files, so that no thread is waited for. A second call does nothing.
+  /// Stops reading files, so that no thread has to wait for it. A second call does nothing.
   void stop();
 
   /// Errors    also closed: after stop()
@@ -66,17 +66,17 @@ class FileWeights final : public WeightsSource {
   /// The known file of this path and digest, or nullptr; forgets one that was written to.
   /// REQUIRES: mutex_ is held
   [[nodiscard]] std::shared_ptr<const TensorFile> find_unchanged(const TensorPlace& place);
-  /// REQUIRES: the file is in reading_, which it leaves
+  /// REQUIRES: the file is in reading_, from which this removes it
   [[nodiscard]] Result<Known> read_through(const std::string& file);
   void run();
 
   std::mutex mutex_;
   std::vector<Known> known_;         // the newest last
-  std::set<std::string> reading_;    // some thread reads them through
+  std::set<std::string> reading_;    // that some thread is reading through
   std::condition_variable is_read_;  // one of them has left that set
   BoundedQueue<std::string> ahead_{kMaxOpenFiles};
   std::atomic<bool> stops_{false};
-  std::thread thread_;  // from the first file that is to be read ahead
+  std::thread thread_;  // started by the first file to read ahead
 };
 
 }  // namespace taut::server

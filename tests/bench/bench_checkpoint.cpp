@@ -127,7 +127,7 @@ class TrainedShard {
   std::int64_t clock_ = 0;
 };
 
-/// Updates a second over so many clocks.
+/// Updates a second over this many clocks.
 double rate_over(TrainedShard& trained, std::int64_t clocks, std::uint64_t slices) {
   const TimePoint begin = steady_now();
   for (const std::int64_t end = trained.clock() + clocks; trained.clock() < end;) trained.push();
@@ -164,7 +164,9 @@ int measure(const fs::path& folder, double gib, std::int64_t ahead) {
       1, [&](std::size_t, JobId, server::ShardPart part) { progress.put(std::move(part)); },
       [](const pb::ServerJob&, const Result<std::vector<server::ShardImages>>&) {});
   trained.order(trained.clock() + ahead + 1, (folder / "large_iter_4.part-1-1").string());
-  for (server::SpareStock& stock : trained.shard().take_stocks()) writer.stock(std::move(stock));
+  for (server::SpareStock& stock : trained.shard().take_stocks()) {
+    writer.preallocate(std::move(stock));
+  }
   const double stocking = ahead > 0 ? rate_over(trained, ahead, slices) : before;
   const TimePoint begin = steady_now();
   TimePoint aside;
@@ -216,7 +218,7 @@ int main(int argc, char** argv) {
   app.add_option("FOLDER", folder, "where it goes")->required();
   app.add_option("--gib", gib, "how large it is")->check(CLI::Range(0.01, 64.0));
   std::int64_t ahead = 30;
-  app.add_option("--ahead", ahead, "so many clocks ahead it is ordered; 0: no memory is ready")
+  app.add_option("--ahead", ahead, "by how many clocks it is ordered ahead; 0: no memory is ready")
       ->check(CLI::Range(0, 1000));
   CLI11_PARSE(app, argc, argv);
   return taut::measure(folder, gib, ahead);

@@ -30,7 +30,7 @@ struct Candidate {
   math::Encoding encoding;
   std::vector<std::byte> bytes;
   std::vector<float> state;
-  std::vector<float> velocity;  // where the sender applies the momentum; empty: it does not
+  std::vector<float> velocity;  // if the sender applies the momentum; empty if not
   std::vector<double> encode_ns;
   std::vector<double> decode_ns;
   std::vector<double> sum_ns;

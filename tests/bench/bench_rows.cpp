@@ -356,7 +356,7 @@ int main(int argc, char** argv) {
   app.add_option("--servers", options.servers, "Processes");
   app.add_option("--max-rows", options.max_rows, "That are kept; 0: all");
   app.add_option("--touch", options.touch,
-                 "Instead: touches so many rows once, and says what they take");
+                 "Instead: touches this many rows once, and prints what they take");
   app.add_option("--rule", options.rule, "Solver type");
   app.add_option("--seconds", options.seconds, "Of a turn");
   app.add_option("--rounds", options.rounds, "Turns of each")->check(CLI::Range(1, 1000));

@@ -221,7 +221,7 @@ int main(int count, char** arguments) {
                                                     {"float16", Precision::kFloat16}};
   app.add_option("--precision", options.precision, "float32, tf32, bfloat16 or float16")
       ->transform(CLI::CheckedTransformer(precisions));
-  app.add_flag("!--no-graphs", options.graphs, "queue everything anew at every clock");
+  app.add_flag("!--no-graphs", options.graphs, "queue everything again at every clock");
   app.add_option(
       "--layers", options.layers,
       "write each layer's times, taken one by one, into this file; best with --no-graphs");

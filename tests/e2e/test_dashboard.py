@@ -175,7 +175,7 @@ class Http(Served):
 class ManyWorkers(http.server.BaseHTTPRequestHandler):
     """Serves the page of a running cluster with a made-up job: a thousand workers that continue."""
     files = {}  # path: (type, bytes)
-    status = {}  # as /api/status has it, of two workers
+    status = {}  # as in /api/status, of two workers
     workers, servers, shards = 1000, 8, 8
     unprotected = ()  # of the job's shards, by number
 

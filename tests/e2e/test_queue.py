@@ -149,7 +149,7 @@ class Queue(ServersTest):
             self.start_daemon("worker", f"worker{i}", options=("--rack", rack))
         job = self.submit("SSP", 100000, clock_ms=20, workers=2)
         self.wait_for_clocks(job)
-        # The rack with exactly so many; the other one is left whole.
+        # The rack with exactly that many; the other one is left whole.
         self.assertEqual(self.workers_of(job), ["worker1", "worker3"])
         self.assertEqual({one["name"]: one["host"].split("/")[0]
                           for one in self.status()["workers"] if one["name"] == "worker3"},

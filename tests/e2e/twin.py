@@ -31,7 +31,7 @@ class Trained:
 
 
 class TwinTest(ClusterTest):
-    """Every process that it starts finds the twin in the place of a GPU, as scripts/twin has it."""
+    """Every process that it starts finds the twin in place of a GPU, as with scripts/twin."""
 
     def setUp(self):
         super().setUp()

@@ -29,7 +29,7 @@ constexpr const char* kAddress = "127.0.0.1:7680";
 constexpr double kNow = 1'700'000'000;
 const std::string kSecret(64, 's');
 
-/// A peer's bytes, so many at a time. A stream as Boost.Beast reads it.
+/// A peer's bytes, a given number at a time. A stream as Boost.Beast reads it.
 class PeerBytes {
  public:
   PeerBytes(std::string_view bytes, std::size_t piece) : bytes_(bytes), piece_(piece) {}

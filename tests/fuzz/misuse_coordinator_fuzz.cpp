@@ -1,4 +1,4 @@
-// Whoever may do anything asks for anything, valid or broken, while processes join, report what
+// A sender with all rights requests anything, valid or broken, while processes join, report what
 // they like, such as that a shard answers none of them, and die: the coordinator stays, its jobs
 // can be ended, and one of further processes is trained afterwards.
 #include <google/protobuf/stubs/logging.h>

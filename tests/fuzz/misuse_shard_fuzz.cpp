@@ -62,8 +62,8 @@ void draw_policies(Script& script, pb::ServerJob& job) {
   }
 }
 
-/// The misused job. Of its two shards this server is primary and backup; a third host keeps images
-/// of both where each shard has two copies.
+/// The misused job. This server is the primary of one of its two shards and the backup of the
+/// other; a third host keeps images of both if each shard has two copies.
 pb::ServerJob make_misused_job(Script& script) {
   constexpr std::array kSlacks = {0, 1, 3};
   pb::ServerJob job = make_job(kMisused, Slack(kSlacks.at(script.pick(kSlacks.size()))));

@@ -12,7 +12,7 @@
 namespace taut {
 namespace {
 
-/// The bytes of an LMDB with so many records; every seventh value has its own pages.
+/// The bytes of an LMDB with this many records; every seventh value has its own pages.
 std::string database(int records, std::size_t bytes) {
   const test::TempFolder folder;
   auto writer = data::LmdbWriter::create(folder.path() / "lmdb");

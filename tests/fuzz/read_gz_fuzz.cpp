@@ -29,7 +29,7 @@ std::string packed(const std::string& bytes, const char* mode) {
   return read_file(path).value();
 }
 
-/// As zlib reads it, up to so many bytes.
+/// As zlib reads it, up to this many bytes.
 std::string read_by_zlib(const std::string& path, std::size_t size) {
   const gzFile in = gzopen(path.c_str(), "rb");
   std::string bytes(size, '\0');

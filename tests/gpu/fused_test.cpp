@@ -1,5 +1,5 @@
 // Nets whose layers a device computes several at once, compared with the same nets on the CPU,
-// which computes each by itself.
+// which computes each separately.
 #include <cmath>
 #include <limits>
 #include <memory>

@@ -65,7 +65,7 @@ class Run {
   }
   /// bottom  whether its gradient is wanted
   void backward(bool bottom = true) {
-    // Whoever reads the top may have worked over it.
+    // A reader of the top may have overwritten it.
     backend_.fill(*stream_, floats(top_), 1e6F);
     op->backward(*stream_, floats(bottom_), floats(cont_), values(), floats(top_gradient_),
                  gradients(), {}, {}, bottom ? floats(bottom_gradient_) : DeviceSpan<float>());

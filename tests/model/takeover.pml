@@ -45,7 +45,7 @@ byte shown[2];     /* of its updates, those that any worker has read in term 1 *
 /* A slice at a host; at host 1 the newest image until it takes over. */
 byte version[2];   /* by host: V */
 byte done[4];      /* by host and worker: the next clock that is expected */
-byte applied[4];   /* likewise: the updates in the values, a bit for each clock */
+byte applied[4];   /* by host and worker: the updates in the values, a bit for each clock */
 byte waiting[4];   /* in BSP: those that wait for others of their clock */
 byte parked[4];    /* the clock of the parked read; 0: none, as clock 0 is not read here */
 bool told[4];      /* the worker was told that all its updates are stable */

@@ -11,7 +11,7 @@ namespace {
 class Script {
  public:
   /// join  the member's first clock
-  /// mode  of clock 0 on
+  /// mode  from clock 0 on
   explicit Script(Clock join = Clock(0), pb::ModeChange::Mode mode = pb::ModeChange::ON_ARRIVAL)
       : checker_(job()), history_([this](const History& history) { checker_.take(history); }) {
     checker_.expect_lost_servers();
@@ -55,7 +55,7 @@ class Script {
     add(Event::Kind::kReply, item, clock, done);
     return add(Event::Kind::kStep);
   }
-  /// The shard is told of one more member.
+  /// The shard learns of one more member.
   void join_member(Clock join, std::uint64_t incarnation) {
     pb::Member& member = *view_.add_members();
     member.set_worker(static_cast<std::uint32_t>(view_.members_size() - 1));
@@ -64,8 +64,8 @@ class Script {
     member.set_leave_clock(Clock::never().value());
     show_view();
   }
-  /// The first member was lost with the shard, and with what it pushed from `leave` on; another
-  /// shard has the slice now.
+  /// The first member was lost with the shard and with its pushes from `leave` on; another shard
+  /// has the slice now.
   void lose_member_and_shard(Clock leave) {
     shard_ = ShardId(1);
     view_.mutable_members(0)->set_fenced(true);
@@ -84,7 +84,7 @@ class Script {
   }
   /// The first member hands an update to its client.
   Script& pushed(Clock clock) { return add(Event::Kind::kPushed, pb::DataItem::UNKNOWN, clock); }
-  /// A follower's program takes a model of what the shard says.
+  /// A follower's program takes a model of the shard's values.
   void followed(Clock version) {
     Event event;
     event.kind = Event::Kind::kFollowed;
@@ -92,7 +92,7 @@ class Script {
     event.version = version;
     history_.add(event, values_);
   }
-  /// Into the values that the shard says from now on.
+  /// Adds to the values that the shard sends from now on.
   void applied(Clock clock) {
     std::vector<float> update(kSliceElements);
     toy_update(TableId(0), SliceId(0), WorkerId(0), clock, update);
@@ -163,8 +163,8 @@ TEST_CASE("the checker sees bits that the updates do not add up to", "[sim]") {
 
 TEST_CASE("an order of a checkpoint is late before the first clock of those that are there",
           "[sim]") {
-  // Found by seed 39213 of --faults drawn: the only member was lost before anything was asked of a
-  // shard, and the next ones joined behind the checkpoint's clock.
+  // Found by seed 39213 of --faults drawn: the only member was lost before anything was requested
+  // from a shard, and the next ones joined after the checkpoint's clock.
   Script late(Clock(2), pb::ModeChange::AGGREGATE);
   CHECK(late.add(Event::Kind::kMissed).rule().empty());
   Script in_time(Clock(1), pb::ModeChange::AGGREGATE);
@@ -174,7 +174,7 @@ TEST_CASE("an order of a checkpoint is late before the first clock of those that
 TEST_CASE("the checker knows that a follower may keep what a server lost with its worker",
           "[sim]") {
   // Found by seed 65833 of --faults drawn: a worker and the primary died before any backup had its
-  // update, the next worker trained that clock again, and a follower still had the model before.
+  // update, the next worker trained that clock again, and a follower still had the earlier model.
   const auto rule = [](bool is_answered_before) {
     Script script;
     script.request(pb::DataItem::PUSH, Clock(0)).applied(Clock(0));

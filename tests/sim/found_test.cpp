@@ -24,7 +24,7 @@ TEST_CASE(
   view.membership = Membership(
       EpochId(), {}, {{Clock(0), ApplyMode::kAggregate}, {Clock(6), ApplyMode::kOnArrival}});
   CHECK(view.slack_at(Clock(6)) == Slack(0));
-  // One that joined at clock 6 has pushed it; the aggregate of clock 5 comes before.
+  // A member that joined at clock 6 has pushed it; the aggregate of clock 5 comes first.
   CHECK(view.slack_at(Clock(7)) == Slack(1));
   CHECK(view.slack_at(Clock(20)) == Slack(4));
 }
@@ -125,7 +125,7 @@ TEST_CASE("a read is sent separately when a copy of its push is accepted after a
   CHECK(std::get<DataItems>(out[0].message.body).items.front().kind == pb::DataItem::READ);
 }
 
-TEST_CASE("a process that a late hello registered anew must greet again", "[sim]") {
+TEST_CASE("a process that a late hello registered again must greet again", "[sim]") {
   Coordinator coordinator({}, {}, TimePoint());
   pb::ControlMessage hello;
   hello.mutable_hello()->set_wire_version(kWireVersion);

@@ -24,7 +24,7 @@ class Answers {
         }) {
     job_.tables = job_.slices = job_.workers = 1;
   }
-  /// What a host is told of the shard's primary, and a request of the worker there.
+  /// The shard's primary as a host learns it, and a request of the worker there.
   Answers& told(std::uint32_t host, std::uint32_t primary, std::uint64_t term) {
     pb::ServerJob view;
     pb::ShardInfo& shard = *view.add_shards();
@@ -63,9 +63,9 @@ class Answers {
   std::optional<Broken> broken_;
 };
 
-/// A job that was given up with these words, whose shard 0 host 0 of "a" serves and host 1 of "b"
-/// backs up; either server may be there.
-/// limit  of its two workers, while a job of higher priority has others; 0: none
+/// A job that was given up with these words; host 0 of "a" serves its shard 0, and host 1 of "b"
+/// backs it up; either server may be alive.
+/// limit  on its two workers, while a job of higher priority has others; 0: none
 std::string early_end(const std::string& message, bool has_primary, bool has_backup,
                       std::uint32_t limit = 0) {
   pb::StoredJob job;
@@ -126,7 +126,7 @@ TEST_CASE("no job is given up that could continue", "[sim]") {
   CHECK(early_end(every_worker, false, true).empty());
   // Found by seed 3065 of --faults drawn --daemon-limits.
   CHECK(early_end(every_worker, true, true, 1).empty());
-  // Found by seed 12610 of it: a server cannot be told of a worker that is to join.
+  // Found by seed 12610 of it: a server cannot learn of a worker that is joining.
   CHECK(early_end(every_worker, true, false).empty());
   const std::string shard = "a part of the parameters is lost; shard 0";
   CHECK(early_end(shard, true, false) == "given up");
@@ -151,7 +151,7 @@ TEST_CASE("a take-over counts with what was under way when the server was lost",
   job.mutable_shards(0)->set_term(2);
   take_overs.look(job);
   CHECK(take_overs.counts().all == 0);
-  // What is being prepared is withdrawn in the step in which another server takes over.
+  // A take-over withdraws what is being prepared, in the same step.
   job.mutable_preparing()->set_kind(pb::EpochChange::JOIN);
   take_overs.look(job);
   job.mutable_servers(1)->set_lost(true);

@@ -48,7 +48,7 @@ TEST_CASE("periodic averaging has the same bits under all network faults", "[sim
   calm.job = {.clocks = 45, .workers = 3, .slack = Slack(0), .mean = true};
   calm.job.policies.mutable_periodic_averaging()->set_interval(4);
   const Outcome without = run_and_check(calm);
-  // Eleven meetings of four clocks, and one of what is left.
+  // Eleven meetings of four clocks, and one of the rest.
   CHECK(without.reads == 3UL * 12 * calm.job.tables);
   Plan harmed = calm;
   harmed.faults = rough();
@@ -68,7 +68,7 @@ TEST_CASE("workers meet at an outer rule in the same bits under all network faul
   averaging.mutable_outer();
   const Outcome without = run_and_check(calm);
   // Meetings of the three fragments: 8, 9 and 8, the last of each at the end, after which nothing
-  // is read; what is read first makes up for it.
+  // is read; the initial read makes up for it.
   CHECK(without.reads == 3UL * (8 + 9 + 8));
   Plan harmed = calm;
   harmed.faults = rough();

@@ -23,8 +23,8 @@ ToyRows table_of(RowTable kept) {
   return table;
 }
 
-/// A history of one bucket's shard and one member, written by hand. The shard is a model, which may
-/// be of another table than the checker's.
+/// A history of one bucket's shard and one member, written by hand. The shard is a model, whose
+/// table may differ from the checker's.
 class RowScript {
  public:
   explicit RowScript(RowTable kept = {}, std::optional<RowTable> at_shard = {})

@@ -20,7 +20,7 @@ TEST_CASE("BSP ends in the same bits whenever a server is lost", "[sim]") {
   for (std::int64_t moment = 0; moment < 20; ++moment) {
     Plan plan = calm;
     plan.faults = moment % 2 == 0 ? calm.faults : rough();
-    // Backups are whole by then, and the job runs for more than a second.
+    // Backups are complete by then, and the job runs for more than a second.
     const Duration at(700'000 + moment * 23'000);
     plan.events = {{at, Kind::kKillServer, moment % 3, sim::NodeId(0)}};
     INFO("killed at " << at.count() << " us");
@@ -76,7 +76,7 @@ TEST_CASE("with two backups two servers are lost at about the same time", "[sim]
         plan.faults = moment % 2 == 0 ? calm.faults : rough();
         // An image that was lost twice has arrived by then.
         const Duration at(2'300'000 + moment * 13'000);
-        // From together to after the first one's shards have been taken over.
+        // From at the same time to after the first one's shards have been taken over.
         const Duration second = at + Duration(moment * 60'000);
         plan.events = {
             {at, Kind::kKillServer, moment % 4, sim::NodeId(0)},
@@ -146,7 +146,7 @@ TEST_CASE("a one-way cut between any two processes, longer than the limit, break
                        {Duration(1'250'000), Kind::kUnblock, from, towards}};
         INFO("from node " << from << " to node " << towards);
         const Outcome with = run_and_check(plan);
-        // A worker that the coordinator does not hear is replaced by its next life.
+        // A worker that the coordinator does not hear is replaced by its next incarnation.
         const bool is_of_worker = from >= calm.worker_node(0) || towards >= calm.worker_node(0);
         if (!is_of_worker) CHECK(with.members == calm.job.workers);
         if (slack != Slack(0) || with.members != calm.job.workers) continue;
@@ -202,7 +202,7 @@ TEST_CASE("a coordinator that starts again together with a server knows of the w
     plan.job.clocks = 100;
     const Duration at(600'000);
     const Duration again = at + Duration(30'000);
-    // The server is here again, as another process, before the other one has reported.
+    // The server is running again, as another process, before the other one has reported.
     plan.events = {{at, Kind::kStopCoordinator, 0, sim::NodeId(0)},
                    {at, Kind::kKillServer, 0, sim::NodeId(0)},
                    {again, Kind::kStartCoordinator, 0, sim::NodeId(0)},

@@ -96,7 +96,7 @@ TEST_CASE("BSP under loss, repetition and reordering ends in the same bits, in 3
     const Outcome with = run_and_check(harmed);
     CHECK(with.members == 3);
     CHECK(with.values_hash == without.values_hash);
-    // One seed may draw the same message lost several times in a row.
+    // A seed may draw the loss of the same message several times in a row.
     CHECK(with.trained <= 4 * without.trained);
     all += with.trained;
     std::cout << "BSP, 100 clocks: " << seconds(without.trained) << " s without faults, "
@@ -145,9 +145,9 @@ TEST_CASE("a job that shrinks for one of higher priority and grows again keeps t
       if (seed % 2 == 0) plan.faults = rough();
       plan.events = {{Duration(0), Kind::kStart, 1},
                      {Duration(0), Kind::kStart, 2},
-                     {Duration(500'000), Kind::kRival, 2},
-                     {Duration(900'000), Kind::kEndRival, 0}};
-      // Those that left have joined again, as other members.
+                     {Duration(500'000), Kind::kPreemptingJob, 2},
+                     {Duration(900'000), Kind::kEndPreemptingJob, 0}};
+      // The workers that left have joined again, as other members.
       CHECK(run_and_check(plan).members == 5);
     }
   }

@@ -33,7 +33,7 @@ struct Options {
   bool trace = false;
 };
 
-/// Errors    invalid: an argument that means nothing
+/// Errors    invalid: an argument without meaning
 Result<PlanLimits> limits_of(const Options& options) {
   PlanLimits limits;
   limits.draws_faults = options.faults == "drawn";
@@ -62,7 +62,7 @@ Result<PlanLimits> limits_of(const Options& options) {
   return limits;
 }
 
-/// What fixes a run, its seed apart, as arguments.
+/// The arguments that fix a run, apart from its seed.
 std::string arguments_of(const Options& options) {
   std::string all;
   const auto add_number = [&](const char* name, std::int64_t value) {
@@ -144,7 +144,7 @@ int simulate(const Options& options, const PlanLimits& limits) {
         "{} while a change of mode or slack was, in {} while a checkpoint was ordered\n",
         under_way.all, under_way.joins, under_way.mode_changes, under_way.checkpoints);
   }
-  // The time goes to another stream: what is printed here is the same for the same seed.
+  // The time is printed to another stream: this output is the same for the same seed.
   fmt::print(stderr, "{:.2f} s of processor time: {:.0f} messages a second\n", spent,
              static_cast<double>(messages) / spent);
   fmt::print(

@@ -84,8 +84,8 @@ Result<void> AveragingCache::settle(Table& table) {
   return ok();
 }
 
-/// Continues from the shared values; after a resume, with what it had trained since the meeting
-/// before the checkpoint.
+/// Continues from the shared values; after a resume, adds the change that it had trained between
+/// the last meeting and the checkpoint.
 void AveragingCache::begin_from_shared(Table& table) {
   const std::span<const float> shared = table.shared.as<float>();
   const auto between = std::exchange(table.between, std::nullopt);
@@ -94,15 +94,15 @@ void AveragingCache::begin_from_shared(Table& table) {
     return;
   }
   std::vector<float> own = between->own;
-  // In BSP they are the same, and its own values are so to the bit.
+  // If the shared values are the same, as in BSP, its own are restored bit for bit.
   if (!std::ranges::equal(shared, between->shared)) {
     for (std::size_t i = 0; i < own.size(); ++i) own[i] += shared[i] - between->shared[i];
   }
   local_.write(table.spec.id, own);
 }
 
-/// Of each table that is trained: the rule's arrays, then its values and the shared ones, both
-/// empty where it has met just before.
+/// For each table that is not frozen: the rule's arrays, then its values and the shared ones, both
+/// empty if it was exchanged just before.
 std::vector<std::vector<float>> AveragingCache::own_state(Clock clock) {
   std::vector<std::vector<float>> own;
   if (options_.exchange != Exchange::kPeriodic) return own;
@@ -139,8 +139,8 @@ bool AveragingCache::restore(std::vector<std::vector<float>> own) {
     if (own[at - 2].size() != own[at - 1].size()) return false;
   }
   if (own.size() != at) return false;
-  // Also where this share's worker had joined late: only the first clocks after that are corrected
-  // by much, and they are over.
+  // Even if this share's worker had joined late: the correction is large only in the first clocks
+  // after that, which are over.
   local_.begin_state(Clock(0));
   at = 0;
   for (Table& table : tables_) {
@@ -204,7 +204,7 @@ void AveragingCache::meet(Table& table, Clock clock) {
   client_.read(table.spec.id, table.next, table.shared.as<float>());
 }
 
-/// A meeting of this worker's is waited for: what is tested or saved after it is what it has made.
+/// Waits for this worker's own meeting: what is tested or saved after it includes its result.
 Result<Clock> AveragingCache::snapshot(TableId table, std::span<float> into) {
   if (options_.exchange == Exchange::kPeriodic) {
     TAUT_TRY(settle(tables_[table.value()]));

@@ -23,12 +23,12 @@ namespace taut {
 /// Periodic   at the end of an interval it pushes its change since it last took the shared values,
 ///            and continues from what the shards have made of all workers' changes: their mean, or
 ///            a step of an outer rule along it. Fragments of the tables do so in turn
-/// Elastic    it reads the shared values, and both move towards each other by moving_rate times
-///            their distance; it continues from its own
+/// Elastic    it reads the shared values, and both they and its own move towards each other by
+///            moving_rate times their distance; it continues from its own
 ///
 /// Running statistics are averaged at the shards at each exchange. The shared values are tested and
-/// saved. The state of a worker's rule stays its own over exchanges; with periodic exchange it is
-/// the worker's part of checkpoints, with its values of tables that have not met just before.
+/// saved. The state of a worker's rule is never exchanged; with periodic exchange it is the
+/// worker's part of checkpoints, with its values of tables that were not exchanged just before.
 /// Source    averaging.hpp
 class AveragingCache final : public ParameterCache {
  public:
@@ -38,8 +38,8 @@ class AveragingCache final : public ParameterCache {
     Exchange exchange = Exchange::kPeriodic;
     float moving_rate = 0;  // kElastic; greater than 0
     PushSchedule schedule;
-    Bytes budget{0};            // of device memory that the backend keeps to; 0: none
-    Duration wait{60'000'000};  // a shard that owes answers may be silent for so long
+    Bytes budget{0};            // limit on the backend's device memory; 0: none
+    Duration wait{60'000'000};  // the longest silence of a shard that owes an answer
   };
 
   /// Opens the tables at the shards and starts reading them.
@@ -73,8 +73,8 @@ class AveragingCache final : public ParameterCache {
     HostBuffer shared;                  // as last read; written by the client's thread
     Clock next;                         // the first clock that was not pushed
     std::optional<Clock> pending_read;  // its clock
-    std::optional<Clock> due;           // kElastic: the push that waits for it
-    /// Of a checkpoint between two meetings: its own values, and what they had started from.
+    std::optional<Clock> due;           // kElastic: of the push that waits for the read
+    /// From a checkpoint between two meetings: its own values, and those that they started from.
     struct Between {
       std::vector<float> own;
       std::vector<float> shared;
@@ -94,7 +94,7 @@ class AveragingCache final : public ParameterCache {
   const Options options_;
   LocalCache local_;
   std::vector<Table> tables_;
-  HostBuffer own_;  // a table's values, on the host: room for the largest
+  HostBuffer own_;  // a table's values, on the host; as large as the largest table
 };
 
 }  // namespace taut

@@ -46,7 +46,7 @@ void DeviceEncoder::add(TableId id, Clock clock) {
   tables_[id] = std::move(table);
 }
 
-/// What an earlier member has left out, or zeros.
+/// Starts from what an earlier member has left out, or from zeros.
 void DeviceEncoder::take_kept(TableId id, Table& table, Stream& compute) {
   if (std::exchange(table.has_taken, true) || table.kept.size() == Bytes(0)) return;
   const DeviceSpan<float> kept = table.kept.as<float>();
@@ -64,7 +64,7 @@ void DeviceEncoder::take_kept(TableId id, Table& table, Stream& compute) {
   compute.finish();  // before `given` is freed
 }
 
-/// Makes the gradient the table's velocity.
+/// Advances the table's velocity, and replaces the gradient with it.
 void DeviceEncoder::advance(const Table& table, const TableEncoding& how,
                             DeviceSpan<float> gradient, float norm, Stream& compute) {
   const float scale = how.correction->scale(norm);
@@ -93,7 +93,7 @@ void DeviceEncoder::encode_slices(const Table& table, const TableEncoding& how,
   }
 }
 
-/// All that is left to send, as float32: the gradient and what earlier updates have left out.
+/// The gradient and what earlier updates have left out, as float32.
 DeviceEncoder::Update DeviceEncoder::rest(const Table& table, TableEncoding how,
                                           DeviceSpan<float> gradient, Stream& compute) {
   std::size_t done = 0;  // of the states
@@ -118,7 +118,7 @@ std::optional<DeviceEncoder::Update> DeviceEncoder::encode(TableId id, Clock clo
   TableEncoding how = client_.encoding_of(id, clock);
   take_kept(id, table, compute);
   if (how.correction) advance(table, how, gradient, norm, compute);
-  // Fewer bytes than of the first clock, where the encoding has a warm-up.
+  // Fewer bytes than at the first clock, if the encoding has a warm-up.
   const auto encoded = table.encoded.as<float>().subspan(0, how.bytes / sizeof(float));
   Update update{std::move(how), encoded};
   if (update.how.encoding.has_residual() && client_.sends_rest()) {

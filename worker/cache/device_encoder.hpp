@@ -10,22 +10,22 @@
 
 namespace taut {
 
-/// Encodes updates on a device with its own memory, where it has the table's encoding: then only
+/// Encodes updates on a device with its own memory, if it supports the table's encoding: then only
 /// what is sent is copied to the host. What updates leave out is kept on the device, and copied to
-/// the host for checkpoints; an update of a member that leaves takes it along.
+/// the host for checkpoints; a departing member's last update includes it.
 /// Errors    DeviceError
 /// Thread    the compute thread
 class DeviceEncoder {
  public:
   /// client, backend  outlive this
   DeviceEncoder(Client& client, Backend& backend);
-  /// The client has no residuals from here on.
+  /// Residuals on the device are lost.
   ~DeviceEncoder();
   DeviceEncoder(const DeviceEncoder&) = delete;
   DeviceEncoder& operator=(const DeviceEncoder&) = delete;
 
-  /// Makes room for a table: for its largest update, which is the first one's. Without enough
-  /// memory for that and for what is kept, its updates are encoded on the host.
+  /// Allocates memory for a table's largest update, which is the first, and for what is kept. If
+  /// the device has too little, the table's updates are encoded on the host.
   /// clock     the first one
   /// REQUIRES  the client has opened the tables
   void add(TableId table, Clock clock);
@@ -34,8 +34,8 @@ class DeviceEncoder {
     TableEncoding how;
     DeviceSpan<const float> values;  // `how.bytes` of them
   };
-  /// Queues the encoding of a table's gradient, which may be changed by it. nullopt: the client
-  /// encodes it.
+  /// Queues the encoding of a table's gradient, which it may change. nullopt if the client must
+  /// encode it.
   /// norm      of the member's whole gradient, if it is clipped
   /// REQUIRES  the table's last update has been copied when `compute` reaches this
   [[nodiscard]] std::optional<Update> encode(TableId table, Clock clock, DeviceSpan<float> gradient,
@@ -46,11 +46,11 @@ class DeviceEncoder {
  private:
   struct Table {
     DeviceBuffer encoded;
-    DeviceBuffer kept;                // as in Residuals; empty: nothing is
+    DeviceBuffer kept;                // as in Residuals; empty if nothing is kept
     std::unique_ptr<Event> is_kept;   // of the last update
-    bool has_taken = false;           // the client's, which is restored between add() and encode()
+    bool has_taken = false;           // the client's, restored between add() and encode()
     DeviceSpan<float> states = {};    // of the slices, in `kept`
-    DeviceSpan<float> velocity = {};  // behind them
+    DeviceSpan<float> velocity = {};  // after them
   };
 
   void take_kept(TableId id, Table& table, Stream& compute);

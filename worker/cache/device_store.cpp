@@ -84,7 +84,7 @@ void DeviceStore::compute_on(Stream& stream) {
   }
 }
 
-/// On the thread that runs the client. The compute meets the device's error again in bring().
+/// Runs on the client's thread. The device's error recurs on the compute thread, in bring().
 void DeviceStore::copy_ahead(TableId table) noexcept {
   try {
     values_.copy_ahead(table);
@@ -95,8 +95,8 @@ void DeviceStore::copy_ahead(TableId table) noexcept {
 
 void DeviceStore::bring(TableId id) {
   Table& table = tables_[id.value()];
-  // Second buffers only take what is free after the first clock, when every other allocation is
-  // made.
+  // Second buffers take only memory that is free after the first clock, when everything else is
+  // allocated.
   if (std::exchange(table.was_brought, true) && options_.overlap && !backend_.in_dry_run()) {
     values_.try_second_buffers();
   }
@@ -134,8 +134,8 @@ void DeviceStore::measure(const Table& table) {
   }
 }
 
-/// Of the whole gradient, as the sender computes it. Waits for the compute, and leaves faults that
-/// it has found to whoever reads the loss.
+/// The norm of the whole gradient, as the sender computes it. Waits for the compute; faults that
+/// the compute has found are reported when the loss is read.
 float DeviceStore::published_norm() {
   if (backend_.in_dry_run()) return 0;
   TAUT_CHECK(options_.norm == math::UpdateNorm::kGradient,
@@ -150,8 +150,8 @@ float DeviceStore::published_norm() {
   return math::gradient_norm(std::accumulate(squares.begin(), squares.end(), 0.0));
 }
 
-/// Starts the copy of a gradient to the host; the sender pushes it when the copy is complete. What
-/// is encoded on the device may be overwritten here: gradient() has waited for its last copy.
+/// Starts the copy of a gradient to the host; the sender pushes it when the copy is complete. The
+/// encoded update on the device may be overwritten: gradient() has waited for its last copy.
 /// norm  of the whole gradient, if what is encoded on the device is clipped
 void DeviceStore::send(TableId id, Clock clock, float norm) {
   Table& table = tables_[id.value()];
@@ -161,7 +161,7 @@ void DeviceStore::send(TableId id, Clock clock, float norm) {
   table.computed->wait(*to_host_);
   const DeviceSpan<const float> computed = encoded ? encoded->values : table.gradient.as<float>();
   if (backend_.in_dry_run()) {
-    // Any host memory of that size: nothing is copied.
+    // Any host memory of that size will do: nothing is copied.
     backend_.copy_to_host(*to_host_, computed, values_.fresh(id));
     return;
   }

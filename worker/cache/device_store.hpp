@@ -15,11 +15,11 @@ namespace taut {
 
 /// The values of a device with its own memory. Fresh values are written on the host and copied to
 /// the device on a separate stream: with a second buffer as soon as the client has them, else in
-/// bring(). From memory that servers lend and the device can read, they are copied without that, a
-/// slice at a time. The copy of a gradient to the host starts when the compute has it, while
-/// backward continues; if the device can encode it, only that is copied. Where it encodes what is
-/// clipped, all copies start when backward has ended. The compute waits for events of single tables
-/// only.
+/// bring(). Values in memory that servers lend and the device can read are copied directly, a slice
+/// at a time. The copy of a gradient to the host starts once it is computed, while backward
+/// continues; if the device can encode it, only the encoded bytes are copied. If it encodes clipped
+/// gradients, all copies start after backward has ended. The compute waits for events of single
+/// tables only.
 class DeviceStore final : public ValueStore {
  public:
   /// client, backend  outlive this
@@ -44,7 +44,7 @@ class DeviceStore final : public ValueStore {
     TableId id;
     bool is_trained = true;
     bool was_brought = false;
-    DeviceBuffer gradient;            // none: the table is frozen
+    DeviceBuffer gradient;            // empty if the table is frozen or kept by rows
     std::unique_ptr<Event> computed;  // the gradient, and its norm
     HostBuffer squares;               // two doubles, as in GradientSender::Update
     std::shared_ptr<Event>
@@ -69,7 +69,7 @@ class DeviceStore final : public ValueStore {
   std::vector<Table> tables_;
   std::vector<TableId> published_;          // of this clock, to be sent at its end
   std::unique_ptr<DeviceEncoder> encoder_;  // from start() to stop()
-  std::unique_ptr<GradientSender> sender_;  // likewise
+  std::unique_ptr<GradientSender> sender_;  // from start() to stop()
 };
 
 }  // namespace taut

@@ -13,7 +13,7 @@
 namespace taut {
 namespace {
 
-// Of copies, between two marks: lent values should be given back soon, and each mark costs a call.
+// Bytes copied between two marks: lent values should be returned soon, but each mark costs a call.
 constexpr std::size_t kMarkedBytes = 4UL << 20U;
 
 }  // namespace
@@ -24,7 +24,7 @@ DeviceValues::DeviceValues(Backend& backend, std::shared_ptr<MemoryPinning> pinn
 void DeviceValues::add(const TableSpec& spec) {
   Table table;
   if (spec.rows) {
-    // A place, so that the others have theirs by number.
+    // An empty entry, so that table ids stay indices.
     table.changes = false;
     tables_.push_back(std::move(table));
     return;
@@ -118,14 +118,14 @@ bool DeviceValues::copy_lent(Table& table, std::size_t offset, const Frame& valu
   if (!pinned_ || table.back.memory.size() == Bytes(0) || !pinned_->covers(values.bytes())) {
     return false;
   }
-  // A peer says where its payloads are.
+  // A peer chooses where its payloads are.
   if (reinterpret_cast<std::uintptr_t>(values.bytes().data()) % alignof(float) != 0) return false;
   if (!table.is_taken) table.back.used->wait(*stream_);
   table.is_taken = true;
   read_.push_back(values);
   read_bytes_ += values.size();
   const std::byte* const begin = values.bytes().data();
-  // A driver refuses a copy over the border of two pinned parts.
+  // A driver refuses a copy across the boundary of two pinned parts.
   for (std::size_t at = 0; at < values.size();) {
     const auto place = reinterpret_cast<std::uintptr_t>(begin + at);
     const std::size_t bytes =
@@ -137,7 +137,7 @@ bool DeviceValues::copy_lent(Table& table, std::size_t offset, const Frame& valu
   return true;
 }
 
-/// Marks that the copies so far read their frames. REQUIRES: the lock.
+/// Marks when the copies so far have read their frames. REQUIRES: the lock.
 void DeviceValues::mark_read() {
   if (read_.empty()) return;
   Reading reading;
@@ -153,8 +153,8 @@ void DeviceValues::mark_read() {
   reading_.push_back(std::move(reading));
 }
 
-/// Gives lent values back which the device has read: until then their shard must leave them
-/// unchanged. REQUIRES: the lock.
+/// Releases lent values that the device has read: until then their shard must not change them.
+/// REQUIRES: the lock.
 void DeviceValues::let_go() {
   for (; !reading_.empty() && reading_.front().passed->query(); reading_.pop_front()) {
     spare_events_.push_back(std::move(reading_.front().passed));
@@ -196,7 +196,7 @@ void DeviceValues::bring(TableId id, Stream& compute) {
   if (!std::exchange(table.is_ahead, false)) {
     start_copy(table, has_second ? table.back : table.front);
   }
-  // Also if the copy was not made ahead: recordings of a net's calls then see the same two
+  // Even if the copy was not made ahead: recordings of a net's calls always see the same two
   // arrangements alternate.
   if (has_second) std::swap(table.front, table.back);
   table.front.arrived->wait(compute);

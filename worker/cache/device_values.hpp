@@ -19,14 +19,14 @@ namespace taut {
 
 /// The tables' values on one device, and their copies from the host. A table has one buffer or, if
 /// there is enough memory, two: while the compute reads the one in front, fresh values are copied
-/// into the other, and the two are swapped between two uses. Each buffer is overwritten behind the
+/// into the other, and the two are swapped between two uses. A buffer is overwritten only after the
 /// mark of its last use.
 /// Errors    DeviceError
 /// Thread    the compute thread; take() and copy_ahead() any
 class DeviceValues {
  public:
   /// backend  outlives this
-  /// pinned   of what a device copies without the host; nullptr: of nothing
+  /// pinned   pins memory that a device copies from without the host; nullptr: none
   explicit DeviceValues(Backend& backend, std::shared_ptr<MemoryPinning> pinned = nullptr);
 
   /// Adds the next table; its id is the number of tables added before. One that is kept by rows has
@@ -38,16 +38,16 @@ class DeviceValues {
 
   /// Allocates a second buffer for every table whose values change, if the device has twice the
   /// memory that they need. Only the first call has an effect. A device that must know all calls in
-  /// advance has none: a copy that starts when values arrive has no place among them.
+  /// advance gets none: a copy that starts when values arrive cannot be planned.
   void try_second_buffers();
   [[nodiscard]] bool has_second_buffers() const { return has_second_; }
 
-  /// Some of the fresh values have arrived, for a part of fresh(): they are copied to the second
-  /// buffer at once if they are pinned and there is one, and into `into` otherwise.
+  /// Takes values that have arrived for a part of fresh(): copies them at once, to the second
+  /// buffer if it exists and they are pinned, and into `into` otherwise.
   void take(std::span<float> into, const Frame& values);
 
   /// The fresh values are complete: starts the copy of those on the host into the second buffer, if
-  /// there is one.
+  /// it exists.
   void copy_ahead(TableId table);
 
   /// Puts the fresh values in front; work queued on `compute` from now on waits for their copy.
@@ -59,7 +59,7 @@ class DeviceValues {
   /// Marks that all reads of the values in front are queued on `compute`.
   void mark_used(TableId table, Stream& compute);
 
-  /// Waits for the copies that were started.
+  /// Waits for the copies under way.
   void finish();
 
  private:

@@ -34,7 +34,7 @@ void GradientSender::put(std::optional<Update> item) {
     std::scoped_lock lock(mutex_);
     ++put_;
   }
-  // Where there is no room, nothing is moved.
+  // If the queue is full, nothing is moved.
   while (!queue_.push(std::move(item), kPatience)) {  // NOLINT(bugprone-use-after-move)
     if (queue_.closed()) return;
   }
@@ -90,7 +90,7 @@ void GradientSender::take(std::optional<Update> update) {
   for (const Update& one : std::exchange(waiting_, {})) send(one, norm);
 }
 
-/// Of all tables together, in the order of the tables: the sum's bits depend on it.
+/// The norm over all tables, summed in table order: the sum's bits depend on it.
 float GradientSender::gradient_norm() const {
   std::vector<double> squares;
   for (const Update& update : waiting_) {

@@ -11,9 +11,9 @@
 namespace taut {
 namespace {
 
-// Between two looks at what else there is to do.
+// Between two checks for other work.
 constexpr Duration kStep = std::chrono::milliseconds(20);
-// Of a rule, in a checkpoint: more than any job has.
+// Of a rule, in a checkpoint: more than any job makes.
 constexpr std::int64_t kMaxApplications = std::int64_t{1} << 40U;
 
 }  // namespace
@@ -83,7 +83,7 @@ void GroupCache::write_gradient(std::size_t table, std::span<const float> mean) 
   local_.write_gradient(0, tables_[summed_[table]].spec.id, mean);
 }
 
-/// Running statistics are replaced by their update, so theirs is what they are already.
+/// Running statistics are replaced by their update, so theirs is their current value.
 void GroupCache::write_no_gradient(std::size_t index) {
   const TableSpec& table = tables_[summed_[index]].spec;
   gradient_.assign(table.count(), 0.0F);
@@ -95,8 +95,8 @@ void GroupCache::read_values(std::size_t table, std::span<float> into) {
   local_.read(tables_[summed_[table]].spec.id, into);
 }
 
-/// Running statistics are replaced by what the worker has made of them, so what it has changed is
-/// added to the average.
+/// Running statistics are replaced by their update, so that becomes the average plus the worker's
+/// own change.
 void GroupCache::write_mixed(std::size_t index, std::span<const float> before,
                              std::span<const float> mixed) {
   const TableSpec& table = tables_[summed_[index]].spec;
@@ -135,7 +135,7 @@ void GroupCache::write_array(std::size_t array, std::span<const float> values) {
   }
 }
 
-/// Whether a read is there.
+/// Waits for a table's read, for at most kStep; returns whether it is complete.
 Result<bool> GroupCache::await_read(Table& table) {
   if (!table.pending_read) return true;
   TAUT_TRY(const auto read, client_.wait(table.spec.id, *table.pending_read, options_.wait, kStep));
@@ -153,7 +153,7 @@ Result<void> GroupCache::await_reads() {
   return ok();
 }
 
-/// The parameters are the shared ones.
+/// Starts from the shared parameters.
 Result<void> GroupCache::begin() {
   TAUT_TRY(await_reads());
   for (const Table& table : tables_) local_.write(table.spec.id, table.shared.as<float>());
@@ -170,7 +170,7 @@ Result<Clock> GroupCache::begin_clock(Clock clock) {
       }
       local_.write(table.spec.id, table.shared.as<float>());
     }
-    // The others wait for it from now on.
+    // The others wait for this rank from now on.
     board_.set_place(rank_.place);
     TAUT_TRY(standing_, group_->join(standing_));
     group_->set_values();
@@ -205,7 +205,7 @@ void GroupCache::publish(std::size_t replica, TableId table, Clock /*clock*/) {
   }
 }
 
-/// What is left of it waits for others, and may fail: complete().
+/// The rest of it waits for others, and may fail: see complete().
 void GroupCache::finish_clock(std::size_t replica, Clock clock) {
   if (backend_.in_dry_run()) {
     local_.finish_clock(replica, clock);
@@ -221,17 +221,17 @@ Result<void> GroupCache::complete() {
   return ok();
 }
 
-/// Exchanges and applies the clock that comes next, to which this worker may add nothing.
+/// Exchanges and applies the next clock, even one to which this worker adds nothing.
 Result<void> GroupCache::train_clock() {
   const Clock clock = standing_.next;
-  // Sums begin while a device computes what is left of backward.
+  // Sums start while a device computes the rest of backward.
   while (const auto copied = staged_ ? staged_->await_next() : std::nullopt) {
     group_->publish(*copied);
   }
   TAUT_TRY(const bool is_exchanged, group_->exchange(standing_));
   if (staged_) staged_->forget();
   if (is_exchanged) {
-    // For gradients the others' sum exists even where this worker computes none.
+    // The others' sum of gradients exists even if this worker computes none.
     const bool has_gradient = !options_.group.graph || group_->computes(clock);
     if (has_gradient) {
       local_.begin_state(standing_.state_from);
@@ -247,8 +247,8 @@ Result<void> GroupCache::train_clock() {
   return meet();
 }
 
-/// The meeting at the end of the clock before, if there is one and it is not over. Others may wait
-/// for this worker in a new group meanwhile, where it may be given what came of the meeting.
+/// Holds the meeting at the end of the previous clock, if it has one that is not over. Meanwhile
+/// others may wait for this worker in a new group, which may give it the meeting's result.
 Result<void> GroupCache::meet() {
   while (!standing_.has_met) {
     const Clock clock = standing_.next - 1;
@@ -281,7 +281,7 @@ Result<void> GroupCache::meet() {
   return ok();
 }
 
-/// Continues from what came of a meeting.
+/// Continues from a meeting's result.
 void GroupCache::take_shared() {
   double distance = 0;
   for (const std::size_t table : summed_) {
@@ -292,7 +292,7 @@ void GroupCache::take_shared() {
   group_->set_values();
 }
 
-/// Of this worker's trained parameters from the shared ones.
+/// From this worker's values of a table to the shared ones; 0 if the table is not trained.
 double GroupCache::squared_distance(Table& table) {
   if (table.spec.kind != TableKind::kTrained) return 0;
   own_.resize(table.spec.count());
@@ -307,7 +307,7 @@ double GroupCache::squared_distance(Table& table) {
 }
 
 Result<void> GroupCache::push(Table& table, Clock clock) {
-  // What it changed since the last meeting is pushed, whose values are there by now.
+  // The change since the last meeting is pushed, so that meeting's values must have arrived.
   while (true) {
     TAUT_TRY(const bool is_there, await_read(table));
     if (is_there) break;
@@ -337,11 +337,11 @@ Result<void> GroupCache::flush(Duration wait) {
   return client_.flush(wait);
 }
 
-/// Of each table that is not frozen: its values and the rule's arrays. Then, where it has some, how
-/// often the rule has been applied to them, which a float32 represents for as long as it matters.
+/// For each table that is not frozen: its values and the rule's arrays. Then, if the rule has any,
+/// how often it was applied to them, which a float32 represents for as long as it matters.
 std::vector<std::vector<float>> GroupCache::own_state(Clock /*clock*/) {
   std::vector<std::vector<float>> own;
-  // What fails here fails again where it can be returned.
+  // A failure here recurs where it can be returned.
   if (!complete()) return own;
   const std::vector<std::size_t> sizes = array_sizes();
   for (std::size_t array = 0; array < sizes.size(); ++array) {
@@ -355,12 +355,12 @@ std::vector<std::vector<float>> GroupCache::own_state(Clock /*clock*/) {
 
 bool GroupCache::restore(std::vector<std::vector<float>> own) {
   const std::vector<std::size_t> sizes = array_sizes();
-  // A checkpoint of an earlier build does not say it: the rule was applied at each clock.
+  // Checkpoints of earlier builds lack the count: the rule was applied at each clock.
   Clock state_from(0);
   if (own.size() == sizes.size() + 1 && own.back().size() == 1) {
     const float applied = own.back()[0];
-    // It may have been damaged. More than this clock is right: without a common clock a worker that
-    // joins keeps its own, and takes the state of one that is further.
+    // It may be damaged. A count above this clock is valid: without a common clock a worker that
+    // joins keeps its clock, and takes the state of one that is further.
     if (!(applied >= 0 && applied <= static_cast<float>(kMaxApplications))) return false;
     state_from = standing_.next - static_cast<std::int64_t>(applied);
     own.pop_back();

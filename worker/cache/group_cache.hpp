@@ -15,25 +15,25 @@
 
 namespace taut {
 
-/// Parameters of a worker that sums gradients with the other workers, without servers: all hold the
-/// same values, and each applies the rule to the mean of the gradients. A sum begins when backward
-/// has completed its gradients, on a device when they are copied, and a clock ends with all sums.
+/// Parameters of a worker that sums gradients with the other workers, without servers: all have the
+/// same values, and each applies the rule to the mean of the gradients. A sum starts when backward
+/// has completed its gradients, or once a device's are copied; a clock ends when all sums have.
 ///
-/// At the end of an interval the workers meet at the servers, as those that average do: each pushes
-/// its change since the last meeting, and continues from their mean, which is what it has but for
-/// rounding. So the servers have what joins, follows and is saved.
+/// At the end of an interval the workers meet at the servers, as averaging workers do: each pushes
+/// its change since the last meeting, and continues from the mean, which except for rounding equals
+/// its own values. So the servers have the values that joiners, followers and checkpoints need.
 ///
 /// With a graph (gossip) each worker has its own parameters instead: the neighbours' are averaged
 /// into them at each clock, and then the rule is applied to the worker's own gradient, which was
-/// computed before. At a meeting all continue from the mean of all. Without a common clock averages
-/// are of two workers, and what one makes while it waits at a meeting is lost to it.
+/// computed before. At a meeting all continue from the mean of all. Without a common clock each
+/// average is of two workers, and a worker loses those it makes while it waits at a meeting.
 class GroupCache final : public ParameterCache, private collective::ReplicaValues {
  public:
   struct Options {
     Clock start;  // the first clock
     math::UpdateRule rule;
     PushSchedule schedule;      // of meetings
-    Duration wait{60'000'000};  // a shard that owes answers may be silent for so long
+    Duration wait{60'000'000};  // the longest silence of a shard that owes an answer
     collective::ReplicaGroup::Options group;
   };
 
@@ -120,7 +120,7 @@ class GroupCache final : public ParameterCache, private collective::ReplicaValue
   bool has_joined_ = false;
   bool is_complete_ = true;  // the clock before `standing_.next`
   // Last, as it uses the others.
-  std::optional<collective::ReplicaGroup> group_;  // always there
+  std::optional<collective::ReplicaGroup> group_;  // set by the constructor
 };
 
 }  // namespace taut

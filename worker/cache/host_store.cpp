@@ -53,7 +53,7 @@ void HostStore::finish_clock(Clock clock) {
   }
 }
 
-/// Of all tables together.
+/// The norm over all tables.
 float HostStore::gradient_norm() const {
   double squares = 0;
   for (const Table& table : tables_) {

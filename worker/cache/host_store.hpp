@@ -20,7 +20,7 @@ class HostStore final : public ValueStore {
   /// client  outlives this
   HostStore(Client& client, Backend& backend, const std::vector<TableSpec>& tables,
             const ServedOptions& options);
-  /// Overload for given memory of the values.
+  /// Overload that keeps the values in `memory`.
   HostStore(Client& client, const std::vector<TableSpec>& tables, const ServedOptions& options,
             std::unique_ptr<ValueMemory> memory);
 
@@ -35,7 +35,7 @@ class HostStore final : public ValueStore {
   struct Table {
     TableId id;
     bool is_trained = true;
-    Buffer gradient;  // of the current clock; none before gradient() and after it was sent
+    Buffer gradient;  // of the current clock; empty before gradient() and after it was sent
   };
 
   [[nodiscard]] bool sends_at_once() const {

@@ -9,7 +9,7 @@
 namespace taut {
 
 /// A table's values before the first update: its filler's numbers, or those of the weights file
-/// that it starts from. Every process that knows the job computes the same ones and asks no shard,
+/// that it starts from. Every process that knows the job computes the same ones, without a shard,
 /// whose values other workers may have changed already.
 /// into      [count]
 /// Errors    not_found, io: the weights file

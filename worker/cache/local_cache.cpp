@@ -34,9 +34,9 @@ LocalCache::LocalCache(Backend& backend, std::vector<TableSpec> tables, Options 
   stream_->finish();
 }
 
-/// Elements of a table that are updated at once. Norms over a slice are those that a shard takes.
-/// Within a budget a piece's values, gradient and state are on the device together, not the whole
-/// table's.
+/// Elements of a table that are updated together. Norms by slice are over the slices of a shard.
+/// With a budget only a piece's values, gradient and state are on the device together, not the
+/// whole table's.
 std::size_t LocalCache::piece_of(std::size_t count) const {
   if (options_.rule.is_scaled_by_slice()) return SliceLayout::kSliceElements;
   const std::uint64_t budget = options_.budget.value();
@@ -192,7 +192,7 @@ void LocalCache::apply(Table& table, Clock clock, const std::vector<float>& norm
     if (!averaged && options_.rule.update_norm() == math::UpdateNorm::kRelative) {
       norm = math::relative_norm(squares_of(gradient), squares_of(table.values));
     }
-    // Running statistics are no gradients, and are not scaled.
+    // Running statistics are not gradients, and are not scaled.
     const float scale =
         averaged ? 1.0F : math::update_scale(options_.rule, norm, table.spec.decay_mult);
     gradients.push_back({gradient.as<float>(), scale});
@@ -204,7 +204,7 @@ void LocalCache::apply(Table& table, Clock clock, const std::vector<float>& norm
   }
 }
 
-/// One application of the rule, piece by piece; it happens with those of the other tables.
+/// Adds one application of the rule, piece by piece; it runs with those of the other tables.
 void LocalCache::descend(Table& table, Clock clock, const std::vector<DeviceGradient>& gradients) {
   std::vector<float> scales;
   scales.reserve(gradients.size());

@@ -15,7 +15,7 @@ namespace taut {
 
 /// Parameters of one process without a server: every clock ends with one application of all
 /// replicas' gradients, summed in replica order, as a shard does in BSP. The baseline for speed
-/// and for bits. Values, gradients and the rule's state stay on the device.
+/// and for exact results. Values, gradients and the rule's state stay on the device.
 class LocalCache final : public ParameterCache {
  public:
   struct Options {
@@ -23,7 +23,7 @@ class LocalCache final : public ParameterCache {
     std::size_t replicas = 1;
     math::UpdateRule rule;
     bool sum = false;  // sum gradients instead of dividing by the replicas
-    Bytes budget{0};   // of device memory that the backend keeps to; 0: none
+    Bytes budget{0};   // limit on the backend's device memory; 0: none
   };
 
   LocalCache(Backend& backend, std::vector<TableSpec> tables, Options options);
@@ -39,9 +39,9 @@ class LocalCache final : public ParameterCache {
   void read_gradient(std::size_t replica, TableId table, std::span<float> into);
   void write_gradient(std::size_t replica, TableId table, std::span<const float> values);
 
-  /// The rule's state is zero at this clock: some rules count their applications from there. It is
-  /// so at clock 0 where this is not called; before that clock where the state has had more
-  /// applications than the job has had clocks.
+  /// Sets the clock at which the rule's state is zero: some rules count their applications from
+  /// there. The default is clock 0; it is negative if the rule has been applied more often than the
+  /// job has had clocks.
   void begin_state(Clock clock) { state_from_ = clock; }
 
   /// One of the arrays that the rule keeps of a table, as read() and write().
@@ -50,7 +50,7 @@ class LocalCache final : public ParameterCache {
 
   /// The arrays that the rule keeps of a table, [count] each; both wait for the stream.
   [[nodiscard]] std::vector<std::vector<float>> read_state(TableId table);
-  /// REQUIRES: as many, and as large.
+  /// REQUIRES: as many arrays as the rule keeps, [count] each.
   void write_state(TableId table, const std::vector<std::vector<float>>& state);
 
   void compute_on(std::size_t /*replica*/, Stream& stream) override { stream_ = &stream; }
@@ -67,7 +67,7 @@ class LocalCache final : public ParameterCache {
     TableSpec spec;
     DeviceBuffer values;
     std::vector<DeviceBuffer> gradients;           // by replica
-    std::size_t piece = 0;                         // elements that are updated at once
+    std::size_t piece = 0;                         // elements that are updated together
     std::vector<std::vector<DeviceBuffer>> state;  // of each piece
   };
   void fill_values(const Table& table);
@@ -86,7 +86,7 @@ class LocalCache final : public ParameterCache {
   Stream* stream_;
   std::vector<Table> tables_;
   std::vector<TableUpdate> updates_;    // of this clock, until its end
-  std::vector<TableAverage> averages_;  // of running statistics, likewise
+  std::vector<TableAverage> averages_;  // of running statistics, until the clock's end
   Clock clock_;
   Clock state_from_;
   StalenessHistogram staleness_;

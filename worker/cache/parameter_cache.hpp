@@ -17,8 +17,8 @@
 
 namespace taut {
 
-/// How far apart the parameters of workers are that need not have the same ones. Lengths are
-/// squared, of all trained parameters together.
+/// How far apart workers' parameters are, where they may differ. Lengths are squared, of all
+/// trained parameters together.
 struct Disagreement {
   /// Just before the last meeting at the servers: from the mean of all workers' parameters to this
   /// worker's. Its mean over the workers is the consensus error.
@@ -29,7 +29,7 @@ struct Disagreement {
 };
 
 /// The parameters as the compute sees them: values in device memory with a version, and a place for
-/// the gradient that backward computes. They come from a parameter server, or are local.
+/// the gradient that backward computes. They are local or from a parameter server.
 ///
 /// A replica is one copy of the net that computes on its own batch; each calls acquire() and
 /// publish() once for every table and clock.
@@ -51,9 +51,9 @@ class ParameterCache {
   /// stream.
   virtual void compute_on(std::size_t /*replica*/, Stream& /*stream*/) {}
 
-  /// The rows that a replica's batch of `clock` names, of a table that is kept by rows: once, and
-  /// before acquire(), whose values are then these rows', in this order, with zeros behind them. Of
-  /// the gradient as many rows are sent.
+  /// Names the rows of a replica's batch of `clock`, of a table that is kept by rows. Call it once,
+  /// before acquire(), which then returns these rows' values in this order, followed by zeros. Only
+  /// these rows' gradients are sent.
   /// rows      ascending; at most as many as the net's parameter has
   /// Errors    invalid: more of them than one read or update may name
   [[nodiscard]] virtual Result<void> name_rows(std::size_t /*replica*/, TableId /*table*/,
@@ -93,17 +93,17 @@ class ParameterCache {
   /// Waits until everything published has arrived.
   [[nodiscard]] virtual Result<void> flush(Duration wait) = 0;
 
-  /// What only this worker has of its training between two clocks, for its part of checkpoints:
-  /// arrays in an order that the cache defines; empty: nothing. `clock` is the next one.
+  /// The training state that only this worker has between two clocks, for its part of checkpoints:
+  /// arrays in an order that the cache defines; empty if it has none. `clock` is the next one.
   [[nodiscard]] virtual std::vector<std::vector<float>> own_state(Clock /*clock*/) { return {}; }
-  /// Continues with it, before the first clock; false: it is of other tables or another rule.
+  /// Restores own_state() before the first clock. False if it is of other tables or another rule.
   // Overrides keep it. NOLINTNEXTLINE(performance-unnecessary-value-param)
   [[nodiscard]] virtual bool restore(std::vector<std::vector<float>> /*own*/) { return false; }
 
   /// Payload bytes to and from a server.
   [[nodiscard]] virtual Client::Traffic traffic() const { return {}; }
 
-  /// How far this worker's parameters are from others'; empty: all have the same.
+  /// How far this worker's parameters are from others'; empty if all have the same.
   [[nodiscard]] virtual Disagreement disagreement() const { return {}; }
 
   /// How stale the values of acquire() were.

@@ -10,7 +10,7 @@
 namespace taut {
 namespace {
 
-// Gradients of so many bytes are averaged in one exchange: enough for the devices' full rate, and
+// Bytes of gradients that are averaged in one exchange: enough for the devices' full rate, and
 // few enough for backward to continue meanwhile.
 constexpr Bytes kTogether{4ULL << 20U};
 
@@ -84,8 +84,8 @@ Result<DeviceSpan<const float>> ReplicatedCache::acquire(std::size_t replica, Ta
   return replica == 0 ? table.values : DeviceSpan<const float>(part.values.as<float>());
 }
 
-/// Copies the first device's values to the others. The exchange has passed the mark of their last
-/// use with the gradients that followed it.
+/// Copies the first device's values to the others. The exchange has already waited for their last
+/// use, with the gradients that followed it.
 void ReplicatedCache::spread(Table& table) {
   std::vector<DeviceSpan<float>> copies;
   for (std::size_t i = 1; i < devices_.size(); ++i) {
@@ -97,7 +97,7 @@ void ReplicatedCache::spread(Table& table) {
   }
 }
 
-/// The last one was averaged before acquire() returned this clock's values.
+/// The previous gradient was averaged before acquire() returned this clock's values.
 DeviceSpan<float> ReplicatedCache::gradient(std::size_t replica, TableId id) {
   return tables_[id.value()].parts[replica].gradient.as<float>();
 }
@@ -114,7 +114,7 @@ void ReplicatedCache::publish(std::size_t replica, TableId id, Clock clock) {
   if (overlap_ && computed_bytes_ >= kTogether) average(clock);
 }
 
-/// The gradients that were published since the last call, in one exchange.
+/// Averages the gradients that were published since the last call, in one exchange.
 void ReplicatedCache::average(Clock clock) {
   std::vector<DeviceGroup::Mean> means;
   for (const TableId id : computed_) {

@@ -65,8 +65,8 @@ class ReplicatedCache final : public ParameterCache {
   };
   /// A table's part of one device.
   struct Part {
-    DeviceBuffer values;             // none on the first device: its cache has them
-    DeviceBuffer gradient;           // none: the table is frozen
+    DeviceBuffer values;             // empty on the first device: its cache has them
+    DeviceBuffer gradient;           // empty if the table is frozen
     std::unique_ptr<Event> arrived;  // the values are here, and the last gradient has been read
     std::unique_ptr<Event> used;     // the compute has finished with values and gradient
   };
@@ -75,7 +75,7 @@ class ReplicatedCache final : public ParameterCache {
     std::vector<Part> parts;         // by device
     DeviceSpan<const float> values;  // the first device's, of `held`
     std::optional<Clock> held;       // the clock whose values all devices have
-    std::size_t published = 0;       // the number of replicas that did at this clock
+    std::size_t published = 0;       // the number of replicas that have, at this clock
   };
   void add_table(const TableSpec& spec);
   void spread(Table& table);

@@ -111,8 +111,8 @@ Result<void> ServedCache::await(Table& table, Clock clock) {
   return ok();
 }
 
-/// Waits for a table's values at a clock, and puts them in front. A dry run's are whatever is
-/// there. Rows are brought as they are acquired.
+/// Waits for a table's values at a clock, and puts them in front. In a dry run they are whatever
+/// the memory has. Rows are brought when they are acquired.
 Result<void> ServedCache::bring(Table& table, Clock clock) {
   if (table.rows) return ok();
   const bool dry_run = backend_.in_dry_run();

@@ -13,9 +13,9 @@
 
 namespace taut {
 
-/// Parameters that live in a parameter server: which clock's values are in front, and which are
-/// waited for. Where they are stored is up to a ValueStore, in host memory or on a device. Of
-/// tables that are kept by rows there are those of a batch, in ServedRows.
+/// Parameters of a parameter server: tracks which clock's values are in front, and which are
+/// awaited. A ValueStore stores them, in host memory or on a device. Of tables that are kept by
+/// rows, only a batch's rows are here, in ServedRows.
 class ServedCache final : public ParameterCache {
  public:
   using Options = ServedOptions;
@@ -27,7 +27,7 @@ class ServedCache final : public ParameterCache {
   [[nodiscard]] static Result<std::unique_ptr<ServedCache>> open(Client& client, Backend& backend,
                                                                  std::vector<TableSpec> tables,
                                                                  const Options& options);
-  /// Overload for a given store, which has the tables.
+  /// Overload for a given store of the same tables.
   [[nodiscard]] static Result<std::unique_ptr<ServedCache>> open(Client& client, Backend& backend,
                                                                  std::vector<TableSpec> tables,
                                                                  const Options& options,

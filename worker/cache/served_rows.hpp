@@ -16,16 +16,16 @@
 
 namespace taut {
 
-/// A table that the servers keep by rows: those that a clock's batch names, as the device computes
-/// with them. A clock is name(), bring(), the compute, publish(). Rows are on the host until
-/// bring(), and a device with its own memory is waited for at both ends: they are few.
+/// The rows that a clock's batch names of a table that the servers keep by rows, as the device
+/// computes with them. A clock is name(), bring(), the compute, publish(). Rows are on the host
+/// until bring(). bring() and publish() wait for a device with its own memory: rows are few.
 /// Errors    DeviceError
 /// Thread    the compute thread
 class ServedRows {
  public:
   /// client, backend  outlive this
   /// spec             the servers'
-  /// batch_rows       that a batch names at most
+  /// batch_rows       the most that a batch names
   ServedRows(Client& client, Backend& backend, const TableSpec& spec, std::size_t batch_rows);
 
   /// The stream of the compute; outlives this.
@@ -40,7 +40,7 @@ class ServedRows {
   /// wait    the longest silence of a shard that owes an answer
   /// Errors  as Client::wait
   [[nodiscard]] Result<void> bring(Clock clock, Duration wait);
-  /// [batch_rows, width]: the rows' values in the order of their numbers, with zeros behind them.
+  /// [batch_rows, width]: the rows' values in the order of their numbers, followed by zeros.
   [[nodiscard]] DeviceSpan<const float> front() const { return values_.as<float>(); }
 
   /// Where the compute writes the gradient, of the same shape.
@@ -49,7 +49,7 @@ class ServedRows {
   void publish(Clock clock);
 
  private:
-  /// Elements of so many rows, or of all of them: planned calls are the same at each clock.
+  /// Elements to copy for `rows` rows: with planned calls, which never vary, those of all rows.
   [[nodiscard]] std::size_t copied(std::size_t rows) const;
 
   Client& client_;
@@ -64,7 +64,7 @@ class ServedRows {
   std::size_t filled_;            // rows in front that may not be zeros
   DeviceBuffer values_;
   DeviceBuffer gradient_;
-  HostBuffer host_values_;  // of a device with its own memory, as the other
+  HostBuffer host_values_;  // of a device with its own memory, as is the next
   HostBuffer host_gradient_;
   std::unique_ptr<Stream> own_stream_;  // until compute_on() names another one
   Stream* compute_;

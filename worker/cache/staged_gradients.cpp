@@ -6,7 +6,7 @@
 
 namespace taut {
 
-/// The copies write into memory that ends here. A device that failed was reported elsewhere.
+/// The copies write into memory that is freed here. A failed device was reported elsewhere.
 StagedGradients::~StagedGradients() {
   try {
     to_host_->finish();

@@ -24,16 +24,16 @@ class StagedGradients {
   StagedGradients(const StagedGradients&) = delete;
   StagedGradients& operator=(const StagedGradients&) = delete;
 
-  /// Makes room for the next table; its index is that of the call.
+  /// Allocates memory for the next table; its index is the number of tables added before.
   void add(std::size_t count);
-  /// Queues the copy of a table's gradient behind what `compute` has now.
+  /// Queues the copy of a table's gradient after the work that is queued on `compute` now.
   /// REQUIRES  it is not changed before await_next() has returned its index
   void copy(std::size_t table, DeviceSpan<const float> gradient, Stream& compute);
-  /// Waits for the copy that was queued first. nullopt: none is under way.
+  /// Waits for the copy that was queued first. nullopt if none is under way.
   [[nodiscard]] std::optional<std::size_t> await_next();
-  /// The copy of this clock's gradient; empty: it was not copied.
+  /// The copy of this clock's gradient; empty if it was not copied.
   [[nodiscard]] std::span<const float> gradient(std::size_t table) const;
-  /// The next clock begins.
+  /// Starts the next clock.
   void forget();
 
  private:

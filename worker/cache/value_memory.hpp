@@ -17,8 +17,8 @@ class ValueMemory {
   ValueMemory& operator=(const ValueMemory&) = delete;
   virtual ~ValueMemory() = default;
 
-  /// Where a table's fresh values are written, until the next bring(). Those in front are not used
-  /// any more until then.
+  /// Where a table's fresh values are written, until the next bring(). The values in front are not
+  /// used between this call and that.
   [[nodiscard]] virtual std::span<float> fresh(TableId table) = 0;
   /// Puts the fresh values in front.
   virtual void bring(TableId table) = 0;

@@ -16,13 +16,13 @@ namespace taut {
 /// What a cache in front of a parameter server does, and when.
 struct ServedOptions {
   Clock start;  // the first clock
-  /// The norm that each update carries. One of the whole gradient is known when backward is over,
-  /// and the updates are then sent together.
+  /// The norm that each update carries. One of the whole gradient is known only after backward, so
+  /// the updates are then sent together.
   math::UpdateNorm norm = math::UpdateNorm::kNone;
   bool overlap = true;      // each update is sent while the rest of backward still runs
   bool catches_up = false;  // skips clocks that are over: the job has backup workers
-  std::map<TableId, std::size_t> batch_rows = {};  // that a batch names at most, of tables by rows
-  Duration wait{60'000'000};  // a shard that owes answers may be silent for so long
+  std::map<TableId, std::size_t> batch_rows = {};  // the most that a batch names, of tables by rows
+  Duration wait{60'000'000};  // the longest silence of a shard that owes an answer
 };
 
 /// Where a served cache stores the values of its tables, and where their gradients are computed. A
@@ -37,8 +37,8 @@ class ValueStore {
   ValueStore& operator=(const ValueStore&) = delete;
   virtual ~ValueStore() = default;
 
-  /// Called once the client has opened the tables, and before it closes: from stop() on the store
-  /// does not use the client.
+  /// start() is called once the client has opened the tables, stop() before it closes: after stop()
+  /// the store does not use the client.
   virtual void start() {}
   virtual void stop() noexcept {}
 
@@ -61,7 +61,7 @@ class ValueStore {
 
   /// Errors    unavailable: a gradient was lost, so that its table's next values never arrive
   [[nodiscard]] virtual Result<void> check() const { return ok(); }
-  /// Waits until every published gradient is with the client. Errors: timeout, and check()'s.
+  /// Waits until every published gradient is pushed. Errors: timeout, and check()'s.
   [[nodiscard]] virtual Result<void> drain(Duration /*wait*/) { return ok(); }
 };
 

@@ -79,7 +79,7 @@ void ClientDriver::move(const ShardAddress& shard) {
   if (!protocol_.move(shard.shard, shard.term, time_.now())) return;
   log::info("shard {} is served at {} from now on, term {}", shard.shard.value(), shard.address,
             shard.term);
-  // Where this fails, reads fail when their wait has passed, and name the address.
+  // If this fails, reads fail after their wait, and name the address.
   if (auto moved = connections_.move(shard); !moved) log::warn("{}", moved.error().message);
 }
 

@@ -24,7 +24,7 @@ struct ClientFigures {
   std::size_t updates_waiting = 0;  // to be sent: the window is full, or a shard requested a pause
 };
 
-/// A shard that has owed an answer for more than half of what its caller waits.
+/// A shard that has owed an answer for more than half of its caller's maximum wait.
 struct SilentShard {
   ShardId shard;
   std::uint64_t term = 0;  // under which it was asked
@@ -42,7 +42,7 @@ class ClientLoad {
     std::scoped_lock lock(mutex_);
     return figures_;
   }
-  /// The one that has been silent for longest; nullopt if none is.
+  /// Records the shard that has been silent for longest; nullopt if none is.
   void note_silent(std::optional<SilentShard> shard) {
     std::scoped_lock lock(mutex_);
     silent_ = shard;

@@ -1,4 +1,4 @@
-// The reads of the client's protocol: of tables and of rows, and what arrives for them.
+// The reads of the client's protocol: of tables and of rows, and their answers.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -55,7 +55,7 @@ void ClientProtocol::read_rows(TableId table, Clock clock, std::vector<RowRead> 
   begin_rows(table, clock, std::move(rows), into, false);
 }
 
-/// An answer to an earlier snapshot may still come, of other rows: its number tells.
+/// An answer to an earlier snapshot, of other rows, may still arrive: numbers tell them apart.
 void ClientProtocol::snapshot_rows(TableId table, std::vector<RowRead> rows,
                                    std::span<float> into) {
   begin_rows(table, Clock(row_snapshots_++), std::move(rows), into, true);
@@ -128,7 +128,7 @@ void ClientProtocol::scatter(const DataItem& item, const PendingRead& read) {
   }
 }
 
-/// The values of one of a read's slices are where they belong.
+/// One of a read's slices is in place.
 void ClientProtocol::complete_part(SliceLink& slice, const DataItem& item, bool snapshot) {
   (snapshot ? slice.snapshot : slice.read).reset();
   PendingTable& table = (snapshot ? snapshots_ : reads_)[item.table.value()];

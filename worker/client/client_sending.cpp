@@ -1,4 +1,4 @@
-// What is sent, in which order: the sending half of the client's protocol.
+// The sending half of the client's protocol: what is sent, and in which order.
 #include <algorithm>
 #include <map>
 #include <utility>
@@ -10,8 +10,8 @@
 namespace taut {
 namespace {
 
-// A message arrives as a whole: while a shard works on one, the next is on its way. One with places
-// instead of bytes arrives at once, but its answers arrive when all of it is done.
+// A message is received as a whole: while a shard works on one, the next is on its way. One that
+// refers to shared memory arrives at once, but is answered only when all of it is done.
 constexpr std::size_t kMessageBytes = 1UL << 20U;
 constexpr std::size_t kSharedMessageBytes = 4UL << 20U;
 
@@ -104,9 +104,9 @@ ClientProtocol::Next ClientProtocol::next_item(SliceLink& slice, DataItem& item,
       item = send_push(slice, push, now);
       return Next::kItem;
     }
-    // Later ones would be refused as out of order; its read is sent with it.
+    // Later pushes would be refused as out of order; the read is sent with its push.
     read_waits = slice.read && slice.read->clock > push.update.clock;
-    // tick() touches the slice when its patience is over.
+    // tick() touches the slice when its pause is over.
     if (!patient) otherwise = Next::kLater;
   }
   if (slice.read && !slice.read->sent && !read_waits) {
@@ -128,8 +128,8 @@ ClientProtocol::Next ClientProtocol::next_item(SliceLink& slice, DataItem& item,
   return otherwise;
 }
 
-/// When a slice's turn is: an earlier clock goes first, within a clock what the next forward pass
-/// reads first; slices are numbered in that order.
+/// Sorts slices by turn: earlier clocks go first, within a clock what the next forward pass reads
+/// first; slices are numbered in that order.
 void ClientProtocol::put_in_order(std::vector<std::size_t>& slices) const {
   if (send_.order != SendOrder::kFrontFirst) return;
   const auto turn = [this](std::size_t index) {
@@ -155,15 +155,15 @@ std::vector<ClientProtocol::Outgoing> ClientProtocol::take_outgoing(TimePoint no
     greet_or_open(shard, link, out, now);
     return link.sent.has_value();
   });
-  // A shard that has not opened the tables reports that it holds every member at its join, so
-  // nothing may be accepted elsewhere before.
+  // Until a shard has opened the tables it reports every member as of its join, so no shard may
+  // accept anything before.
   was_ready_ |= ready();
   if (!was_ready_) return out;
   std::map<ShardId, Batch> batches;
   std::vector<std::size_t> later;
   std::vector<std::size_t> due = std::exchange(dirty_, {});
   std::vector<std::size_t> again;
-  // One item of each slice a round, so that a slice with many updates does not keep others back.
+  // One item per slice and round, so that a slice with many updates does not delay the others.
   for (; !due.empty(); std::swap(due, again)) {
     put_in_order(due);
     again.clear();

@@ -1,4 +1,4 @@
-// The updates of the client's protocol: until shards have acknowledged them, and their backups too.
+// The updates of the client's protocol, until shards and their backups have acknowledged them.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -41,7 +41,7 @@ void ClientProtocol::push(TableId table, std::vector<Update> slices) {
   for (std::size_t i = 0; i < places.size(); ++i) {
     SliceLink& slice = slices_[layout_.index_of(table, places[i].slice)];
     const Clock clock = slices[i].clock;
-    // A first push whose read was requested before it: nothing is before either.
+    // A read may have been requested before the first push: nothing precedes either.
     const Clock from = std::min(std::exchange(slice.next, clock.next()).value_or(clock), clock);
     slice.pushes.push_back({from, std::move(slices[i]), {}, 0, {}});
     ++unacknowledged_;
@@ -90,7 +90,7 @@ void ClientProtocol::acknowledge(SliceLink& slice, Clock done, TimePoint now) {
     slice.pushes.pop_front();
     --unacknowledged_;
   }
-  // The read of a push that was refused, and of which another copy was taken, goes alone.
+  // If a push was refused but another copy of it accepted, its read is sent alone.
   if (slice.read && !slice.read->sent) touch(slice);
   if (slice.settle && !slice.settle->sent) touch(slice);
 }
@@ -162,7 +162,7 @@ void ClientProtocol::relieve() {
   }
 }
 
-/// A slice of an update is safe; the update's memory is free with the last of them.
+/// One slice of an update is safe; the update's memory is free once all of them are.
 void ClientProtocol::release(const SliceLink& slice, Clock clock) {
   const auto held = held_.find({slice.place.table, clock});
   if (held == held_.end() || --held->second.slices_left > 0) return;
@@ -173,7 +173,7 @@ void ClientProtocol::release(const SliceLink& slice, Clock clock) {
 std::uint64_t ClientProtocol::room() const {
   const std::uint64_t limit = identity_.max_kept.value();
   if (!limits_room()) return std::numeric_limits<std::uint64_t>::max();
-  // A clock's updates are held whatever the limit is, while those of the next one are computed.
+  // Whatever the limit, one clock's updates are held while those of the next are computed.
   const std::uint64_t most = std::max(limit, clock_bytes_) + clock_bytes_;
   return most > held_bytes_ ? most - held_bytes_ : 0;
 }

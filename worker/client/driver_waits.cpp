@@ -11,8 +11,8 @@ namespace taut {
 namespace {
 
 constexpr Duration kIdle{100'000};
-// A caller that has just waited waits again soon where answers are small: for so long the thread
-// does not take the lead from it.
+// A caller that has just waited waits again soon if answers are small: for this long the thread
+// leaves the lead to it.
 constexpr Duration kCallersTurn{300};
 constexpr Duration kLongWait{30'000'000};
 constexpr Duration kForever = Duration::max();
@@ -63,7 +63,7 @@ class ClientDriver::CallerHere {
   bool had_held_back_ = false;
 };
 
-/// Names the shard that a caller has waited for for longer than `limit`, so that its server can be
+/// Reports the shard that a caller has waited for longer than `limit`, so that its server can be
 /// given up before this worker is.
 void ClientDriver::look_for_silence(const Waiting& waiting, TimePoint now, Duration limit) {
   if (now - waiting.begin <= limit) return;
@@ -89,7 +89,7 @@ Result<void> ClientDriver::await(Waiting& waiting, Duration wait, const Done& do
   TimePoint deadline = waiting.begin + wait;
   std::optional<ClientProtocol::Silence> silence;
   caller_waits_ = true;
-  // Once the tables are open, what refuses may be a process that has taken a shard's port.
+  // Once the tables are open, a refusal may be from a process that has taken a shard's port.
   const auto is_refused = [this] { return refused_ && !protocol_.ready(); };
   while (!done() && !cancelled_ && !protocol_.failure() && !is_refused()) {
     const TimePoint now = time_.now();
@@ -107,7 +107,7 @@ Result<void> ClientDriver::await(Waiting& waiting, Duration wait, const Done& do
     look_for_silence(waiting, now, wait / 2);
     const Duration left = deadline - now;
     if (led_) {
-      // The thread has the lead: it hands it over.
+      // Another thread leads: once woken, it hands the lead over.
       wake_leader();
       changed_.wait_for(lock, std::min(left, kIdle));
       continue;
@@ -215,7 +215,7 @@ void ClientDriver::await_room(Bytes update) {
       waiting, std::max(kLongWait, 2 * max_room_wait_), max_room_wait_,
       [&] { return protocol_.room() >= bytes; },
       [] { return std::string("room for the next update"); });
-  // Whoever waits next for an answer says what the error is.
+  // The next wait for an answer returns the error.
   if (!waited || waited.value()) return;
   without_room_ = bytes;
   log::warn(

@@ -15,7 +15,7 @@ struct ResendPolicy {
 
   ResendPolicy(Duration first_, Duration min_, Duration max_)
       : first(first_), min(min_), max(max_) {}
-  /// Always the same.
+  /// A constant time.
   ResendPolicy(Duration fixed) : ResendPolicy(fixed, fixed, fixed) {}  // NOLINT: a plain duration
 };
 
@@ -31,9 +31,9 @@ class ResendTimer {
   explicit ResendTimer(ResendPolicy policy) : policy_(policy) {}
 
   /// Records a round trip of a message that was sent only once: for a retransmitted one it is
-  /// unknown which attempt was answered (Karn's rule). An acknowledgement that was lost leaves it
-  /// to a read that waited for others to report its push: such a sample is too long, so shorter
-  /// ones count more.
+  /// unknown which attempt was answered (Karn's rule). If an acknowledgement is lost, the push is
+  /// confirmed only by the answer to a read that waited for other workers: such a sample is too
+  /// long, so shorter ones count more.
   void measured(Duration round_trip) {
     doublings_ = 0;
     if (!mean_) {
@@ -56,7 +56,7 @@ class ResendTimer {
     return std::min(std::max(base, policy_.min) * (1L << doublings), policy_.max);
   }
 
-  /// How long to wait after the nth attempt, from 1, where the answer was that it came too early:
+  /// How long to wait after the nth attempt, from 1, if the answer was that it came too early:
   /// nothing was lost, and the round trips measured so far may be those of long messages.
   [[nodiscard]] Duration pause(int attempts) const {
     return std::min(policy_.min * (1L << std::clamp(attempts - 1, 0, 20)), timeout(attempts));

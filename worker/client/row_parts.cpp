@@ -12,7 +12,7 @@
 namespace taut {
 namespace {
 
-/// The places of rows by their buckets, in their order.
+/// The indices of rows, grouped by bucket, ascending in each.
 struct Parts {
   std::vector<std::uint32_t> first;   // [buckets + 1] in `places`
   std::vector<std::uint32_t> places;  // [rows]
@@ -53,7 +53,7 @@ Result<Parts> split(const TableSpec& table, std::span<const std::uint64_t> rows)
   return parts;
 }
 
-/// Writes the numbers of some rows; returns what follows them.
+/// Writes the numbers of some rows; returns the position after them.
 std::byte* write_numbers(std::span<const std::uint64_t> rows, std::span<const std::uint32_t> places,
                          std::byte* out) {
   for (const std::uint32_t place : places) {

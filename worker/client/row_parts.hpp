@@ -17,18 +17,18 @@ namespace taut {
 struct RowRead {
   SliceId bucket;
   Frame numbers;                      // [rows] 8 bytes each
-  std::vector<std::uint32_t> places;  // [rows] of each in the memory that is read into, in rows
+  std::vector<std::uint32_t> places;  // [rows] each one's row in the memory that is read into
 };
 
-/// The rows of each bucket that has some; where there are none at all, none of the first bucket, so
-/// that such a read waits for others too.
-/// pool    of the numbers' memory
+/// Splits the rows of a read by bucket, and omits buckets without rows. If `rows` is empty, returns
+/// an empty read of the first bucket, so that it waits for other workers too.
+/// pool    provides the memory of the numbers
 /// Errors  invalid: a row that the table lacks; more rows in a bucket than one message may name
 [[nodiscard]] Result<std::vector<RowRead>> split_read(const TableSpec& table,
                                                       std::span<const std::uint64_t> rows,
                                                       BufferPool& pool);
 
-/// An update of each bucket, of no rows too.
+/// One update for each bucket, even one without rows.
 /// gradients  [rows, width]
 /// Errors     as split_read(); rows that do not ascend
 [[nodiscard]] Result<std::vector<Update>> split_push(const TableSpec& table, Clock clock,

@@ -8,7 +8,7 @@ namespace taut {
 
 /// Which ready update is sent first.
 enum class SendOrder : std::uint8_t {
-  /// That of the table which the next forward pass reads first: it is ready last, and needed first.
+  /// That of the table that the next forward pass reads first: it is ready last and needed first.
   /// Source: Jayarajan et al., "Priority-based Parameter Propagation for Distributed DNN Training",
   /// MLSys 2019, section 3
   kFrontFirst,
@@ -21,8 +21,8 @@ struct SendPolicy {
   /// Limit on unacknowledged payload bytes to one shard. Bytes in sockets keep their order; updates
   /// that still wait here can be overtaken. One update may always be in flight.
   Bytes window{4UL << 20U};
-  /// The window for a shard that shares memory: there is no queue of bytes to overtake, and a shard
-  /// that always has work need not be woken.
+  /// The window for a shard that shares memory: no bytes are queued that an update could overtake,
+  /// and a shard that always has work need not be woken.
   Bytes shared_window{64UL << 20U};
 };
 

@@ -108,7 +108,7 @@ bool ShardConnections::agree_on_memory(ShardId shard, const DataMessage& message
   return true;
 }
 
-/// A read that the new host of a shard answers shows that every member speaks to it.
+/// A read answered by a shard's new host shows that every member is connected to that host.
 void ShardConnections::forget_moved_link(ShardId shard, const DataMessage& message) {
   if (moved_links_.empty()) return;
   const auto* batch = std::get_if<DataItems>(&message.body);

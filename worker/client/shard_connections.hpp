@@ -17,7 +17,7 @@
 
 namespace taut {
 
-/// A client's connections to the hosts of its shards, and the memory that it shares with those of
+/// A client's connections to the hosts of its shards, and the memory that it shares with hosts on
 /// its own machine. A host's memory is requested with each greeting.
 /// Thread    the leader of the client's driver
 class ShardConnections {
@@ -29,22 +29,22 @@ class ShardConnections {
       : endpoint_(endpoint), arena_(std::move(arena)), pinning_(std::move(pinning)) {}
 
   [[nodiscard]] Result<void> connect(const ShardAddress& shard);
-  /// Leaves a shard's host for the one that serves it now. REQUIRES: it was connected.
+  /// Disconnects from a shard's old host and connects to its new one. REQUIRES: it was connected.
   [[nodiscard]] Result<void> move(const ShardAddress& shard);
   [[nodiscard]] const std::string& address_of(ShardId shard) const { return address_of_.at(shard); }
 
-  /// What cannot be sent is dropped: it is sent again when its time has passed.
+  /// Drops a message that cannot be sent: it is retransmitted after its timeout.
   void send(ShardId shard, DataMessage& message);
-  /// Nothing: it comes from a host that was left, or is broken.
+  /// nullopt if the message is from a host that was disconnected, or is malformed.
   [[nodiscard]] std::optional<std::pair<ShardId, DataMessage>> decode(const Incoming& incoming);
-  /// A host that does not accept this side's key, and why; nullopt if none has said so.
+  /// A host that does not accept this side's key, and why; nullopt if there is none.
   [[nodiscard]] std::optional<Error> refusal() const;
-  /// Takes over the memory that a shard offers once it could map this side's; each connection
-  /// agrees again. Returns whether payloads pass through it from now on.
+  /// Maps the memory that a shard offers once it has mapped this side's; each connection agrees
+  /// separately. Returns whether payloads pass through it from now on.
   [[nodiscard]] bool agree_on_memory(ShardId shard, const DataMessage& message);
-  /// Loans of broken connections return as those of working ones do.
+  /// Drops links of broken connections whose loans have all been returned.
   void forget_returned_links();
-  /// Shards may still use updates in shared memory: it is not used again.
+  /// Never reuses the shared memory: shards may still read updates in it.
   void abandon_memory();
 
  private:
@@ -60,8 +60,8 @@ class ShardConnections {
   std::map<ShardId, std::unique_ptr<SharedLink>> links_;  // where memory is shared
   // Of connections that broke: a shard may still hold an update that is in shared memory.
   std::vector<std::unique_ptr<SharedLink>> old_links_;
-  // Of hosts that serve a shard no more, until a read is answered by its new one: then no worker
-  // accepts answers of an old one that still runs, and what it does with updates no longer matters.
+  // Of hosts that no longer serve a shard, until its new one answers a read: from then on no worker
+  // accepts answers of an old host that still runs, and what it does with updates does not matter.
   std::multimap<ShardId, std::unique_ptr<SharedLink>> moved_links_;
 };
 

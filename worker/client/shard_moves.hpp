@@ -8,7 +8,7 @@
 
 namespace taut::worker {
 
-/// Where a running job's shards are served by now: from the coordinator to the job's client.
+/// Passes the newest addresses of a running job's shards from the coordinator to the job's client.
 /// Thread    any
 class ShardMoves {
  public:
@@ -16,7 +16,7 @@ class ShardMoves {
     const std::scoped_lock lock(mutex_);
     newest_ = std::move(shards);
   }
-  /// What was posted since the last call; empty: nothing.
+  /// The newest that was posted since the last call; empty if nothing was.
   [[nodiscard]] std::vector<ShardAddress> take() {
     const std::scoped_lock lock(mutex_);
     return std::exchange(newest_, {});

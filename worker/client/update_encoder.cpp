@@ -66,7 +66,7 @@ std::vector<Update> UpdateEncoder::encode(TableId table, Clock clock, const Fram
   return encode_slices(encoding, table, clock, whole, norm, pool);
 }
 
-/// REQUIRES: the lock, where something of the table is kept.
+/// REQUIRES: the lock, if something of the table is kept.
 std::vector<Update> UpdateEncoder::encode_slices(const math::Encoding& encoding, TableId table,
                                                  Clock clock, const Frame& gradient, float norm,
                                                  BufferPool& pool) {
@@ -97,9 +97,9 @@ std::vector<Update> UpdateEncoder::encode_slices(const math::Encoding& encoding,
   return updates;
 }
 
-/// A table's velocities, of its clipped gradient; they stay where those of a slice would not be
-/// finite, and everywhere if the norm is not, as shards refuse such updates.
-/// REQUIRES: the lock.
+/// Returns a table's velocities, advanced by its clipped gradient. Those kept of a slice do not
+/// change if one of them would not be finite, nor any if the norm is not: shards refuse such
+/// updates. REQUIRES: the lock.
 Frame UpdateEncoder::advance(TableId table, const Frame& gradient, float norm, BufferPool& pool) {
   const Compression::Correction& correction = *encoding_.compression.correction();
   const float scale = correction.scale(norm);
@@ -130,7 +130,7 @@ std::vector<Update> UpdateEncoder::encode_rest(const math::Encoding& encoding, T
   return cut(Frame(whole), table, clock, norm);
 }
 
-/// A table's values as they are, slice by slice.
+/// A table's values, unchanged, slice by slice.
 std::vector<Update> UpdateEncoder::cut(const Frame& whole, TableId table, Clock clock,
                                        float norm) const {
   std::vector<Update> updates;

@@ -12,7 +12,7 @@
 
 namespace taut {
 
-/// The settings of a job by which a member's updates are encoded.
+/// A job's settings for encoding a member's updates.
 struct UpdateEncoding {
   Compression compression;
   std::uint64_t seed = 0;  // the job's
@@ -39,8 +39,8 @@ struct TableEncoding {
 using ResidualSource = std::function<void(std::span<float> into)>;
 
 /// What a member's updates have left out so far, by table: what math::encode() keeps of each slice,
-/// in their order, and then the velocities of the table if members apply momentum, [count]. Empty
-/// for a table without residuals.
+/// in slice order, then the table's velocities if members apply momentum, [count]. Empty for a
+/// table without residuals.
 using Residuals = std::vector<std::vector<float>>;
 
 }  // namespace taut

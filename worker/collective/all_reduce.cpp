@@ -44,7 +44,7 @@ AllReduce::AllReduce(const Schedule& schedule, Buffer values, std::uint64_t chun
     Step step{.what = transfer, .end_done = transfer.range.begin, .after = {}, .before = {}};
     for (std::size_t i = 0; i < steps_.size(); ++i) {
       const Transfer& earlier = steps_[i].what;
-      // Two sends of the same elements read them, in any order.
+      // Two sends of the same elements only read them, in any order.
       const bool only_reads = transfer.is_send && earlier.is_send;
       if (only_reads || !earlier.place().overlaps(transfer.place())) continue;
       step.after.push_back(i);
@@ -85,7 +85,7 @@ void AllReduce::apply(const Step& step, Range chunk, const Frame& payload) {
   }
 }
 
-/// Does what can be done of a step, and of those that wait for it.
+/// Advances a step as far as possible, and then those that wait for it.
 void AllReduce::advance(std::size_t first, std::vector<ChunkTo>& out) {
   std::vector<std::size_t> pending{first};
   while (!pending.empty()) {
@@ -111,7 +111,7 @@ void AllReduce::advance(std::size_t first, std::vector<ChunkTo>& out) {
       left_ -= chunk.size();
     }
     if (step.end_done == before) continue;
-    // The first of them first: it is taken from the end.
+    // In reverse: the first of them is then taken first, from the end.
     pending.insert(pending.end(), step.before.rbegin(), step.before.rend());
   }
 }

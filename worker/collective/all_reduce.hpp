@@ -29,22 +29,22 @@ struct ChunkTo {
   Chunk chunk;
 };
 
-/// One rank's part in one sum over a group: what its schedule says, element by element in its
-/// order, in messages of at most so many elements, each as soon as what it depends on is there.
+/// One rank's part in one sum over a group: follows its schedule, element by element in its order,
+/// in messages of at most `chunk` elements, each as soon as what it depends on has arrived.
 ///
-/// Messages may arrive in any order and more than once: those that are early are held, at most one
-/// of each that is expected, and those that were applied are dropped. That none is lost is up to
-/// the transport: the messages of one connection all arrive, in order, or it breaks, and then the
-/// sum never ends; waits_for() says what is missing.
+/// Messages may arrive in any order and more than once: early ones are held, at most one copy of
+/// each that is expected, and those that were applied are dropped. The transport must not lose any:
+/// the messages of one connection all arrive, in order, or it breaks, and then the sum never ends;
+/// waits_for() returns what is missing.
 ///
-/// Sent chunks share the memory of the values and are not copied. Schedule says why they do not
-/// change while the receiver needs them; after the sum they are free for other values once
-/// Buffer::unshared() holds.
+/// Sent chunks share the memory of the values and are not copied. Schedule explains why they do not
+/// change while the receiver needs them; after the sum the memory may be reused once
+/// Buffer::unshared() returns true.
 /// Thread    one
 class AllReduce {
  public:
-  /// schedule  of this rank, for as many elements as `values` has floats; empty: it is done
-  /// values    what this rank adds; it becomes the sum
+  /// schedule  of this rank, for as many elements as `values` has floats; empty: done at once
+  /// values    what this rank adds; they become the sum
   /// chunk     maximum elements of a message, the same at every rank
   AllReduce(const Schedule& schedule, const Buffer& values, std::uint64_t chunk);
   /// Overload for a schedule that receives elements at other places than it sends them from.
@@ -52,7 +52,7 @@ class AllReduce {
   /// values    these, and room for what is received
   AllReduce(const Schedule& schedule, Buffer values, std::uint64_t chunk, std::uint64_t total);
 
-  /// What can be sent at once. Once, before receive().
+  /// Returns what can be sent at once. Call it once, before receive().
   [[nodiscard]] std::vector<ChunkTo> start(TimePoint now);
 
   /// Applies a chunk, or holds it; returns what can be sent now.
@@ -60,10 +60,10 @@ class AllReduce {
   ///           this rank does not receive from that one in that phase, or a payload of another size
   [[nodiscard]] Result<std::vector<ChunkTo>> receive(Rank from, const Chunk& chunk, TimePoint now);
 
-  /// Every element of the values is the sum, and everything was handed out for sending.
+  /// Whether every element of the values is the sum, and everything was returned for sending.
   [[nodiscard]] bool is_done() const { return left_ == 0; }
 
-  /// The first thing that has not arrived although nothing here keeps it from being used.
+  /// The first chunk that has not arrived although it could be applied.
   struct Missing {
     Rank from;
     Phase phase = Phase::kPartial;

@@ -15,9 +15,9 @@ namespace taut::collective {
 namespace {
 
 constexpr Duration kWait = std::chrono::milliseconds(50);
-// Other ranks read what they were lent within moments; a wait by the system takes longer.
+// Other ranks read lent values within moments; a wait by the system takes longer.
 constexpr Duration kSpin = std::chrono::milliseconds(2);
-// What a chunk that is kept takes in addition to its values.
+// What a kept chunk takes in addition to its values.
 constexpr std::uint64_t kEarlyBytes = 256;
 
 }  // namespace
@@ -50,7 +50,7 @@ Result<void> AllReduceGroup::fail(Error error) {
   return *failed_;
 }
 
-/// Greetings and the like: they are repeated.
+/// For greetings and other messages that are repeated.
 void AllReduceGroup::send(Rank to, const PeerMessage& message) {
   if (const auto sent = endpoint_.send(receivers_.at(to).peer, encode(message)); !sent) {
     log::debug("{}: {}", name_of(to), sent.error().message);
@@ -88,7 +88,7 @@ void AllReduceGroup::send(SumId sum, std::vector<ChunkTo> chunks) {
   }
 }
 
-/// Sends what there was no room for, as far as there is now.
+/// Sends queued chunks, as far as the window has room now.
 void AllReduceGroup::flush() {
   for (auto& [rank, receiver] : receivers_) {
     while (!receiver.queue.empty() && send_chunk(receiver, receiver.queue.front())) {
@@ -98,7 +98,7 @@ void AllReduceGroup::flush() {
   for (auto& [rank, sender] : senders_) tell_taken(sender);
 }
 
-/// Lets a rank send more. What cannot be sent now is with the next flush().
+/// Lets a rank send more. If this cannot be sent now, the next flush() sends it.
 void AllReduceGroup::tell_taken(Sender& sender) {
   if (sender.taken - sender.notified < window_ / 4) return;
   pb::PeerTaken taken;
@@ -141,14 +141,14 @@ std::optional<Error> AllReduceGroup::refusal() const {
   return std::nullopt;
 }
 
-/// Whether a message is from the process that its rank belongs to, as its key says.
+/// Whether a message is from its rank's process, judging by the sender's key.
 bool AllReduceGroup::is_from(const Incoming& incoming, Rank rank) const {
   const Identity* const sender = incoming.sender.get();
   return sender == nullptr || sender->role == KeyRole::kOwner ||
          sender->name == options_.members[rank.value()].name;
 }
 
-/// The 1st, 2nd, 4th, 8th ... is logged: a peer cannot fill the log.
+/// Logs the 1st, 2nd, 4th, 8th ... dropped message, so that a peer cannot fill the log.
 void AllReduceGroup::drop(const std::string& why) {
   if (!std::has_single_bit(++dropped_)) return;
   log::warn("dropped a message to rank {} of a group ({} so far): {}", options_.rank.value(),
@@ -197,7 +197,7 @@ Result<void> AllReduceGroup::receive_chunk(const Incoming& incoming, Rank from,
                                            const SumChunk& chunk) {
   const auto known = senders_.find(from);
   if (known == senders_.end() || known->second.peer != incoming.from) {
-    // It connected again by itself: what was under way is lost.
+    // It has reconnected: what was under way is lost.
     return fail(make_error(ErrorCode::kUnavailable,
                            fmt::format("{}: its connection broke", name_of(from))));
   }
@@ -226,7 +226,7 @@ Result<void> AllReduceGroup::receive_chunk(const Incoming& incoming, Rank from,
 
 Result<void> AllReduceGroup::apply(SumId sum, Rank from, const Chunk& chunk) {
   const auto found = sums_.find(sum);
-  if (found == sums_.end()) return ok();  // it is complete: a repetition
+  if (found == sums_.end()) return ok();  // a duplicate: the sum is complete
   auto out = found->second.receive(from, chunk, options_.time->now());
   if (!out) {
     return fail(make_error(out.error().code, fmt::format("sum {} with {}: {}", sum, name_of(from),
@@ -260,7 +260,7 @@ Result<AllReduceGroup::SumId> AllReduceGroup::begin_exchange(const Buffer& value
   return sum;
 }
 
-/// The rank that everything waits for, as far as those in between have said so.
+/// The rank that everything waits for, as far as the ranks in between have reported.
 Rank AllReduceGroup::blamed(Rank missing, TimePoint now) const {
   const auto said = waiting_.find(missing);
   const bool is_new =
@@ -281,7 +281,7 @@ Error AllReduceGroup::silence_of(SumId sum, const AllReduce::Missing& missing) c
   return make_error(ErrorCode::kTimeout, std::move(message));
 }
 
-/// Waits for what continues a sum, for a moment.
+/// Waits briefly for what continues a sum.
 Result<void> AllReduceGroup::wait_for_more(SumId sum) {
   TAUT_TRY(step(std::min(kWait, options_.silence_limit / 16)));
   const auto found = sums_.find(sum);
@@ -293,7 +293,7 @@ Result<void> AllReduceGroup::wait_for_more(SumId sum) {
   if (now < said_so_ + options_.silence_limit / 8) return ok();
   said_so_ = now;
   const Rank guilty = blamed(missing->from, now);
-  // A rank may compute for long, and is waited for; only people know that one hangs.
+  // A rank may compute for long, and is waited for; only people can tell that one hangs.
   log::warn("has waited {:.1f} s for {}: it computes or hangs", seconds(missing->silence),
             name_of(guilty == options_.rank ? missing->from : guilty));
   pb::PeerWaits waits;

@@ -31,9 +31,9 @@ struct GroupMember {
 };
 
 struct GroupOptions {
-  static constexpr Bytes kWindow{32UL << 20U};
-  static constexpr Bytes kMessage{1UL << 20U};
-  /// Of what ranks compare before they sum, as the schema says: the hosts of a thousand ranks.
+  static constexpr Bytes kMaxWindow{32UL << 20U};
+  static constexpr Bytes kMaxMessage{1UL << 20U};
+  /// Of the text that ranks compare before they sum, as in the schema: the hosts of 1000 ranks.
   static constexpr Bytes kMaxAgreement{8192};
 
   /// Identifies this group among all that its processes ever join; equal at every rank. Messages of
@@ -42,24 +42,24 @@ struct GroupOptions {
   Rank rank;
   std::vector<GroupMember> members;  // [ranks], the same at every rank
   Algorithm algorithm = Algorithm::kRing;
-  /// Transfers of what begin_exchange() is given, in addition to those of sums: the ranks that this
-  /// one sends to and receives from. Empty if there are none.
+  /// Transfers of begin_exchange(), in addition to those of sums: they name the ranks that this one
+  /// sends to and receives from. Empty if there are none.
   Schedule exchange{};
   std::string exchange_name{};      // the same at every rank
   std::uint64_t pair_elements = 0;  // that begin_pair() sends and receives; 0 if there is none
-  std::function<Buffer(std::size_t bytes)> acquire{};  // memory of what others send for that
-  Bytes message = kMessage;                            // of values, maximum; the same at every rank
-  /// Of values in frames that are under way to one rank, at most, or four messages if that is more:
-  /// what a slow rank has yet to read takes no more of its memory. A rank's endpoint closes the
-  /// connection of one that sends more than kWindow ahead.
-  Bytes window = kWindow;
-  /// A wait ends when nothing that it needs has arrived for so long.
+  std::function<Buffer(std::size_t bytes)> acquire{};  // memory for what others send in pairs
+  Bytes message = kMaxMessage;                         // of values, maximum; the same at every rank
+  /// Limit on values in frames that are under way to one rank, or four messages if that is more:
+  /// what a slow rank has not read takes no more of its memory. A rank's endpoint closes the
+  /// connection of a rank that sends more than kMaxWindow ahead.
+  Bytes window = kMaxWindow;
+  /// A wait fails when nothing that it needs has arrived for this long.
   Duration silence_limit = std::chrono::seconds(30);
-  /// Of values that are summed with processes of this machine; nullptr: they travel as bytes.
+  /// For values that are summed with processes of this machine; nullptr: they travel as bytes.
   std::shared_ptr<SharedArena> shared_memory;
-  /// Chunks of sums that were not begun here are kept up to this; beyond it the group fails.
+  /// Limit on kept chunks of sums that were not begun here; beyond it the group fails.
   Bytes early = Bytes(1UL << 30U);
-  /// Asked while it waits: true ends the group with the error closed. May be empty.
+  /// Called while it waits: true ends the group with the error closed. May be empty.
   std::function<bool()> is_over{};
   TimeSource* time = &machine_time();  // outlives the group
 };
@@ -80,52 +80,52 @@ class AllReduceGroup {
 
   AllReduceGroup(Endpoint& endpoint, GroupOptions options);
 
-  /// Waits until every rank that this one sends to has accepted it, and this one those that send to
-  /// it.
-  /// Errors    timeout: names those that have not answered; unavailable: one that does not accept
-  ///           this process's key; mismatch: one that is set up otherwise; invalid: an address
+  /// Waits until every rank that this one sends to has accepted it, and it has accepted those that
+  /// send to it.
+  /// Errors    timeout: names those that have not answered; unavailable: one does not accept this
+  ///           process's key; mismatch: one is set up differently; invalid: an address
   [[nodiscard]] Result<void> connect(Duration limit);
 
   /// The ranks that this one sends to and whose processes connect() has not reached, for people;
-  /// empty if there are none. A process that computes is reached, and does not answer.
+  /// empty if there are none. A process that computes is reached, but does not answer.
   [[nodiscard]] std::string unreached() const;
 
   /// Begins to sum values over the group: they become the sum. Every rank begins its sums in the
-  /// same order, and several may be under way. Values in the memory that is shared with processes
-  /// of this machine are not copied to be sent, nor are others; nothing may write to them until
+  /// same order, and several may be under way. Values are sent without a copy, whether they are in
+  /// memory that is shared with processes of this machine or not; nothing may write to them until
   /// wait_until_free().
   [[nodiscard]] Result<SumId> begin(const Buffer& values);
 
-  /// Begins to exchange values as GroupOptions::exchange says, of as many elements as `total`; it
-  /// counts as a sum.
+  /// Begins to exchange `total` elements with the ranks of GroupOptions::exchange; it counts as a
+  /// sum.
   /// values    `total` elements, and room for those that are received
   [[nodiscard]] Result<SumId> begin_exchange(const Buffer& values, const Schedule& schedule,
                                              std::uint64_t total);
 
   /// Begins an exchange of two, which is not counted with the sums: sends values to a rank, which
-  /// answers with its own; wait() waits for these. One at a time.
-  /// values    those of GroupOptions::pair_elements, and as much room for the answer
+  /// answers with its own; wait() waits for the answer. One at a time.
+  /// values    GroupOptions::pair_elements of them, and as much room for the answer
   [[nodiscard]] Result<SumId> begin_pair(Rank with, const Buffer& values);
 
-  /// An exchange that another rank has begun, and to which it waits for the answer.
+  /// An exchange that another rank has begun, and of which it awaits the answer.
   struct Request {
     Rank from;
     SumId pair = 0;
     Buffer values;
   };
-  /// The next of those of which all values have arrived.
+  /// The next request of which all values have arrived; nullopt if there is none.
   [[nodiscard]] std::optional<Request> take_request();
-  /// Sends values, which nothing may change until they are free. Once for each request.
+  /// Answers a request, once. Nothing may change the values until they are free.
   void answer(const Request& request, const Buffer& values);
 
   /// Waits until the values of a sum may be read.
-  /// Errors    timeout: says what is missing, and names the rank that everything waits for
+  /// Errors    timeout: names what is missing, and the rank that everything waits for
   [[nodiscard]] Result<void> wait(SumId sum);
 
-  /// When something of a sum last arrived; the epoch of the clock: nothing has.
+  /// When a chunk of a sum last arrived; TimePoint() if none has.
   [[nodiscard]] TimePoint heard() const { return heard_; }
 
-  /// Disconnects from those that it sends to: what they have not received is dropped.
+  /// Disconnects from the ranks that it sends to: what they have not received is dropped.
   void disconnect();
 
   /// Waits until no other rank reads summed values, so that they may be written.
@@ -153,9 +153,9 @@ class AllReduceGroup {
     PeerId peer;
     bool has_accepted = false;
     std::unique_ptr<SharedLink> link;  // nullptr: nothing is shared
-    std::deque<Message> queue{};       // of chunks: no room is left for them
+    std::deque<Message> queue{};       // of chunks for which the window has no room
     std::uint64_t sent = 0;            // bytes of values in frames
-    std::uint64_t taken = 0;           // of these, as the rank says
+    std::uint64_t taken = 0;           // of these, as the rank reported
   };
   /// A rank that sends to this one.
   struct Sender {
@@ -163,11 +163,11 @@ class AllReduceGroup {
     std::unique_ptr<SharedLink> link;
     bool has_sent = false;       // chunks
     std::uint64_t taken = 0;     // bytes of values in frames
-    std::uint64_t notified = 0;  // of these, the rank knows
+    std::uint64_t notified = 0;  // of these, reported to the rank
   };
   struct Waiting {
     Rank rank;        // that the sender waits for
-    TimePoint since;  // when it said so
+    TimePoint since;  // when it reported that
   };
 
   [[nodiscard]] RankPlace place() const;
@@ -218,7 +218,7 @@ class AllReduceGroup {
   std::map<Rank, Request> requests_;   // of other ranks, complete or not
   std::map<Rank, SumId> newest_pair_;  // of the requests of a rank
   std::map<Rank, Waiting> waiting_;
-  TimePoint said_so_;  // when this rank last said what it waits for
+  TimePoint said_so_;  // when this rank last reported what it waits for
   Counts sent_;
   TimePoint heard_;
   std::uint64_t dropped_ = 0;  // messages

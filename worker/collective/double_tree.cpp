@@ -8,9 +8,9 @@ namespace {
 
 /// One of the two trees. Its nodes are numbered from 1 in their order from left to right: a node's
 /// height is the number of its last zero bits, so that the leaves are the odd ones. In the second
-/// tree the ranks have other numbers: where n is even in the opposite order, and where it is odd
-/// one lower, the first of them last. So a rank that is odd here is even there, but for one, which
-/// is a leaf in both.
+/// tree the ranks have other numbers: if n is even in the opposite order, and if it is odd one
+/// lower, with the first of them last. So a rank that is odd in one tree is even in the other; if n
+/// is odd there is one exception, a leaf in both.
 class Tree {
  public:
   Tree(std::uint32_t ranks, std::uint32_t which) : n_(ranks), is_second_(which == 1) {}

@@ -62,7 +62,7 @@ Edges sources_of(Graph graph, std::uint32_t rank, std::uint32_t ranks) {
   return sources;
 }
 
-/// The graph of averages of two.
+/// Ranks that a rank may average with, two at a time.
 Edges pairs_of(Graph graph, std::uint32_t rank, std::uint32_t ranks) {
   if (graph != Graph::kExponential) return edges_of(graph, rank, ranks);
   Edges edges;

@@ -21,9 +21,9 @@ class GossipMix {
   GossipMix& operator=(const GossipMix&) = delete;
   virtual ~GossipMix() = default;
 
-  /// Another group. What was exchanged in the one before is forgotten.
+  /// Enters another group, and forgets what was exchanged in the previous one.
   virtual void enter(Rank own, std::uint32_t ranks) = 0;
-  /// With which ranks it may exchange in the group that it has entered.
+  /// The ranks with which it may exchange in the group that it has entered.
   [[nodiscard]] virtual Schedule links() const = 0;
 
   /// Sends the parameters. Waits for no rank.
@@ -38,17 +38,17 @@ class GossipMix {
   [[nodiscard]] virtual std::vector<Buffer> lent() const = 0;
   [[nodiscard]] virtual bool is_lent() const = 0;
 
-  /// The parameters have changed otherwise, after take() or before the first begin().
+  /// Notes that the parameters have changed otherwise, after take() or before the first begin().
   virtual void set_values() {}
   /// Whether this rank answers others at any time.
   [[nodiscard]] virtual bool answers() const { return false; }
-  /// Answers those that have asked, if it can now.
+  /// Answers pending requests, if it can now.
   virtual void answer(AllReduceGroup& /*group*/) {}
-  /// Elements that two ranks exchange; 0: there are no exchanges of two.
+  /// Elements that two ranks exchange; 0 if there are no exchanges of two.
   [[nodiscard]] virtual std::uint64_t pair_elements() const { return 0; }
 
   /// Of the last average: sum over the neighbours of W_ij |x_j - x_i|^2, squared lengths over all
-  /// tables; nullopt: there was none.
+  /// tables; nullopt if there was none.
   [[nodiscard]] virtual std::optional<double> distance() const = 0;
 };
 

@@ -15,10 +15,10 @@ namespace {
 
 constexpr Duration kGreetAgain = std::chrono::milliseconds(100);
 constexpr Duration kGreetingWait = std::chrono::milliseconds(50);
-// A rank may compute for as long before it joins.
+// A rank may compute for this long before it joins.
 constexpr Duration kLongSilence = std::chrono::seconds(10);
 constexpr Duration kWarnAgain = std::chrono::minutes(1);
-// What one may do that its transport reaches.
+// Why a rank does not answer although the transport reaches it.
 constexpr const char* kComputes = "it is reached, so it computes or hangs";
 
 }  // namespace
@@ -32,7 +32,7 @@ std::string AllReduceGroup::agreement() const {
 
 /// Transfers between this rank and all with which it has any.
 Schedule AllReduceGroup::links() const {
-  // Those of a sum of many elements: of few, some have none to send.
+  // Those of a large sum: in a small one, some ranks have nothing to send.
   Schedule all = make_schedule(options_.algorithm, place(), std::uint64_t{1} << 30U);
   all.insert(all.end(), options_.exchange.begin(), options_.exchange.end());
   return all;
@@ -62,7 +62,7 @@ Result<void> AllReduceGroup::connect(Duration limit) {
       missing.insert(rank);
       if (greets) greet(rank);
     }
-    // A rank that has not greeted this one would wait until it is listened to again.
+    // A rank that has not greeted this one would wait until this one listens again.
     for (const Rank rank : senders) {
       if (!senders_.contains(rank)) missing.insert(rank);
     }

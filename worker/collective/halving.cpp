@@ -27,7 +27,7 @@ struct Halving {
   const std::uint32_t p;
   const std::uint32_t pairs;
   bool has_pair = false;
-  bool is_extra = false;     // the one of a pair that is none of the p
+  bool is_extra = false;     // the one of a pair that is not among the p
   std::uint32_t number = 0;  // among the p
 };
 
@@ -71,7 +71,7 @@ Cost halving_cost(const RankPlace& place, std::uint64_t count, std::uint64_t chu
   };
   if (self.has_pair) add(count);
   if (self.is_extra) return cost;
-  // Halving sends all but the part that stays; doubling, of each size, the block around it.
+  // Halving sends all but the part that stays; doubling sends the block around it, of each size.
   for (std::uint32_t size = 1; size < self.p; size *= 2) {
     add(self.block(count, size, self.number ^ size).size());
     add(self.block(count, size, self.number).size());

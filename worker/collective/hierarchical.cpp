@@ -28,7 +28,7 @@ struct Hosts {
   std::vector<std::vector<std::uint32_t>> ranks;
   std::size_t host = 0;    // of this rank
   std::size_t index = 0;   // of this rank on its host
-  std::size_t owners = 0;  // on each host: the first so many own a part
+  std::size_t owners = 0;  // on each host: its first ranks, which own a part
 };
 
 }  // namespace
@@ -77,8 +77,8 @@ Cost hierarchical_cost(const RankPlace& place, std::uint64_t count, std::uint64_
     cost.messages += chunks_of(elements, chunk);
     cost.bytes += elements * sizeof(float);
   }
-  // A part of a ring starts at one host, and is whole last at the one that is two before it: there
-  // and here a step more, where a host has several ranks.
+  // A part of a ring starts at one host, and is complete last at the one two before it: each of the
+  // two adds a step if it has several ranks.
   cost.steps = 0;
   for (std::size_t first = 0; first < rings; ++first) {
     const std::size_t last = (first + 2 * rings - 2) % rings;

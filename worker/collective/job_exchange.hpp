@@ -10,7 +10,7 @@ namespace taut::collective {
 
 [[nodiscard]] Algorithm algorithm_of(const pb::WorkerExchange& exchange);
 
-/// Over which the workers of a job average; nullopt: they do not.
+/// The graph over which the workers of a job average; nullopt if they do not.
 [[nodiscard]] std::optional<Graph> graph_of(const pb::Job& job);
 
 }  // namespace taut::collective

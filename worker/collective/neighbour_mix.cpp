@@ -22,7 +22,7 @@ double mix(std::span<const float> own, std::span<const float> received,
   for (std::size_t source = 0; source < sources.size(); ++source) {
     const std::span<const float> theirs = received.subspan(source * count, count);
     const float weight = sources[source].weight;
-    // Several sums, so that an addition need not wait for the one before it.
+    // Several sums, so that an addition need not wait for the previous one.
     std::array<double, kLanes> squares{};
     for (std::size_t i = 0; i < count; ++i) {
       const float apart = theirs[i] - own[i];
@@ -47,7 +47,7 @@ NeighbourMix::NeighbourMix(ReplicaValues& values, BufferPool& pool, Graph graph,
 void NeighbourMix::enter(Rank own, std::uint32_t ranks) {
   neighbours_ = neighbours_of(graph_, own, ranks);
   has_begun_ = false;
-  // Others may never give back what they read: new memory takes the place.
+  // Others may never return what they read: new memory takes its place.
   for (Bucket& bucket : buckets_) {
     bucket.exchange.reset();
     bucket.values = Buffer();
@@ -70,7 +70,7 @@ bool NeighbourMix::is_lent() const {
 Result<void> NeighbourMix::begin(AllReduceGroup& group) {
   for (Bucket& bucket : buckets_) {
     const std::size_t bytes = bucket.count * (1 + neighbours_.from.size()) * sizeof(float);
-    // A neighbour that computes may still have to read those of the clock before.
+    // A neighbour that computes may not have read those of the previous clock yet.
     const bool is_free = bucket.values.size() == bytes && bucket.values.unshared();
     if (!is_free) bucket.values = pool_.acquire(bytes);
     std::span<float> rest = bucket.values.floats();
@@ -96,7 +96,7 @@ Result<void> NeighbourMix::wait(AllReduceGroup& group) {
 void NeighbourMix::take() {
   distance_ = 0;
   for (Bucket& bucket : buckets_) {
-    // Others may still read this rank's values, so they stay as they are.
+    // Others may still read this rank's values, so they must not change.
     const std::span<const float> all = std::as_const(bucket.values).floats();
     const std::span<const float> own = all.first(bucket.count);
     mixed_.resize(bucket.count);

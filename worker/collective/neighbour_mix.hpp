@@ -17,15 +17,15 @@
 namespace taut::collective {
 
 /// One rank's average with its neighbours': mixed = own + sum over k of weights[k] (received[k] -
-/// own), element by element and in this order, so that it is the same bits each time, and own where
-/// all are equal.
+/// own), element by element and in this order, so that the bits are the same each time, and those
+/// of own if all values are equal.
 /// received  [neighbours][n], one after the other; n elements of own and of mixed
 /// Returns   sum over k of weights[k] |received[k] - own|^2
 double mix(std::span<const float> own, std::span<const float> received,
            const std::vector<Neighbours::Source>& sources, std::span<float> mixed);
 
 /// A rank's part in the averages of each clock: at its start the neighbours get this rank's
-/// parameters, and at its end theirs are averaged into them. So they travel while it computes.
+/// parameters, and at its end theirs are averaged into them, so they travel while it computes.
 ///
 /// Source    Lian et al., "Can Decentralized Algorithms Outperform Centralized Algorithms? A Case
 ///           Study for Decentralized Parallel Stochastic Gradient Descent", NIPS 2017, algorithm 1

@@ -10,7 +10,7 @@
 namespace taut::collective {
 namespace {
 
-// Of a SumId: it is that of an exchange of two, the rank that began it, how many it had begun.
+// The SumId of an exchange of two: this bit, the rank that began it, and that rank's count.
 constexpr AllReduceGroup::SumId kPair = 1ULL << 63U;
 constexpr unsigned kRankBits = 40;
 constexpr AllReduceGroup::SumId kRanks = (1ULL << 23U) - 1;
@@ -56,7 +56,7 @@ Result<void> AllReduceGroup::receive_pair(SumId pair, Rank from, const Chunk& ch
                             name_of(from))));
   }
   SumId& newest = newest_pair_[from];
-  if (pair <= newest) return ok();  // it is complete: a repetition
+  if (pair <= newest) return ok();  // a duplicate: it is complete
   if (requests_.contains(from)) {
     return fail(
         invalid(fmt::format("{} began another exchange before it had an answer", name_of(from))));

@@ -33,7 +33,7 @@ void PairMix::enter(Rank own, std::uint32_t ranks) {
   partners_ = partners_of(graph_, own, ranks);
   has_begun_ = false;
   pair_.reset();
-  // Others may never give back what they read: new memory takes the place.
+  // Others may never return what they read: new memory takes its place.
   request_ = Buffer();
   answer_ = Buffer();
 }
@@ -60,7 +60,7 @@ Result<void> PairMix::begin(AllReduceGroup& group) {
   has_begun_ = true;
   if (!is_active_ || partners_.empty() || model_.empty()) return ok();
   const std::size_t bytes = 2 * model_.size() * sizeof(float);
-  // A partner may still read those of the clock before.
+  // A partner may still read those of the previous clock.
   const bool is_free = request_.size() == bytes && request_.unshared();
   if (!is_free) request_ = pool_.acquire(bytes);
   std::ranges::copy(model_, request_.floats().begin());
@@ -75,7 +75,7 @@ Result<void> PairMix::wait(AllReduceGroup& group) {
 
 void PairMix::take() {
   if (pair_) {
-    // The partner may still read this rank's values, so they stay as they are.
+    // The partner may still read this rank's values, so they must not change.
     const std::span<const float> theirs =
         std::as_const(request_).floats().subspan(model_.size(), model_.size());
     distance_ = 0.5 * mix_two(model_, theirs, model_);

@@ -17,22 +17,22 @@ namespace taut::collective {
 /// Returns   |theirs - own|^2
 double mix_two(std::span<const float> own, std::span<const float> theirs, std::span<float> mixed);
 
-/// A rank's part in averages of two. An active rank sends its parameters to a partner chosen by
-/// chance when a clock starts, and its clock ends with the answer; a passive one answers at any
+/// A rank's part in averages of two. An active rank sends its parameters to a randomly chosen
+/// partner when a clock starts, and its clock ends with the answer; a passive one answers at any
 /// time with its own, and keeps the average of both. The gradient of a clock is computed with the
 /// parameters as they were at its start, and applied to those of its end.
 ///
 /// No cycle of ranks can wait for each other: only active ranks wait, for passive ones, and these
-/// answer from a separate thread, which waits for nothing but the moment in which the rule is
-/// applied. An active rank's parameters do not change between its request and the answer, so both
-/// ends have the same average, and the sum over all ranks stays what it is.
+/// answer from a separate thread, which waits only while the rule is applied. An active rank's
+/// parameters do not change between its request and the answer, so both ends have the same average,
+/// and the sum over all ranks does not change.
 ///
 /// Source    Lian et al., "Asynchronous Decentralized Parallel Stochastic Gradient Descent", ICML
 ///           2018, algorithm 1 and section "Deadlock"
 /// Thread    that of the group
 class PairMix final : public GossipMix {
  public:
-  /// seed  of the choice of partners, with the rank
+  /// seed  determines the choice of partners, together with the rank
   PairMix(ReplicaValues& values, BufferPool& pool, Graph graph, std::uint64_t seed);
 
   void enter(Rank own, std::uint32_t ranks) override;
@@ -56,7 +56,7 @@ class PairMix final : public GossipMix {
   const std::uint64_t seed_;
   const std::vector<std::size_t> sizes_;  // elements, by table
   std::vector<float> model_;              // the parameters of all tables, with the averages since
-  bool is_known_ = false;                 // model_ is, and may be averaged with
+  bool is_known_ = false;                 // model_ is current, and may be averaged with
   Rank own_;
   bool is_active_ = false;
   std::vector<Rank> partners_;

@@ -15,25 +15,25 @@
 
 namespace taut::collective {
 
-/// The ranks of a job whose workers sum among themselves, from the coordinator to the run; and this
-/// worker's own place, from the run to the coordinator.
+/// Passes the ranks of a job whose workers sum among themselves from the coordinator to the run,
+/// and this worker's own place from the run to the coordinator.
 /// Thread    any
 class RankBoard {
  public:
   struct Ranks {
-    std::uint64_t number = 0;  // rises with each change
+    std::uint64_t number = 0;  // increases with each change
     std::vector<GroupMember> members;
-    std::optional<Rank> own;  // nullopt: this worker is none of them yet
+    std::optional<Rank> own;  // nullopt: this worker is not one of them yet
   };
 
-  /// Takes over what a WorkerJob says, unless it is older than what is known.
+  /// Takes the ranks of a WorkerJob, unless these or newer ones are known.
   void post(const pb::WorkerJob& job);
   [[nodiscard]] std::shared_ptr<const Ranks> newest() const;
-  /// Of the newest ranks; 0: none are known.
+  /// Of the newest ranks; 0 if none are known.
   [[nodiscard]] std::uint64_t number() const { return number_; }
 
-  /// Sums have failed in the group of this number. If its ranks are still the same, the coordinator
-  /// gives them another number, so that they form it again.
+  /// Reports that sums have failed in the group of this number. If its ranks are still the same,
+  /// the coordinator gives them another number, so that they form it again.
   void report_broken(std::uint64_t number);
   void set_place(const pb::RankPlace& place);
   void report(pb::Progress& progress) const;

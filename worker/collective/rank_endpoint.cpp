@@ -8,20 +8,20 @@
 namespace taut::collective {
 namespace {
 
-// What a rank has sent last is sent although it ends.
+// A rank's last messages are sent even if it ends.
 constexpr Duration kLinger = std::chrono::seconds(2);
-// What has arrived of a rank and was not looked at: the values that it has under way, and as much
-// again as its headers, its greetings and the frames' own bytes take. A rank that computes looks at
-// nothing for a while, so fewer messages than these would have the others wait in their sockets.
+// What has arrived from a rank and was not read: the values that it has under way, and what its
+// headers, its greetings and the frames' own bytes take. A rank that computes reads nothing for a
+// while, so with fewer messages than these the others' would wait in their sockets.
 constexpr Bytes kArrivedBytes{36ULL << 20U};
 constexpr std::size_t kArrivedMessages = 320;
-// A rank greets one that does not answer every 100 ms, and each greeting has all that both compare.
+// A rank greets one that does not answer every 100 ms, each time with the whole agreement.
 constexpr std::uint64_t kMaxHeaderBytes = GroupOptions::kMaxAgreement.value() + 1024;
-static_assert(GroupOptions::kWindow.value() + kArrivedMessages * kMaxHeaderBytes +
-                  GroupOptions::kMessage.value() <=
+static_assert(GroupOptions::kMaxWindow.value() + kArrivedMessages * kMaxHeaderBytes +
+                  GroupOptions::kMaxMessage.value() <=
               kArrivedBytes.value());
 
-/// The other ranks, by their keys.
+/// Admits the other ranks, by their keys.
 class RankAdmission final : public Admission {
  public:
   explicit RankAdmission(const RankBoard& board) : board_(board) {}

@@ -16,7 +16,7 @@ namespace {
 
 constexpr Duration kStep = std::chrono::milliseconds(5);
 constexpr Duration kLeaveLimit = std::chrono::seconds(2);
-// Others wait for it, and less than for a layer of most nets.
+// Others wait this long: less than a layer of most nets takes.
 constexpr Duration kWorkStep = std::chrono::microseconds(500);
 
 std::shared_ptr<BufferAllocator> allocator_of(const std::shared_ptr<SharedArena>& arena) {
@@ -56,7 +56,7 @@ ReplicaGroup::~ReplicaGroup() {
   if (works_.joinable()) works_.join();
 }
 
-/// In the second thread: other ranks wait for this one's part, whatever it computes meanwhile.
+/// On the second thread: other ranks wait for this one's part, even while it computes.
 void ReplicaGroup::work_until_end() {
   while (!ends_) {
     work();
@@ -68,13 +68,13 @@ void ReplicaGroup::work() {
   if (is_used_) return;
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock || !group_ || is_broken_) return;
-  // Whether what has begun still ends in this group is for the call that waits for it to say.
+  // The call that waits for what has begun decides whether it still ends in this group.
   if (!options_.asynchronous && has_news()) return;
   is_broken_ = !group_->poll();
   if (!is_broken_) {
     if (mix_) mix_->answer(*group_);
   } else if (options_.asynchronous) {
-    // The rank may wait for a meeting, and the meeting for those that ask.
+    // The rank may wait at a meeting, and the meeting for ranks that await an answer.
     board_.report_broken(number_);
   }
 }
@@ -111,14 +111,14 @@ std::optional<double> ReplicaGroup::distance() const {
 
 void ReplicaGroup::forget_sums() {
   begun_ = 0;
-  // Others may never give back what they read: new memory takes the place.
+  // Others may never return what they read: new memory takes its place.
   for (Bucket& bucket : buckets_) {
     bucket.sum.reset();
     bucket.values = Buffer();
   }
 }
 
-/// adds  otherwise its part of the sum is zero
+/// adds  false: its part of the sum is zero
 Result<void> ReplicaGroup::begin(Bucket& bucket, bool adds) {
   const std::size_t bytes = bucket.count * sizeof(float);
   if (bucket.values.size() != bytes) {
@@ -151,7 +151,7 @@ Result<void> ReplicaGroup::begin_published() {
   return group_->poll();
 }
 
-/// What fails here shows in exchange().
+/// exchange() deals with what fails here.
 void ReplicaGroup::begin_clock() {
   const std::scoped_lock lock(mutex_);
   if (!mix_ || is_broken_ || has_news()) return;
@@ -185,7 +185,7 @@ Result<void> ReplicaGroup::finish_mix() {
   return mix_->wait(*group_);
 }
 
-/// Others may still read the sums, so they stay as they are.
+/// Others may still read the sums, so they must not change.
 void ReplicaGroup::take_mean() {
   const float weight = std::as_const(buckets_.back().values).floats().back();
   if (!(weight > 0)) {

@@ -28,9 +28,9 @@ namespace taut::collective {
 /// How far a rank's parameters have been trained.
 struct Standing {
   Clock next;            // the first clock that they lack
-  bool has_met = true;   // the meeting at the end of the clock before, if there was one, is over
-  bool is_fresh = true;  // they are none yet: `next` is the first clock of this rank's own
-  // The rule's state was zero at this clock, as far as its applications since then say.
+  bool has_met = true;   // the meeting at the end of the previous clock, if any, is over
+  bool is_fresh = true;  // no parameters yet; `next` is this rank's first clock
+  // The clock at which the rule's state was zero, by the number of its applications since then.
   Clock state_from{};
   auto operator<=>(const Standing&) const = default;
 };
@@ -38,84 +38,84 @@ struct Standing {
 /// GroupOptions::early of a group: what other ranks may send of exchanges before this rank begins
 /// them, in addition to the default for everything else.
 ///
-/// Where gradients are summed, each rank sends at most the model once until this one adds its part.
-/// With a graph each sender has begun at most one clock more than this rank, on whose model of the
-/// clock before it waits; where edges are directed (kExponential) a path from this rank to it has
-/// at most log2(ranks) edges, and each adds a clock.
-/// graph  nullopt: they sum
+/// If gradients are summed, each rank sends at most the model once until this one adds its part.
+/// With a graph each sender has begun at most one clock more than this rank, as it waits for this
+/// one's model of the previous clock; if edges are directed (kExponential), a path from this rank
+/// to it has at most log2(ranks) edges, and each adds a clock.
+/// graph  nullopt: the ranks sum
 /// model  bytes of all tables that are exchanged
 [[nodiscard]] Bytes early_limit(std::optional<Graph> graph, Rank own, std::uint32_t ranks,
                                 Bytes model);
 
-/// A worker's place among workers that hold the same parameters: they sum their gradients at each
+/// A worker's place among workers that have the same parameters: they sum their gradients at each
 /// clock, and each applies the rule.
 ///
-/// When a rank comes or goes, the coordinator says so on the board, and all form a new group. There
-/// each tells how far it is, and those that are behind, by one clock at most, or new, take the
-/// parameters of the one that is furthest. So every clock is applied either everywhere or nowhere,
-/// and a sum that broke is begun again with the gradients of those that are left.
+/// When ranks join or leave, the coordinator updates the board and all ranks form a new group, in
+/// which each reports its clock; those that are new, or behind (by at most one clock), take the
+/// parameters of the furthest one. So every clock is applied either everywhere or nowhere, and a
+/// broken sum is begun again with the gradients of the remaining ranks.
 ///
 /// A new rank may be in the group before its own first clock: until then it adds nothing, and
 /// applies what the others add.
 ///
-/// With Options::graph each rank has its own parameters instead, which it averages with its
-/// neighbours' at every clock and then descends by its own gradient (D-PSGD). Ranks that are apart
-/// in the graph may then be several clocks apart; in a new group those that are behind continue at
-/// the clock of the one that is furthest, with their own parameters, and what they had of the
-/// clocks in between is dropped. A new rank takes the parameters of the furthest.
+/// With Options::graph each rank has its own parameters instead: at every clock it averages them
+/// with its neighbours' and then applies its own gradient (D-PSGD). Ranks that are far apart in the
+/// graph may then be several clocks apart; in a new group those that are behind continue at the
+/// clock of the furthest one, with their own parameters, and drop what they had of the clocks in
+/// between. A new rank takes the parameters of the furthest.
 ///
-/// With Options::asynchronous there is no clock that all have in common: each average is of two
-/// ranks (AD-PSGD), and each rank has its own position, between two meetings as far apart as their
-/// speeds allow. What changes its parameters otherwise is said by set_values().
-/// Thread    one, but for work(), which with Options::has_thread a thread of the group's own calls
+/// With Options::asynchronous the ranks have no common clock: each average is of two ranks
+/// (AD-PSGD), and each rank has its own clock; between two meetings these drift apart as the ranks'
+/// speeds differ. Call set_values() after any other change of the parameters.
+/// Thread    one, except for work(), which the group's own thread calls with Options::has_thread
 class ReplicaGroup {
  public:
   struct Options {
-    std::uint64_t job = 0;  // tells jobs apart
-    Clock first;            // of this rank's own
+    std::uint64_t job = 0;  // distinguishes jobs
+    Clock first;            // of this rank
     Algorithm algorithm = Algorithm::kRing;
-    std::optional<Graph> graph{};  // with which ranks this one averages; nullopt: they sum
-    bool asynchronous = false;     // with a graph: with one of them at a time, without a clock
-    std::uint64_t seed = 1;        // of the choice of that one
+    std::optional<Graph> graph{};  // over which the ranks average; nullopt: they sum
+    bool asynchronous = false;     // with a graph: one neighbour at a time, no common clock
+    std::uint64_t seed = 1;        // of the choice of that neighbour
     std::shared_ptr<SharedArena> shared_memory;  // nullptr: values travel as bytes
     Bytes bucket = Bytes(1UL << 20U);            // gradients are summed together up to this
-    /// A group in which nothing arrives for so long is formed again, as messages may be lost. A
-    /// rank that computes longer is waited for; one that is not even reached for so long ends the
+    /// After this long without a message a group is formed again, as messages may be lost. A rank
+    /// that computes for longer is waited for; one that is not even reached for this long ends the
     /// exchange.
     Duration limit{60'000'000};
-    /// A sum that does not move for so long is given up, where the ranks have changed.
+    /// If the ranks have changed, a sum that makes no progress for this long is given up.
     Duration patience{300'000};
     std::function<bool()> stops;         // ends all waits; may be empty
     TimeSource* time = &machine_time();  // outlives the group
-    /// Sums continue and others are answered while this rank computes, by a thread of the group.
-    /// Otherwise work() is to be called whenever the endpoint has messages or this rank computes.
+    /// The group's own thread continues sums and answers others while this rank computes. If false,
+    /// work() must be called whenever the endpoint has messages or this rank computes.
     bool has_thread = true;
   };
 
-  /// All must outlive the group.
+  /// values, board, endpoint  outlive the group
   ReplicaGroup(ReplicaValues& values, RankBoard& board, Endpoint& endpoint, Options options);
   ~ReplicaGroup();
   ReplicaGroup(const ReplicaGroup&) = delete;
   ReplicaGroup& operator=(const ReplicaGroup&) = delete;
 
-  /// Forms the group of the newest ranks, and again until all of them are in it. Afterwards all
-  /// have the same standing, which is returned.
-  /// Errors    closed: it stops; mismatch: another is set up otherwise; timeout: another cannot be
-  ///           reached; and those of ReplicaValues::begin
+  /// Forms the group of the newest ranks, and again until all of them are in it. Returns this
+  /// rank's standing, which all have then unless Options::asynchronous.
+  /// Errors    closed: it stops; mismatch: another rank is set up differently; timeout: another
+  ///           cannot be reached; and those of ReplicaValues::begin
   [[nodiscard]] Result<Standing> join(Standing own);
 
   /// With a graph: the parameters have been changed by the rule, a meeting or join().
   void set_values();
 
-  /// The next clock starts: with a graph, the neighbours get this rank's parameters meanwhile.
+  /// Starts the next clock: with a graph, the neighbours get this rank's parameters meanwhile.
   void begin_clock();
 
   /// A gradient of the next clock is complete. Its sum may begin.
   void publish(std::size_t table);
 
-  /// Ends the exchange of a clock, forming groups anew where it must. Gradients become the mean of
-  /// those ranks' that computed it; with a graph, parameters the average with the neighbours'.
-  /// false: this rank was given the parameters after that clock, or continues at a later one.
+  /// Ends the exchange of a clock, forming new groups if necessary. Gradients become the mean over
+  /// the ranks that computed it; with a graph, parameters the average with the neighbours'. Returns
+  /// false if this rank received the parameters after that clock, or continues at a later one.
   /// own  its standing, before and after
   /// Errors    as join()
   [[nodiscard]] Result<bool> exchange(Standing& own);
@@ -124,9 +124,9 @@ class ReplicaGroup {
   /// as GossipMix::distance().
   [[nodiscard]] std::optional<double> distance() const;
 
-  /// After a meeting: gives the values that came of it to ranks that were not in it. Nothing, where
-  /// all were. If the standing has not met afterwards, the ranks have changed: those that were in
-  /// the meeting take what came of it again, and call this again.
+  /// After a meeting: sends the meeting's result to ranks that missed it; does nothing if none did.
+  /// If has_met is false afterwards, the ranks have changed: those that were in the meeting take
+  /// its result again, and call this again.
   /// clock     of the meeting
   /// Errors    as join()
   [[nodiscard]] Result<void> spread_meeting(Standing& own, Clock clock);
@@ -136,11 +136,11 @@ class ReplicaGroup {
   /// Whether this rank takes part in a clock with a gradient.
   [[nodiscard]] bool computes(Clock clock) const { return clock >= options_.first; }
 
-  /// Waits until others have what this rank has sent, for a moment: they may be gone.
+  /// Waits until others have what this rank has sent, but only briefly: they may be gone.
   void leave();
 
-  /// Continues sums and answers those that have asked, unless another call is under way. Waits
-  /// for nothing. Thread: any.
+  /// Continues sums and answers pending requests, unless another call is under way. Does not wait.
+  /// Thread: any.
   void work();
 
   struct Traffic {
@@ -151,7 +151,7 @@ class ReplicaGroup {
  private:
   struct Bucket {
     std::vector<std::size_t> tables;
-    std::size_t count = 0;  // elements; of the last bucket one more, the weight
+    std::size_t count = 0;  // elements; in the last bucket one more, the weight
     Buffer values;
     std::optional<AllReduceGroup::SumId> sum{};
   };

@@ -1,4 +1,4 @@
-// How ranks form a group, and come to stand alike.
+// How ranks form a group, and reach the same standing.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,13 +16,13 @@ namespace {
 
 constexpr Duration kLookStep = std::chrono::milliseconds(5);
 constexpr Duration kMaxPause = std::chrono::seconds(1);
-// The first attempt to form a group lasts such a part of the limit, and the next ones longer while
+// The first attempt to form a group lasts 1 / kAttempts of the limit, and the next ones longer if
 // all ranks are reached: each costs every rank a new group, and the coordinator a number. A change
 // of the ranks ends an attempt at once.
 constexpr int kAttempts = 20;
-// Of values: a tree's levels pass them on message by message, so that its depth costs little.
+// Values of a message: a tree's levels pass them on one by one, so that its depth costs little.
 constexpr Bytes kTreeMessage{128UL << 10U};
-// Of what ranks tell each other: numbers that float32 represents.
+// Numbers that each rank reports to the others, as float32.
 constexpr std::size_t kFields = 6;
 constexpr std::int64_t kHalf = 1 << 20;
 
@@ -37,8 +37,8 @@ Clock clock_of(float high, float low) {
   return Clock(static_cast<std::int64_t>(high) * kHalf + static_cast<std::int64_t>(low));
 }
 
-/// Whether the meeting is over, as the sign, and how often the rule has been applied to the state.
-/// A rank of an earlier build says 1 or 0: it was at each clock of the job.
+/// Whether the meeting is over, as the sign, and how often the rule was applied to the state. A
+/// rank of an earlier build reports 1 or 0: the rule was applied at each clock of the job.
 float met_and_applied(const Standing& standing) {
   const auto applied =
       static_cast<float>(std::max<std::int64_t>(standing.next - standing.state_from, 0));
@@ -49,7 +49,7 @@ Clock start_of_state(Clock next, float said) {
   return applied < 0 ? Clock(0) : next - static_cast<std::int64_t>(applied);
 }
 
-/// How far along a rank is that has parameters.
+/// How far a rank with parameters is.
 std::pair<Clock, bool> place_of(const Standing& standing) {
   return {standing.next, standing.has_met};
 }
@@ -66,7 +66,7 @@ Bytes early_limit(std::optional<Graph> graph, Rank own, std::uint32_t ranks, Byt
   return Bytes(GroupOptions().early.value() + models * model.value());
 }
 
-/// As long as it takes: which ranks are lost is for the coordinator to say.
+/// Waits without limit: the coordinator decides which ranks are lost.
 Result<void> ReplicaGroup::wait_for_news() {
   while (true) {
     if (stops()) return stopped();
@@ -93,9 +93,9 @@ Result<Standing> ReplicaGroup::regroup(Standing own) {
     if (standing) return standing;
     if (stops()) return stopped();
     const ErrorCode code = standing.error().code;
-    // A rank that does not answer may compute, for as long as a clock takes: whether it is lost is
-    // for the coordinator to say. One that the coordinator counts, and that no attempt reaches for
-    // so long, is behind a firewall.
+    // A rank that does not answer may compute, for as long as a clock takes: the coordinator
+    // decides whether it is lost. One that the coordinator still counts, and that no attempt has
+    // reached within the limit, is behind a firewall.
     const std::string missing = group_->unreached();
     unreached = missing.empty() ? Duration(0) : unreached + (options_.time->now() - began);
     attempt = missing.empty() ? std::min<Duration>(2 * attempt, options_.limit)
@@ -115,13 +115,13 @@ Result<Standing> ReplicaGroup::regroup(Standing own) {
   }
 }
 
-/// Gives the group up. Ranks that are still in it may read what it has lent them.
+/// Gives up the group. Ranks that are still in it may read what it has lent them.
 void ReplicaGroup::retire() {
   if (!group_) return;
   sent_before_ += group_->sent().bytes;
   group_->disconnect();
   if (!has_connected_) {
-    // It has lent nothing. A rank that computes may have many of these attempts made without it.
+    // It has lent nothing. While a rank computes, many such attempts may be made without it.
     group_.reset();
     return;
   }
@@ -164,7 +164,7 @@ Result<Standing> ReplicaGroup::form(Standing own, Duration limit) {
   options.is_over = [this] {
     if (stops()) return true;
     if (!has_news()) return false;
-    // Where all are still there, what has begun ends in this group.
+    // If all ranks still exist, what has begun ends in this group.
     const TimePoint moved = std::max(group_->heard(), waits_since_);
     return is_broken_ || options_.time->now() >= moved + options_.patience;
   };
@@ -180,7 +180,7 @@ Result<Standing> ReplicaGroup::form(Standing own, Duration limit) {
   return standing;
 }
 
-/// Each rank's numbers, as a sum to which the others add zeros.
+/// Exchanges each rank's numbers, as a sum to which the others add zeros.
 Result<std::vector<ReplicaGroup::Member>> ReplicaGroup::agree(Standing own) {
   const Buffer numbers = pool_.acquire(ranks_ * kFields * sizeof(float));
   std::ranges::fill(numbers.floats(), 0.0F);
@@ -206,7 +206,7 @@ Result<std::vector<ReplicaGroup::Member>> ReplicaGroup::agree(Standing own) {
 }
 
 /// Whether a rank cannot continue with what it has. With a graph it can, unless it waits for a
-/// meeting that is over for others: it has pushed, and what came of it is as good from another one.
+/// meeting that is over for others: it has pushed, and another rank's copy of the result will do.
 /// Without a common clock it continues to wait.
 bool ReplicaGroup::is_behind(const Standing& one, const Standing& target) const {
   if (one.is_fresh || options_.asynchronous) return one.is_fresh;
@@ -214,14 +214,14 @@ bool ReplicaGroup::is_behind(const Standing& one, const Standing& target) const 
   return mix_ ? differs && !one.has_met : differs;
 }
 
-/// Where this rank continues.
+/// The standing from which this rank continues.
 Standing ReplicaGroup::target_of(const Standing& own, Standing furthest) const {
   furthest.is_fresh = false;
   if (!options_.asynchronous) return furthest;
   return {.next = own.next, .has_met = own.has_met, .is_fresh = false};
 }
 
-/// Brings every rank to the standing of the one that is furthest.
+/// Brings every rank to the standing of the furthest one, or as near as target_of() says.
 Result<Standing> ReplicaGroup::settle(Standing own, const std::vector<Member>& members) {
   const auto has_trained = [](const Member& one) { return !one.standing.is_fresh; };
   const bool has_begun = std::ranges::any_of(members, has_trained);
@@ -241,7 +241,7 @@ Result<Standing> ReplicaGroup::settle(Standing own, const std::vector<Member>& m
     return is_behind(one.standing, members[holder].standing);
   };
   const Member& mine = members[own_];
-  // Of the state that it has afterwards: its own, unless all are alike or it takes the holder's.
+  // The source of its state afterwards: its own, unless all are alike or it takes the holder's.
   const bool keeps_state = mix_ && !needs(mine);
   const Standing& source = keeps_state ? own : members[holder].standing;
   target.state_from = has_begun ? target.next - (source.next - source.state_from) : target.next;
@@ -256,9 +256,9 @@ Result<Standing> ReplicaGroup::settle(Standing own, const std::vector<Member>& m
   return target;
 }
 
-/// One rank's parameters become everyone's, as a sum to which the others add zeros. All take the
-/// sum, since it has no negative zeros; but with a graph only those that need it.
-/// needs  this rank's own are others until then: it takes all of the sums or none
+/// Copies one rank's parameters to the others, as a sum to which these add zeros. All take the sum,
+/// since it has no negative zeros; with a graph only those that need it.
+/// needs  this rank's parameters differ until then: it takes all of the sums or none
 Result<void> ReplicaGroup::spread(std::uint32_t holder, bool needs) {
   const std::vector<std::size_t> sizes = values_.array_sizes();
   std::vector<Buffer> received;
@@ -284,17 +284,17 @@ Result<void> ReplicaGroup::spread(std::uint32_t holder, bool needs) {
 
 Result<void> ReplicaGroup::spread_meeting(Standing& own, Clock clock) {
   const Use use(*this);
-  // Without a common clock a rank that was not in it is brought nearer by averages.
+  // Without a common clock, averages bring a rank that missed the meeting nearer.
   if (options_.asynchronous) own.has_met = true;
   const auto is_outside = [clock](Clock first) { return first > clock; };
   while (!own.has_met && std::ranges::any_of(firsts_, is_outside)) {
     if (is_broken_ || has_news()) {
-      // What came of the meeting may have been replaced by what another rank had before it.
+      // The meeting's result may have been replaced by what another rank had before it.
       TAUT_TRY(own, regroup(own));
       return ok();
     }
     const auto holder = std::ranges::find_if_not(firsts_, is_outside);
-    // All of its members are gone: the values of those that are left are from before it.
+    // All ranks of the meeting are gone: the values of the remaining ones are from before it.
     if (holder == firsts_.end()) break;
     waits_since_ = options_.time->now();
     const auto rank = static_cast<std::uint32_t>(holder - firsts_.begin());

@@ -20,18 +20,18 @@ class ReplicaValues {
   /// In place of write_gradient(), at a clock that no rank computed: the table's update becomes one
   /// that adds nothing.
   virtual void write_no_gradient(std::size_t table) = 0;
-  /// The parameters of the same tables, where ranks average those instead.
+  /// The parameters of the same tables, if ranks average those instead.
   virtual void read_values(std::size_t table, std::span<float> into) = 0;
-  /// before  what read_values() gave at the start of the clock
+  /// before  what read_values() returned at the start of the clock
   /// mixed   the average of these and the neighbours'
   virtual void write_mixed(std::size_t table, std::span<const float> before,
                            std::span<const float> mixed) = 0;
-  /// Parameters and the rule's state, which where gradients are summed are alike at all ranks:
+  /// Parameters and the rule's state, which are the same at all ranks if gradients are summed:
   /// [array] elements.
   [[nodiscard]] virtual std::vector<std::size_t> array_sizes() const = 0;
   virtual void read_array(std::size_t array, std::span<float> into) = 0;
   virtual void write_array(std::size_t array, std::span<const float> values) = 0;
-  /// No rank has trained yet: the parameters become the job's initial ones.
+  /// Sets the parameters to the job's initial ones, if no rank has trained yet.
   [[nodiscard]] virtual Result<void> begin() = 0;
 };
 

@@ -30,8 +30,8 @@ struct Range {
   return {begin, begin + size + (index < larger ? 1 : 0)};
 }
 
-/// What a message holds of its elements: sums over some ranks, which the receiver adds to its own,
-/// or sums over all ranks, which replace them.
+/// What a message's elements are: sums over some ranks, which the receiver adds to its own, or sums
+/// over all ranks, which replace them.
 enum class Phase : std::uint8_t { kPartial, kFinal };
 
 /// One rank sends elements to another, or receives them from it.
@@ -46,12 +46,12 @@ struct Transfer {
   [[nodiscard]] Range place() const { return {range.begin + shift, range.end + shift}; }
 };
 
-/// What one rank does: for each element in this order. Transfers of other elements do not wait for
-/// each other.
+/// One rank's transfers, for each element in this order. Transfers of different elements do not
+/// wait for each other.
 ///
-/// What a rank has sent of an element as kPartial it changes only by the final sum, which depends
-/// on it: so the receiver has read it before it changes, and values may be lent instead of copied.
-/// Between two ranks an element is sent at most once in each phase and direction.
+/// Once a rank has sent an element as kPartial, only the final sum replaces it, which depends on
+/// it: the receiver has read it before it changes, so values may be lent instead of copied. Between
+/// two ranks an element is sent at most once in each phase and direction.
 using Schedule = std::vector<Transfer>;
 
 /// A rank and the group that it is in.
@@ -62,9 +62,9 @@ struct RankPlace {
   [[nodiscard]] std::uint32_t ranks() const { return static_cast<std::uint32_t>(host_of.size()); }
 };
 
-/// What an algorithm takes of one rank, by its formula.
+/// What an algorithm costs one rank, by its formula.
 struct Cost {
-  std::uint64_t steps = 0;     // messages that follow from each other, the longest such chain
+  std::uint64_t steps = 0;     // the longest chain of messages that depend on each other
   std::uint64_t messages = 0;  // that the rank sends
   std::uint64_t bytes = 0;     // of values that it sends
 
@@ -76,7 +76,7 @@ struct Cost {
   return std::max<std::uint64_t>(1, bytes / sizeof(float));
 }
 
-/// Messages that elements take.
+/// Messages that `elements` elements take.
 [[nodiscard]] inline std::uint64_t chunks_of(std::uint64_t elements, std::uint64_t chunk) {
   return elements / chunk + (elements % chunk == 0 ? 0 : 1);
 }

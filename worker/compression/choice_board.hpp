@@ -7,17 +7,17 @@
 
 namespace taut::worker {
 
-/// What a worker has measured for a job whose compression is AUTO, from the run to the coordinator,
-/// and what was chosen, from there to the run.
+/// For a job whose compression is AUTO: passes a worker's measurements from its run to the
+/// coordinator, and the coordinator's choice back to the run.
 /// Thread    any
 class ChoiceBoard {
  public:
-  /// Takes over what a WorkerJob says, once that is a choice.
+  /// Keeps the compression of the first WorkerJob in which it is no longer AUTO.
   void post(const pb::WorkerJob& job);
   [[nodiscard]] std::optional<pb::Compression> chosen() const;
 
   void set_measured(const pb::CompressionCosts& measured);
-  /// Adds what was measured to a report, until it has led to a choice.
+  /// Adds the measurements to a report until there is a choice.
   void report(pb::Progress& progress) const;
 
  private:

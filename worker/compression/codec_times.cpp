@@ -15,7 +15,7 @@ namespace taut::worker {
 namespace {
 
 constexpr int kCodecRounds = 3;  // after one that is not counted
-// A difference of two short times: more rounds, and of each the difference.
+// The difference of two short times is noisy: more rounds, and the median of their differences.
 constexpr int kSumRounds = 9;
 
 double middle_of(std::vector<double> values) {
@@ -60,7 +60,7 @@ double added_s(std::span<const math::GradientView, 2> updates, std::size_t count
   return std::max(0.0, middle_of(added));
 }
 
-/// What a worker keeps and does of a slice at a clock.
+/// A worker's state and work for one slice at each clock.
 class Sender {
  public:
   Sender(const math::Encoding& encoding, std::size_t count, std::optional<float> momentum)

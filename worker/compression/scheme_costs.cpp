@@ -39,7 +39,7 @@ double timed(const std::function<void()>& work) {
   return seconds(steady_now() - begin);
 }
 
-/// One shard of each server, by the host in their addresses; workers start at different ones.
+/// One shard address of each server, as told apart by host; workers start at different servers.
 std::vector<std::string> servers_of(const pb::WorkerJob& job) {
   const auto host_of = [](const std::string& address) {
     return address.substr(0, address.rfind(':'));
@@ -65,7 +65,7 @@ bool is_here(const std::string& address) {
   return own && place.substr(0, place.rfind(':')) == own.value();
 }
 
-/// The seconds of a byte that is copied, a slice at a time.
+/// Seconds per byte copied, a slice at a time.
 double copied_byte_s() {
   std::vector<float> from(SliceLayout::kSliceElements, 1);
   std::vector<float> into(SliceLayout::kSliceElements);
@@ -77,7 +77,7 @@ double copied_byte_s() {
   return median(times) / static_cast<double>(from.size() * sizeof(float));
 }
 
-/// Nets are computed with separate parameters and gradients.
+/// A net that computes with its own parameters and gradients.
 class TimedNet {
  public:
   TimedNet(const pb::WorkerJob& job, Replica replica)
@@ -101,7 +101,7 @@ class TimedNet {
     return ok();
   }
 
-  /// Of one batch, without the time in which it is read.
+  /// Seconds for one batch, without the time to read it.
   Result<double> compute() {
     TAUT_TRY(data::Batch batch, replica_.loader->next(kBatchWait));
     const std::vector<std::span<const float>> fed = batch.spans();
@@ -133,7 +133,7 @@ struct Timing {
 
 class CodecTimes {
  public:
-  /// count  of the values of a slice
+  /// count  the number of values of a slice
   const Timing& of(const math::Encoding& encoding, std::size_t count) {
     const auto known = std::ranges::find(timings_, encoding, &Timing::encoding);
     return known != timings_.end() ? *known : timings_.emplace_back(time(encoding, count));
@@ -147,8 +147,8 @@ class CodecTimes {
   std::vector<Timing> timings_;
 };
 
-/// What a table takes, in all its slices.
-/// read_s  of an update: at a shard, which adds it to a sum; of values: at a worker
+/// Adds a table's cost over all its slices.
+/// read_s  for an update: the shard's, which adds it to a sum; for values: the worker's
 void add_table(const TableSpec& table, const math::Encoding& encoding, double CodecTime::*read_s,
                CodecTimes& times, pb::SchemeCost& cost) {
   const std::uint64_t count = table.count();
@@ -158,9 +158,9 @@ void add_table(const TableSpec& table, const math::Encoding& encoding, double Co
   }
   cost.set_bytes(bytes);
   const bool is_plain = encoding == math::Encoding();
-  // float32 is sent from where it is, and values are read where they arrive; but sums read it.
+  // float32 is sent and read in place, without a copy; only sums have to read it.
   if (count == 0 || (is_plain && read_s != &CodecTime::add_s)) return;
-  // Of float32 nothing is encoded, and its smallest table may be too short to be timed.
+  // float32 is not encoded, and its smallest table may be too short to be timed.
   const std::size_t length =
       is_plain ? SliceLayout::kSliceElements : std::min(SliceLayout::kSliceElements, count);
   const CodecTime& time = times.of(encoding, length).time;
@@ -171,9 +171,10 @@ void add_table(const TableSpec& table, const math::Encoding& encoding, double Co
 
 using Costs = google::protobuf::RepeatedPtrField<pb::SchemeCost>;
 
-/// With each candidate of a list in place of AUTO; with what the job names, where it names it.
-/// encoding_of  of a table
-/// read_s       as add_table()
+/// Adds the cost of each candidate that takes the place of AUTO in a list, or of the scheme that
+/// the job names.
+/// encoding_of  a table's encoding
+/// read_s       as in add_table()
 template <class List, class EncodingOf>
 Result<void> add_costs(const pb::Job& job, List* (pb::Compression::*mutable_list)(),
                        const EncodingOf& encoding_of, double CodecTime::*read_s,
@@ -185,7 +186,7 @@ Result<void> add_costs(const pb::Job& job, List* (pb::Compression::*mutable_list
   const One first = list.size() == 1 ? list.Get(0) : One();
   for (const auto scheme : candidates(first)) {
     if (list.size() == 1) *list.Mutable(0) = with_scheme(first, scheme);
-    // With the other list as it is, which does not matter here.
+    // The other list stays as it is: it does not matter here.
     TAUT_TRY(const Compression compression, to_compression(requested));
     pb::SchemeCost& cost = *costs.Add();
     cost.set_scheme(static_cast<pb::PushCompression::Scheme>(scheme));
@@ -215,7 +216,7 @@ double measure_bandwidth(ZmqContext& context, const pb::WorkerJob& job, bool sha
     if (link.sent_bytes() == 0 || !(link.sent_s() > 0)) continue;
     byte_s.push_back(link.sent_s() / static_cast<double>(link.sent_bytes()));
   }
-  // As much to each of them.
+  // Each server receives the same number of bytes.
   const double sum = std::accumulate(byte_s.begin(), byte_s.end(), 0.0);
   return sum > 0 ? static_cast<double>(byte_s.size()) / sum : 0;
 }

@@ -36,7 +36,7 @@ std::string to_datum(const StoredImage& image) {
 /// The sum of images of one shape.
 class MeanSum {
  public:
-  /// Errors: invalid, another shape than before.
+  /// Errors: invalid, a shape that differs from the earlier images'.
   Result<void> add(const StoredImage& image, std::uint64_t index) {
     if (count_ == 0) {
       shape_ = image.shape;

@@ -29,10 +29,9 @@ struct Converted {
   ImageShape shape;
 };
 
-/// Walks all images of a store in their order, writes them into an LMDB under the keys 00000000,
-/// 00000001, ..., and their mean into a file, as Caffe's convert_imageset and compute_image_mean
-/// do.
-/// Errors    invalid: an image that cannot be read, where corrupt ones are not skipped; images of
+/// Writes all images of a store, in order, into an LMDB under the keys 00000000, 00000001, ..., and
+/// their mean into a file, as Caffe's convert_imageset and compute_image_mean do.
+/// Errors    invalid: an image that cannot be read, unless corrupt ones are skipped; images of
 ///           several sizes, if a mean is requested; exists, io: from writing
 [[nodiscard]] Result<Converted> convert(const ImageStore& store, const ConvertOptions& options);
 

@@ -53,7 +53,7 @@ Result<Batch> DataLoader::next(Duration wait) {
 }
 
 void DataLoader::recycle(Batch&& batch) {
-  // Where there are enough spare ones already, this one is freed.
+  // If there are enough spare ones already, this one is freed.
   static_cast<void>(spare_.push(std::move(batch), kNoWait));
 }
 
@@ -70,7 +70,7 @@ void DataLoader::run() try {
     auto filled = make(clock);
     if (!filled) return fail(filled.error().message);
     Batch batch = std::move(filled.value());
-    // Where there is no room, nothing is moved.
+    // If the queue is full, nothing is moved.
     while (!ready_.push(std::move(batch), kLookAgain)) {  // NOLINT(bugprone-use-after-move)
       if (ready_.closed()) return;
     }

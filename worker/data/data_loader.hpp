@@ -19,12 +19,12 @@
 
 namespace taut::data {
 
-/// What a net is fed at one clock.
+/// A net's input at one clock.
 struct Batch {
   Clock clock;
   std::vector<std::pmr::vector<float>> blobs;  // the tops of every feed, in order
-  /// For each blob, of one whose numbers name rows the distinct ones, ascending: it then has their
-  /// places among these. Empty of any other, and as a whole if there is none.
+  /// For each blob whose numbers name rows: the distinct row numbers, ascending; the blob then has
+  /// each number's index among them. Empty for any other blob; no entries if no blob names rows.
   std::vector<std::vector<std::uint64_t>> rows;
 
   [[nodiscard]] std::vector<std::span<const float>> spans() const {
@@ -34,11 +34,11 @@ struct Batch {
 
 enum class Loading : std::uint8_t {
   kAhead,      // by a thread
-  kOnRequest,  // by the thread that asks for a batch
+  kOnRequest,  // by the thread that calls next()
 };
 
-/// Makes batches clock by clock, usually ahead of the compute, on its own thread. What it makes
-/// depends on the feeds and the clock alone, never on timing.
+/// Makes batches clock by clock, usually ahead of the compute, on its own thread. A batch depends
+/// on the feeds and the clock alone, never on timing.
 class DataLoader {
  public:
   struct Options {
@@ -46,26 +46,26 @@ class DataLoader {
     std::size_t depth = 4;  // batches made ahead
     Loading loading = Loading::kAhead;
     std::vector<RowNumbers> row_numbers = {};  // the blobs that have some
-    /// Where batches are stored. It outlives them all; the loader's thread takes from it, and
-    /// the last user of a batch gives back.
+    /// Where batches are stored. It outlives them all; the loader's thread allocates from it, and
+    /// the last user of a batch deallocates.
     std::pmr::memory_resource* memory = std::pmr::get_default_resource();
   };
 
-  /// feeds     one for each data layer, in the graph's order
+  /// feeds     one per data layer, in the graph's order
   /// Errors    invalid: a depth of 0
   [[nodiscard]] static Result<std::unique_ptr<DataLoader>> start(
       std::vector<std::unique_ptr<Feed>> feeds, Options options);
 
-  /// Ends the thread, whatever it is waiting for.
+  /// Ends the thread, even if it is waiting.
   ~DataLoader();
   DataLoader(const DataLoader&) = delete;
   DataLoader& operator=(const DataLoader&) = delete;
 
-  /// The batch of the next clock. Errors: timeout, none was ready within `wait`; closed, the thread
-  /// could not continue, and why. Thread: one consumer.
+  /// Returns the next clock's batch. Errors: timeout, none was ready within `wait`; closed, the
+  /// thread could not continue (names the reason). Thread: one consumer.
   [[nodiscard]] Result<Batch> next(Duration wait);
 
-  /// Returns a batch's memory for later ones. Thread: the consumer's.
+  /// Returns a batch's memory for reuse. Thread: the consumer's.
   void recycle(Batch&& batch);
 
  private:

@@ -30,7 +30,7 @@ class DummyFeed final : public Feed {
 
  private:
   void fill_top(const DummyTop& top, std::uint64_t stream, std::span<float> values) const {
-    // The elements of a part follow those of the parts before it.
+    // A part's elements follow those of the earlier parts.
     const std::size_t first = part_ * values.size();
     for (std::size_t place = 0; place < values.size(); ++place) {
       const std::size_t i = first + place;

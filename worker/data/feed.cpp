@@ -11,7 +11,7 @@
 namespace taut::data {
 namespace {
 
-/// More in a row than damage to single records explains.
+/// More in a row than damage to individual records can explain.
 constexpr std::uint64_t kMaxSkipped = 100;
 
 /// Where a field's records go within the blob of a batch, whose shape is (outer, N, inner).
@@ -65,8 +65,8 @@ class RecordFeed final : public Feed {
   }
 
  private:
-  /// Reads a record, or where corrupt ones are skipped the next good one: a function of the data
-  /// alone, so that every run sees the same.
+  /// Reads a record or, if corrupt ones are skipped, the next good one: a function of the data
+  /// alone, so that every run reads the same records.
   Result<void> read(std::uint64_t index, const RecordDraw& draw) {
     for (std::uint64_t skipped = 0;; ++skipped) {
       auto done = source_->read(index, draw, spans_);
@@ -82,7 +82,7 @@ class RecordFeed final : public Feed {
     }
   }
 
-  /// Puts a record that was read apart into its place of every outer position.
+  /// Copies a record that was read separately to its place at every outer position.
   void scatter(std::size_t top, std::uint32_t place, std::span<float> blob) const {
     const auto [outer, inner] = std::pair(layouts_[top].outer, layouts_[top].inner);
     for (std::size_t i = 0; i < outer; ++i) {
@@ -94,7 +94,7 @@ class RecordFeed final : public Feed {
   const std::shared_ptr<const RecordSource> source_;
   const std::unique_ptr<const Sampler> sampler_;
   const std::uint64_t key_;
-  const std::uint32_t first_place_;  // in the batch of which this is a part
+  const std::uint32_t first_place_;  // in the whole batch of which this is a part
   const bool skip_corrupt_;
   std::set<std::uint64_t> reported_;
   std::vector<Layout> layouts_;

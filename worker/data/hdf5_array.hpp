@@ -12,22 +12,22 @@
 
 namespace taut::data {
 
-/// An array of an HDF5 file, read as floats record by record: a record is what follows the first
-/// extent.
+/// An array of an HDF5 file, read as floats record by record: the first axis counts the records,
+/// and the others are a record's shape.
 /// Thread    any; several at a time
 class Hdf5Array {
  public:
-  /// Errors    invalid: not numbers; no extent, or one of 0; a part that is read as a whole exceeds
-  ///           half of the memory that is available
+  /// Errors    invalid: not numbers; no extent, or one of 0; an array that must be read as a whole
+  ///           and exceeds half of the available memory
   [[nodiscard]] static Result<Hdf5Array> open(const std::filesystem::path& file,
                                               const hdf5::Dataset& dataset);
 
   [[nodiscard]] std::uint64_t records() const { return records_; }
-  /// Of one record.
+  /// The shape of one record.
   [[nodiscard]] const std::vector<std::int64_t>& shape() const { return shape_; }
 
-  /// Elements of consecutive records, from record `first` on.
-  /// REQUIRES: they are within the array, and whole records. Errors: io; invalid, the file shrank.
+  /// Reads consecutive records, starting with record `first`.
+  /// REQUIRES: whole records within the array. Errors: io; invalid, the file shrank.
   [[nodiscard]] Result<void> read(std::uint64_t first, std::span<float> into) const;
 
  private:

@@ -96,7 +96,7 @@ class Hdf5Source final : public RecordSource {
  public:
   Hdf5Source(std::string name, bool shuffle) : name_(std::move(name)), shuffle_(shuffle) {}
 
-  /// Errors: invalid, arrays that do not fit each other or those before.
+  /// Errors: invalid, arrays that do not fit each other or the earlier files'.
   Result<void> add(const fs::path& file, std::vector<Hdf5Array> arrays) {
     RecordShape fields;
     for (const Hdf5Array& array : arrays) {

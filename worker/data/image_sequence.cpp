@@ -68,7 +68,7 @@ class MovingImages final : public RecordSource {
     std::vector<float> image(height_ * width_);
     const std::array<std::span<float>, 1> pixels{image};
     TAUT_TRY(images_->read(index, draw, pixels));
-    // Far after the words that a transform of the images draws.
+    // Well beyond the words that a transform of the images draws.
     constexpr std::uint32_t kFirstWord = 1U << 20U;
     std::array<std::uint32_t, 4> words{};
     const RecordDraw fixed(index, Clock(0), 0);

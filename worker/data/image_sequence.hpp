@@ -10,21 +10,21 @@
 // Sequences made of images of one channel.
 namespace taut::data {
 
-/// What `image_rows` gives of images of this shape: H rows of W as H x N x W in a batch, and the
-/// label. Errors: invalid, images of several channels.
+/// The fields that `image_rows` makes from images of this shape: H rows of W as H x N x W in a
+/// batch, and the label. Errors: invalid, images of several channels.
 [[nodiscard]] Result<RecordShape> row_fields(const RecordShape& images);
 
 /// Each image as the sequence of its rows, from the top.
 [[nodiscard]] Result<std::shared_ptr<const RecordSource>> image_rows(
     std::shared_ptr<const RecordSource> images);
 
-/// What `moving_images` gives: frames as T x N x 1 x S x S in a batch, and the label.
+/// The fields that `moving_images` makes: frames as T x N x 1 x S x S in a batch, and the label.
 [[nodiscard]] RecordShape clip_fields(const pb::ClipParameter& clip);
 
-/// Each image as a clip: it moves over a dark square of S x S in a straight line and bounces off
-/// the sides. The label is where it sets out to, 0 to 7: right, then on clockwise by 45 degrees;
-/// a single frame does not show it. Place, direction and speed (2 to 4 pixels a frame) are drawn:
-/// in training again each time, in testing once for each record.
+/// Each image as a clip: it moves over a dark S x S square in a straight line and bounces off the
+/// sides. The label is its initial direction, 0 to 7: right, then clockwise in steps of 45 degrees;
+/// a single frame does not show it. Start, direction and speed (2 to 4 pixels per frame) are
+/// random: in training drawn again each time, in testing fixed for each record.
 /// Errors    invalid: a square that the images do not fit into, no frames, several channels
 /// Source    the moving digits of Srivastava et al., "Unsupervised Learning of Video
 ///           Representations using LSTMs", ICML 2015, section 3, with one digit

@@ -11,7 +11,7 @@
 namespace taut::data {
 
 /// A store's images and labels as a data layer's records: (C, H, W) and a single number.
-/// name      of the data, for messages
+/// name      the data's name in messages
 /// Errors    as ImageTransform::create
 [[nodiscard]] Result<std::shared_ptr<const RecordSource>> image_source(
     std::unique_ptr<ImageStore> store, Transform transform, std::string name);

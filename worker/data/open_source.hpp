@@ -18,13 +18,13 @@ struct SourcePlace {
 };
 
 /// Opens the records of a data layer, transformed according to the layer.
-/// Errors    not_found: with the way to get the data; invalid: what the files or the layer's
-///           transform_param cannot mean
+/// Errors    not_found: says how to get the data; invalid: files, or a transform_param of the
+///           layer, that cannot be used
 [[nodiscard]] Result<std::shared_ptr<const RecordSource>> open_source(
     const pb::LayerParameter& layer, const SourcePlace& place, Part part);
 
-/// What the records hold, from the files' heads alone where that is enough; nothing where the data
-/// does not exist or cannot be read.
+/// The records' shape, from the files' heads alone if they suffice; nullopt if the data does not
+/// exist or cannot be read.
 [[nodiscard]] std::optional<RecordShape> peek_fields(const pb::LayerParameter& layer,
                                                      const SourcePlace& place, Part part);
 

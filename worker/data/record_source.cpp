@@ -23,7 +23,7 @@ Result<void> check_label(const std::string& name, std::uint64_t record, std::int
 
 Result<void> check_class(const std::string& name, std::uint64_t record, float label,
                          const RecordSource::LabelRange& range) {
-  constexpr float kMaxWhole = 16777216;  // beyond it floats skip whole numbers
+  constexpr float kMaxWhole = 16777216;  // beyond it floats skip some whole numbers
   if (std::fabs(label) <= kMaxWhole && std::floor(label) == label) {
     return check_label(name, record, static_cast<std::int64_t>(label), range);
   }

@@ -14,13 +14,13 @@
 
 namespace taut::data {
 
-/// Which of a data set's two parts.
+/// One of a data set's two parts.
 enum class Part : std::uint8_t { kTrain, kTest };
 
-/// Random numbers for one place of one batch: a pure function of (seed, member, clock, place).
+/// Random numbers for one place in a batch: a pure function of (seed, member, clock, place).
 class RecordDraw {
  public:
-  /// key  of the job's seed and the member, as draw_key makes it
+  /// key  draw_key() of the job's seed and the member
   RecordDraw(std::uint64_t key, Clock clock, std::uint32_t place)
       : key_(key), clock_(static_cast<std::uint64_t>(clock.value())), place_(place) {}
 
@@ -57,20 +57,20 @@ class RecordSource {
   RecordSource& operator=(const RecordSource&) = delete;
   virtual ~RecordSource() = default;
 
-  /// Records; at least one.
+  /// The number of records, at least 1.
   [[nodiscard]] virtual std::uint64_t size() const = 0;
-  /// What each record holds; the same for all.
+  /// The fields of each record; the same for all.
   [[nodiscard]] virtual const RecordShape& fields() const = 0;
 
-  /// Writes a record's first fields, as many as there are spans; the others are left out.
-  /// into    for each field its elements, in order
+  /// Writes a record's first into.size() fields; the others are left out.
+  /// into    the elements of each field, in order
   /// draw    for the record's random parts; the same draw gives the same record
   /// REQUIRES: index < size(). Errors: invalid or io, the record cannot be read; names it
   [[nodiscard]] virtual Result<void> read(std::uint64_t index, const RecordDraw& draw,
                                           std::span<const std::span<float>> into) const = 0;
 
   /// Errors: invalid, a label outside [0, classes) other than `ignored`; names the record and the
-  /// label. Nothing if a source knows labels only when it reads them.
+  /// label. Does nothing if the source knows labels only when it reads them.
   struct LabelRange {
     std::size_t field = 1;
     std::int64_t classes = 0;
@@ -80,13 +80,14 @@ class RecordSource {
     return ok();
   }
 
-  /// Which record is where in a batch: in training each pass over the share in its own order, in
-  /// testing all records in their order. A source whose records follow each other has its own.
+  /// Decides which record is at which place of a batch: in training each pass over the share has
+  /// its own order, in testing all records are in order. A source of sequential records overrides
+  /// it.
   [[nodiscard]] virtual Result<std::unique_ptr<Sampler>> sampler(const FeedOptions& options) const;
-  /// Whether batches may have another size from some clock on.
+  /// Whether the batch size may change from one clock to the next.
   [[nodiscard]] virtual bool batch_may_change() const { return true; }
-  /// Whether each float of the first field is the bits of a std::uint32_t, the number of a row, in
-  /// place of the number: floats have all whole numbers only up to 2^24.
+  /// Whether each float of the first field holds the bits of a std::uint32_t row number rather than
+  /// its value: floats represent every whole number only up to 2^24.
   [[nodiscard]] virtual bool has_row_numbers() const { return false; }
 };
 
@@ -94,7 +95,7 @@ class RecordSource {
 /// name      of the file, for the message
 [[nodiscard]] Result<void> check_label(const std::string& name, std::uint64_t record,
                                        std::int64_t label, const RecordSource::LabelRange& range);
-/// As check_label(), for a label that may be a fraction, which no class has.
+/// As check_label(), for a label that may be a fraction; a fraction is not a class.
 [[nodiscard]] Result<void> check_class(const std::string& name, std::uint64_t record, float label,
                                        const RecordSource::LabelRange& range);
 

@@ -9,7 +9,7 @@
 namespace taut::data {
 namespace {
 
-/// Of which floats have all.
+/// Floats represent every whole number up to this one.
 constexpr std::uint64_t kWholeFloats = 1ULL << 24U;
 
 Error no_row(const RowNumbers& numbers, std::size_t position, double number) {
@@ -27,7 +27,7 @@ Result<std::uint64_t> row_at(const RowNumbers& numbers, std::span<const float> b
     if (row < numbers.rows) return std::uint64_t{row};
     return no_row(numbers, position, row);
   }
-  // As a double, which has all of both.
+  // A double represents both the number and the limit exactly.
   const double wide = number;
   if (wide >= static_cast<double>(kWholeFloats)) {
     return invalid(fmt::format(
@@ -47,7 +47,7 @@ Result<void> settle_rows(const RowNumbers& numbers, std::span<float> blob,
                          std::vector<std::uint64_t>& rows) {
   rows.clear();
   if (!numbers.as_places && !numbers.are_bits) return ok();
-  // Each number with its position: sorted, the numbers ascend and each place is known at once.
+  // Each number with its position: after sorting, each number's index follows in one pass.
   std::vector<std::uint64_t> sorted(blob.size());
   for (std::size_t i = 0; i < blob.size(); ++i) {
     TAUT_TRY(const std::uint64_t row, row_at(numbers, blob, i));

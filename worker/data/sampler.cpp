@@ -46,7 +46,7 @@ class PassOrder {
   unsigned half_bits_ = 1;
 };
 
-/// Another key for each use of a seed and for each share.
+/// A different key for each use of a seed and for each share.
 std::uint64_t order_key(std::uint64_t seed, std::uint32_t slot) {
   constexpr std::string_view kUse = "data order";
   const math::Philox draw =
@@ -54,7 +54,7 @@ std::uint64_t order_key(std::uint64_t seed, std::uint32_t slot) {
   return std::uint64_t{draw.words[1]} << 32U | draw.words[0];
 }
 
-/// Which record of its share a place of a batch draws, counted from the first clock on.
+/// The number of the draw at a place of a batch, counted from the first clock.
 std::uint64_t drawn(const Share& share, std::uint32_t batch, Clock clock, std::uint32_t i) {
   const auto batches = static_cast<std::uint64_t>(clock.value());
   return batches * share.places(batch) + share.first_place(batch) + i;

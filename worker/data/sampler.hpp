@@ -8,30 +8,30 @@
 
 namespace taut::data {
 
-/// Which records a batch holds: a pure function of the clock. Thread: any.
+/// Chooses the records of a batch: a pure function of the clock. Thread: any.
 class Sampler {
  public:
   virtual ~Sampler() = default;
 
-  /// Records in a batch; at least one.
+  /// The number of records in a batch, at least 1.
   [[nodiscard]] virtual std::uint32_t batch() const = 0;
   /// The record at place i of the batch of a clock. REQUIRES: clock >= 0, i < batch().
   [[nodiscard]] virtual std::uint64_t index(Clock clock, std::uint32_t i) const = 0;
 };
 
-/// One worker's share of the records: those whose number leaves `slot` when divided by `slots`.
-/// Each device of the worker has a part of every batch: one of equal ones that follow each other.
+/// One worker's share of the records: those with number % slots == slot. Each device of the worker
+/// has a part of every batch: part `part` of `parts` equal, contiguous ones.
 struct Share {
   std::uint32_t slot = 0;
   std::uint32_t slots = 1;
   std::uint32_t part = 0;
   std::uint32_t parts = 1;
-  /// Above 0: in place of `part` and `parts`, the places from `first` on of batches of so many
-  /// records, which others have the rest of.
+  /// Above 0: replaces `part` and `parts`: the batches have `total` records in all, and this share
+  /// has the places from `first` on; other members have the rest.
   std::uint64_t total = 0;
   std::uint64_t first = 0;
 
-  /// The first place of a part of so many records.
+  /// The first place of a part of `batch` records.
   [[nodiscard]] std::uint64_t first_place(std::uint32_t batch) const {
     return total > 0 ? first : std::uint64_t{part} * batch;
   }
@@ -42,9 +42,9 @@ struct Share {
 };
 
 /// Walks a share pass by pass, each pass in its own order, so that every record is drawn once
-/// in a pass. A pure function of (records, share, batch, seed): nothing is stored, any clock is
-/// as near as the first one, and a batch may end one pass and start the next.
-/// batch     of the part
+/// per pass. A pure function of (records, share, batch, seed): nothing is stored, any clock costs
+/// the same as the first one, and a batch may end one pass and start the next.
+/// batch     records of the part
 /// Errors    invalid: a batch of 0, a slot outside of the slots, a share without records
 /// Source    the order is a Feistel network on Philox, walked until it falls within the share:
 ///           Black and Rogaway, "Ciphers with Arbitrary Finite Domains", CT-RSA 2002, sections 4
@@ -53,9 +53,9 @@ struct Share {
                                                                 std::uint32_t batch,
                                                                 std::uint64_t seed);
 
-/// Walks a share in the order of its records, again from the first one after the last: for sources
-/// that are not shuffled.
-/// batch     of the part
+/// Walks a share in the order of its records, and starts over after the last one: for sources that
+/// are not shuffled.
+/// batch     records of the part
 /// Errors    as shuffled_sampler
 [[nodiscard]] Result<std::unique_ptr<Sampler>> ordered_sampler(std::uint64_t records, Share share,
                                                                std::uint32_t batch);

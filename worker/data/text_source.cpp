@@ -62,7 +62,7 @@ class TextSource : public RecordSource {
   const Numbers numbers_;
 };
 
-/// Of all members together.
+/// The streams of all members together.
 std::uint64_t streams_of(const FeedOptions& options) {
   return std::uint64_t{options.share.slots} * options.share.parts * options.batch;
 }
@@ -161,7 +161,7 @@ class LineSource final : public TextSource {
   std::vector<Line> lines_;
 };
 
-/// A float holds whole numbers exactly up to here; numbers travel as floats.
+/// Floats represent every whole number up to this one, and blobs hold the numbers as floats.
 constexpr std::size_t kMaxEntries = 1U << 24U;
 
 Result<void> check(const pb::TextParameter& text) {
@@ -197,7 +197,7 @@ Result<Text> read_place(const fs::path& place) {
   return Text{file.string(), std::move(bytes)};
 }
 
-/// The bytes of a part. It starts at the start of a line, if there is one.
+/// The bytes of a part. The test part starts at the start of a line, if one follows.
 std::string_view part_of(const pb::TextParameter& text, std::string_view bytes, Part part) {
   if (text.test_share() == 0) return bytes;
   const auto kept =

@@ -28,7 +28,7 @@ void shift_and_scale(const Pixel* __restrict pixels, std::size_t count,
   }
 }
 
-/// What a draw's words decide.
+/// The use of a draw's words.
 enum Word : std::uint32_t { kTop, kLeft, kMirror };
 
 std::int64_t below(std::uint32_t word, std::int64_t bound) {

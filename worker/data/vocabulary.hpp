@@ -11,30 +11,29 @@
 
 namespace taut::data {
 
-/// The word that a line's end is.
+/// The word for a line's end.
 inline constexpr std::string_view kLineEnd = "<eos>";
 
 enum class TextUnit : std::uint8_t { kCharacters, kWords };
 
-/// Cuts a text into its units: characters are UTF-8 code points (a byte that belongs to none is
+/// Splits a text into its units: characters are UTF-8 code points (a byte that belongs to none is
 /// its own unit), words are separated by spaces, and a line's end is the word "<eos>".
 [[nodiscard]] std::vector<std::string_view> split_text(std::string_view text, TextUnit unit);
 
 /// The units that a net knows, numbered from 0. Number 0 is "<unk>": all others.
-/// Thread    any; nothing changes after it was made
+/// Thread    any; immutable
 class Vocabulary {
  public:
-  /// The units of a text: the most frequent ones, of equally frequent ones those that are first in
-  /// the order of their bytes, numbered in that order of bytes. The same text gives the same
-  /// numbers.
-  /// most      entries, "<unk>" among them; 0: all
+  /// The most frequent units of a text (ties go to the first in byte order), numbered in byte
+  /// order. The same text gives the same numbers.
+  /// max_entries  including "<unk>"; 0: no limit
   [[nodiscard]] static Vocabulary of(std::string_view text, TextUnit unit, std::size_t max_entries);
 
-  /// Reads what to_file wrote. Errors: invalid; the message starts with `name`.
+  /// Parses the output of to_file(). Errors: invalid; the message starts with `name`.
   [[nodiscard]] static Result<Vocabulary> parse(std::string_view file, const std::string& name);
 
-  /// One unit a line in the order of the numbers, after a line that names the kind of unit. A
-  /// backslash, a line feed, a carriage return and a tabulator are written as \\, \n, \r and \t.
+  /// One unit per line in the order of the numbers, after a line that names the kind of unit. A
+  /// backslash, a line feed, a carriage return and a tab are written as \\, \n, \r and \t.
   [[nodiscard]] std::string to_file() const;
 
   [[nodiscard]] std::size_t size() const { return entries_.size(); }

@@ -8,8 +8,8 @@
 
 namespace taut::worker {
 
-/// Host memory of a backend for a loader's batches: the device copies from it at its full speed,
-/// without the host.
+/// A backend's host memory for a loader's batches: the device copies from it at full speed, without
+/// the host.
 /// Errors    DeviceError: the system has no more such memory
 /// Thread    any
 class BatchMemory final : public std::pmr::memory_resource {

@@ -9,7 +9,7 @@
 
 namespace taut::worker {
 
-/// A job's backend: the device, or with a budget the device within it.
+/// A job's backend: the device itself, or one limited to a budget of its memory.
 class BudgetedBackend {
  public:
   /// budget  of device memory, for all of the job's allocations; 0: no limit
@@ -17,10 +17,10 @@ class BudgetedBackend {
 
   [[nodiscard]] Backend& backend() const { return planned_ ? *planned_ : device_; }
 
-  /// The bytes that the training needs, has and moves, in one line; empty: no budget, or no plan
-  /// yet.
+  /// The bytes that the training needs, has and moves, in one line; empty without a budget or
+  /// before there is a plan.
   [[nodiscard]] std::string summary() const;
-  /// The whole plan of the training, as a table; REQUIRES: it is planned.
+  /// The whole plan of the training, as a table. REQUIRES: it is planned.
   [[nodiscard]] std::string table() const;
 
  private:

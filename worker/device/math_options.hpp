@@ -5,7 +5,7 @@
 
 namespace taut::worker {
 
-/// How a solver configures the computation of its job.
+/// The math options that a solver sets for its job.
 [[nodiscard]] MathOptions math_options(const pb::SolverParameter& solver);
 
 }  // namespace taut::worker

@@ -24,7 +24,7 @@ void* PinnedMemory::allocate(std::size_t size) {
 
 void PinnedMemory::deallocate(void* memory, std::size_t size) noexcept {
   std::unique_lock lock(mutex_);
-  // The device's driver may be slow: no other thread waits for it here.
+  // The device's driver may be slow: no other thread must wait for it here.
   const auto block = blocks_.extract(memory);
   lock.unlock();
   if (block.empty()) plain_->deallocate(memory, size);

@@ -10,7 +10,7 @@
 namespace taut::worker {
 
 /// Pinned buffers for updates that are sent as bytes: a device copies from and to them without the
-/// host. If no more memory can be pinned, plain memory, which is slower; this is logged once.
+/// host. If no more memory can be pinned, uses plain memory, which is slower, and logs this once.
 /// Thread    any
 class PinnedMemory final : public BufferAllocator {
  public:

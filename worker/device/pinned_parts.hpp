@@ -9,15 +9,14 @@
 
 namespace taut::worker {
 
-/// The pinned parts of an arena. From the first part on that cannot be pinned, no further one is:
-/// no buffer extends over two parts, so each copy is from memory that is pinned or from memory that
-/// is not.
+/// The pinned parts of an arena. Once a part cannot be pinned, no later one is. No buffer extends
+/// over two parts, so each copy is either from pinned memory or from memory that is not pinned.
 /// Thread    one at a time
 class PinnedParts {
  public:
   /// device  outlives this
   explicit PinnedParts(Backend& device) : device_(device) {}
-  /// Unpins them. REQUIRES: the arena's memory still exists.
+  /// Unpins all parts. REQUIRES: the arena's memory still exists.
   ~PinnedParts() { give_back(); }
   PinnedParts(const PinnedParts&) = delete;
   PinnedParts& operator=(const PinnedParts&) = delete;

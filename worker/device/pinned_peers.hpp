@@ -12,8 +12,8 @@
 
 namespace taut::worker {
 
-/// Pins for a device what this process has mapped of servers' memory, up to a limit. The first
-/// part that is pinned, and the first that cannot be, are logged.
+/// Pins servers' memory that is mapped into this process, for a device, up to a limit. Logs the
+/// first part that is pinned, and the first that cannot be.
 class PinnedPeers final : public MemoryPinning {
  public:
   /// device  outlives this
@@ -33,8 +33,8 @@ class PinnedPeers final : public MemoryPinning {
   bool has_failed_ = false;
 };
 
-/// For at most half of the machine's memory; nullptr if the device's memory is the host's.
-/// device  outlives it
+/// Pins at most half of the machine's memory; nullptr if the device's memory is the host's.
+/// device  outlives the result
 [[nodiscard]] std::shared_ptr<MemoryPinning> peer_pinning(Backend& device);
 
 }  // namespace taut::worker

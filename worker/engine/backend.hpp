@@ -19,25 +19,25 @@
 
 namespace taut {
 
-/// The numbers in which products and convolutions are computed; parameters, gradients and the
-/// tensors between layers stay float32.
+/// The number format of products and convolutions; parameters, gradients and the tensors between
+/// layers stay float32.
 enum class Precision : std::uint8_t {
   kFloat32,
-  kTf32,      // float32 with 10 bits of fraction in the factors, where the device has it
+  kTf32,      // float32 with 10 bits of fraction in the factors, if the device supports it
   kBfloat16,  // factors in bfloat16, sums in float32
   kFloat16,   // factors in float16, sums in float32
 };
 
 struct MathOptions {
   Precision precision = Precision::kFloat32;
-  /// kFloat16: gradients are multiplied by it before they become float16, and the results are
+  /// kFloat16: gradients are multiplied by this before they become float16, and the results are
   /// divided by it; 0: as large as each gradient allows.
   float loss_scale = 0;
-  /// The same bits in every run, if the device has slower algorithms that guarantee it.
+  /// Gives the same bits in every run, if the device has (slower) algorithms that guarantee it.
   bool deterministic = false;
-  /// Device memory that all has to fit in; 0: what the device has. Operations keep their workspace
-  /// to a share of it, except where `deterministic`: an algorithm that is chosen by the room for it
-  /// has other bits.
+  /// The limit of device memory for everything; 0: all of the device's. Operations limit their
+  /// workspace to a share of it unless `deterministic`: choosing an algorithm by the memory
+  /// available would change the bits.
   Bytes budget{0};
 };
 
@@ -57,12 +57,12 @@ class Backend {
   /// True if device memory is the host's: worker/engine/cpu/cpu_backend.hpp's host_view then works.
   [[nodiscard]] virtual bool shares_host_memory() const = 0;
 
-  /// Asks the device whether it still works: some failures make everything fail that is asked of it
-  /// from then on, in this process.
-  /// Errors    DeviceError: it does not
+  /// Checks that the device still works: after some failures every later call to it fails in this
+  /// process.
+  /// Errors    DeviceError: it no longer works
   virtual void check_usable() {}
 
-  /// How operations that are made from now on compute. The CPU always computes in float32 and
+  /// Sets how operations created from now on compute. The CPU always computes in float32 and
   /// deterministically.
   virtual void set_math(const MathOptions& options) = 0;
 
@@ -84,7 +84,7 @@ class Backend {
   /// Uninitialised host memory for copies to and from the device that run in parallel with the
   /// rest.
   [[nodiscard]] virtual HostBuffer allocate_host(Bytes size) = 0;
-  /// Makes memory with another owner as good as allocate_host's, until unpin_host() of the same
+  /// Makes memory with another owner as fast as allocate_host's, until unpin_host() of the same
   /// part.
   /// Errors    DeviceError: the system has no more memory that may be pinned
   virtual void pin_host(std::span<std::byte> part) = 0;
@@ -117,22 +117,22 @@ class Backend {
                             std::span<const DeviceSpan<float>> state) = 0;
   virtual void apply_average(Stream&, std::span<const DeviceGradient> contributions, float share,
                              DeviceSpan<float> values) = 0;
-  /// apply_update() for each of them; they share no memory, so a device may do all at once.
+  /// apply_update() for each table; they share no memory, so a device may apply all at once.
   virtual void apply_updates(Stream& stream, std::span<const TableUpdate> updates) {
     for (const TableUpdate& one : updates) {
       apply_update(stream, one.update, one.gradients, one.values, one.state);
     }
   }
-  /// apply_average() for each of them, in the same way.
+  /// apply_average() for each table, in the same way.
   virtual void apply_averages(Stream& stream, std::span<const TableAverage> averages) {
     for (const TableAverage& one : averages) {
       apply_average(stream, one.contributions, one.share, one.values);
     }
   }
-  /// Whether it has the three functions below.
+  /// Whether the backend has the three functions below.
   [[nodiscard]] virtual bool encodes() const { return false; }
   /// Encodes a slice of an update on the device: math::encode(), with the same bytes.
-  /// out    [encoded_bytes, rounded up to whole floats]; what follows the bytes is undefined
+  /// out    [encoded_bytes, rounded up to whole floats]; the rest after the bytes is undefined
   /// state  [state_values]
   /// REQUIRES: encodes(), at least one value, and not float32.
   virtual void encode(Stream&, const SliceEncoding& /*how*/, DeviceSpan<const float> /*values*/,
@@ -173,35 +173,35 @@ class Backend {
 
   /// Whether begin_repeat() is worth calling.
   [[nodiscard]] virtual bool repeats() const { return false; }
-  /// Between these two a caller queues what it has queued under this key before: the same
-  /// operations on the same memory, at another clock, without waits and without copies to or from
-  /// the host. False: the device has queued all of it from a recording, and the caller continues
-  /// without end_repeat().
+  /// Between begin_repeat() and end_repeat() a caller queues the same work as before under this
+  /// key: the same operations on the same memory, at another clock, without waits and without
+  /// copies to or from the host. Returns false if the device has queued all of it from a recording;
+  /// the caller then continues without end_repeat().
   [[nodiscard]] virtual bool begin_repeat(Stream&, std::uint64_t /*key*/, Clock) { return true; }
   virtual void end_repeat(Stream&) {}
   /// Replaces end_repeat() if an exception was thrown in between.
   virtual void abandon_repeat(Stream&) noexcept {}
 
-  /// From here to end_cycle() the calls are the same, on the same memory, as between any other two
-  /// calls with this name: a device may apply to later cycles what it learns from the first.
+  /// From here to end_cycle() the calls are the same, on the same memory, in every cycle with this
+  /// name, so a device may use what it learns from the first one in later ones.
   /// compute  the stream of all calls but copies
   virtual void begin_cycle(Stream& /*compute*/, std::string_view /*name*/) {}
   virtual void end_cycle() {}
-  /// A device that must know a cycle's calls before the first one runs `calls` and records the
-  /// calls without executing them; nothing that they would wait for need be ready. Any other device
-  /// does nothing.
+  /// A device that must know a cycle's calls in advance runs `calls` and records the device calls
+  /// without executing them; nothing that they would wait for need be ready. Any other device does
+  /// nothing.
   /// Errors    those of `calls`; invalid: a cycle that the device has too little memory for
   [[nodiscard]] virtual Result<void> dry_run(Stream& /*compute*/, std::string_view /*name*/,
                                              const std::function<Result<void>()>& /*calls*/) {
     return ok();
   }
   [[nodiscard]] virtual bool in_dry_run() const { return false; }
-  /// Whether it is such a device: a cycle's calls must then have one order and use the same memory,
-  /// and no other thread may make calls in between.
+  /// Whether the device needs a dry run: a cycle's calls must then have a fixed order and use the
+  /// same memory, and no other thread may make calls in between.
   [[nodiscard]] virtual bool needs_dry_run() const { return false; }
 
   /// The operation that a spec describes.
-  /// Errors    std::invalid_argument: a shape that the device cannot work with
+  /// Errors    std::invalid_argument: a shape that the device does not support
   template <class Spec>
   [[nodiscard]] std::unique_ptr<typename Spec::Op> make(const Spec& spec) {
     static_assert(std::is_constructible_v<OpSpec, const Spec*>, "ops/list.hpp must name the spec");

@@ -13,8 +13,8 @@ namespace taut {
 namespace {
 
 /// Exchanges by copies from one member's memory to another's. A copy is queued on the stream of the
-/// member that it writes to; events delay it until the one that it reads from has reached that
-/// point.
+/// member that it writes to; events delay it until the member that it reads from has reached the
+/// same point.
 class CopyingGroup final : public DeviceGroup {
  public:
   explicit CopyingGroup(std::vector<Member> members) : members_(std::move(members)) {
@@ -63,7 +63,7 @@ class CopyingGroup final : public DeviceGroup {
   }
 
  private:
-  /// Where the first member receives another one's part.
+  /// Memory in which the first member receives another member's part.
   DeviceSpan<float> room_for(std::size_t count) {
     if (arriving_.size().value() < count * sizeof(float)) {
       members_[0].stream->finish();

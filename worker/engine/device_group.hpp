@@ -10,16 +10,16 @@
 
 namespace taut {
 
-/// The devices of one worker: how they exchange parameters and gradients. Every call is
+/// The devices of one worker, and how they exchange parameters and gradients. Every call is
 /// queued on the members' streams: it accesses a member's memory after the work already on that
-/// stream, and the memory is free for other uses when the stream has passed.
+/// stream, and the memory may be reused once the stream has passed.
 /// Errors    DeviceError
 /// Thread    one at a time
 class DeviceGroup {
  public:
   struct Member {
     Backend* backend;  // outlives the group, as the stream does
-    Stream* stream;    // of this member's part in every exchange
+    Stream* stream;    // for this member's part of every exchange
   };
 
   DeviceGroup() = default;
@@ -27,7 +27,7 @@ class DeviceGroup {
   DeviceGroup& operator=(const DeviceGroup&) = delete;
   virtual ~DeviceGroup() = default;
 
-  /// How the members exchange, in a few words, for logs: "NCCL 2.27.3".
+  /// A short description of the exchange, for logs: "NCCL 2.27.3".
   [[nodiscard]] virtual std::string description() const = 0;
 
   /// Copies the first member's values to every other member's.
@@ -41,7 +41,7 @@ class DeviceGroup {
     std::vector<DeviceSpan<const float>> parts;
     DeviceSpan<float> into;
   };
-  /// mean() of each, which share no memory: a group may do all in one exchange.
+  /// mean() of each; they share no memory, so a group may combine them in one exchange.
   virtual void means(std::span<const Mean> all) {
     for (const Mean& one : all) mean(one.parts, one.into);
   }
@@ -49,7 +49,7 @@ class DeviceGroup {
 
 enum class GroupOrder : std::uint8_t {
   kAny,      // the sums are added in whatever order is fastest
-  kMembers,  // in the members' order, so that a run has the same bits as any other
+  kMembers,  // in the members' order, so that every run gives the same bits
 };
 
 /// Uses NCCL if every member is a different CUDA device and NCCL is found, unless the order

@@ -7,8 +7,8 @@
 
 #include "worker/engine/backend.hpp"
 
-// Operations that compute several layers at once, so that what is between them is neither written
-// nor read again. A backend has all of them or none.
+// Operations that compute several layers at once, so that the values between them are neither
+// written nor read back. A backend has all of them or none.
 namespace taut {
 
 struct ScaledBatchNormSpec {
@@ -18,9 +18,9 @@ struct ScaledBatchNormSpec {
   bool relu = false;
 };
 
-/// A BatchNorm with the batch's statistics, a Scale of its channels, and a ReLU where the spec has
+/// A BatchNorm with the batch's statistics, a Scale of its channels, and a ReLU if the spec has
 /// one: normalised = (bottom - mean) / sqrt(variance + epsilon), top = normalised * factors +
-/// summands. Backward computes them again: the bottom keeps its values.
+/// summands. Backward computes the normalised values again: the bottom must keep its values.
 class ScaledBatchNormOp : public DeviceOp {
  public:
   static constexpr std::string_view kName = "scaled batch normalisation";
@@ -39,7 +39,7 @@ class ScaledBatchNormOp : public DeviceOp {
 struct RunningStatisticsSpec {
   using Op = class RunningStatisticsOp;
   std::int64_t channels = 0;
-  float fraction = 0.999F;  // that a sum keeps
+  float fraction = 0.999F;  // the fraction of a sum that is kept
   float unbiased = 1;       // the factor of the newest variance
 };
 
@@ -55,7 +55,7 @@ class RunningStatisticsOp : public DeviceOp {
                         DeviceSpan<float> next_variance_sum, DeviceSpan<float> next_weight_sum) = 0;
 };
 
-/// A convolution with a ReLU behind it. Its gradients are the convolution's alone.
+/// A convolution followed by a ReLU. Its gradients are the convolution's alone.
 struct RectifiedConvolutionSpec {
   using Op = LinearOp;
   ConvolutionSpec convolution;
@@ -66,13 +66,13 @@ struct RectifiedSumSpec {
   std::array<float, 2> factors{1, 1};
 };
 
-/// A weighted sum of two tensors with a ReLU behind it.
+/// A weighted sum of two tensors followed by a ReLU.
 class RectifiedSumOp : public DeviceOp {
  public:
   static constexpr std::string_view kName = "rectified sum";
   virtual void forward(Stream&, DeviceSpan<const float> first, DeviceSpan<const float> second,
                        DeviceSpan<float> top) = 0;
-  /// An empty gradient is not computed. Of the top only the sign is read.
+  /// An empty gradient is not computed. Only the sign of the top is read.
   virtual void backward(Stream&, DeviceSpan<const float> top, DeviceSpan<const float> top_gradient,
                         DeviceSpan<float> first_gradient, DeviceSpan<float> second_gradient) = 0;
 };
@@ -93,7 +93,7 @@ class FusingBackend {
   virtual ~FusingBackend() = default;
 
   [[nodiscard]] virtual bool fuses() const = 0;
-  // REQUIRES, of all: it does. Errors: as Backend::make's.
+  // REQUIRES, for all: the backend has them. Errors: as Backend::make's.
 #define TAUT_DECLARE_FUSED(Spec) \
   [[nodiscard]] virtual std::unique_ptr<Spec::Op> make_fused(const Spec& spec) = 0;
   TAUT_EACH_FUSED_SPEC(TAUT_DECLARE_FUSED)

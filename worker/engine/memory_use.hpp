@@ -13,8 +13,8 @@ struct DeviceMemoryUse {
   Bytes free;  // as the device or the system reports it
 };
 
-/// A backend that reports its memory. The workspace that libraries allocate themselves is not in
-/// `used`, and not in `free` either.
+/// A backend that reports its memory. The workspace that libraries allocate themselves is neither
+/// in `used` nor in `free`.
 /// Thread    any
 class MemoryMeter {
  public:

@@ -13,8 +13,8 @@ class RelyingStream {
   virtual ~RelyingStream() = default;
 
   /// From now on every wait for this stream's device fails if the other stream's device has failed:
-  /// what was read from its memory may never have been computed.
-  /// other  of the same kind of device; outlives this, or rely_on_none()
+  /// values read from its memory may never have been computed.
+  /// other  a stream of the same kind of device; must live until this ends or rely_on_none()
   virtual void rely_on(Stream& other) = 0;
   virtual void rely_on_none() noexcept = 0;
 };

@@ -4,7 +4,7 @@
 
 namespace taut {
 
-/// A point in a stream's work for the host to wait at, while work that is queued later continues.
+/// A point in a stream's work that the host can wait for while later work continues.
 /// Thread: the stream's.
 class Mark {
  public:
@@ -13,7 +13,7 @@ class Mark {
   Mark& operator=(const Mark&) = delete;
   virtual ~Mark() = default;
 
-  /// Marks what is queued so far.
+  /// Marks the work queued so far.
   virtual void record() = 0;
   /// Whether the mark is known to have been passed; the host does not wait. Errors: as finish().
   [[nodiscard]] virtual bool passed() = 0;
@@ -55,7 +55,7 @@ inline std::unique_ptr<Mark> Stream::make_mark() {
 }
 
 /// A point in a stream's work. An event that was never recorded has passed. Thread: record() by one
-/// at a time, while no other uses it; the rest by any.
+/// thread at a time, while no other uses the event; the rest by any.
 class Event {
  public:
   Event() = default;
@@ -63,7 +63,7 @@ class Event {
   Event& operator=(const Event&) = delete;
   virtual ~Event() = default;
 
-  /// Marks what is queued on `stream` so far.
+  /// Marks the work queued on `stream` so far.
   virtual void record(Stream& stream) = 0;
   /// Work queued on `stream` from now on waits for the mark; the host does not.
   virtual void wait(Stream& stream) = 0;

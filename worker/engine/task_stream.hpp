@@ -52,8 +52,8 @@ class TaskStream final : public Stream {
   std::thread thread_;
 };
 
-/// A point in the work of a stream on the host. A stream that is no TaskStream runs inline: its
-/// marks have been passed, and it waits on the calling thread.
+/// A point in the work of a stream on the host. A stream that is not a TaskStream runs inline: its
+/// marks have always been passed, and it waits on the calling thread.
 class HostEvent final : public Event {
  public:
   void record(Stream& stream) override;
@@ -62,7 +62,7 @@ class HostEvent final : public Event {
   void finish() override;
 
  private:
-  std::shared_ptr<StreamProgress> of_;  // nullptr: passed
+  std::shared_ptr<StreamProgress> of_;  // nullptr: has passed
   std::uint64_t mark_ = 0;
 };
 

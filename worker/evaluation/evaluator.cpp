@@ -16,8 +16,8 @@ namespace {
 
 constexpr Duration kDataWait{60'000'000};
 
-/// The output that is a test's accuracy, "" if none. Of several, the last one with the
-/// fewest guesses (top_k): a net's own scores follow its auxiliary classifiers, as in GoogLeNet.
+/// The output that is a test's accuracy, "" if none. If there are several, the last one with the
+/// smallest top_k: a net's own scores follow its auxiliary classifiers, as in GoogLeNet.
 std::string accuracy_of(const model::Graph& graph) {
   std::string found;
   std::uint32_t min_guesses = 0;
@@ -32,7 +32,7 @@ std::string accuracy_of(const model::Graph& graph) {
   return found;
 }
 
-/// Whether servers would keep both alike. A test's batches may name more rows.
+/// Whether servers would keep both tables in the same way. A test's batches may name more rows.
 bool are_kept_alike(const TableSpec& trained, const TableSpec& tested) {
   if (!trained.rows || !tested.rows) return trained.rows.has_value() == tested.rows.has_value();
   RowTable rows = *tested.rows;

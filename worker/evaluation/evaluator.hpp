@@ -28,18 +28,18 @@ namespace taut::worker {
 class Evaluator {
  public:
   /// iterations  batches of one test
-  /// test        which of the job's test phases
+  /// test        the index of the job's test phase
   /// submission  as of Hdf5Output
-  /// Errors      invalid: a test net with other parameters than the training net, or that does
-  ///             not fit in the device's budget
+  /// Errors      invalid: a test net that has other parameters than the training net, or does not
+  ///             fit in the device's budget
   [[nodiscard]] static Result<std::unique_ptr<Evaluator>> create(
       const JobAssets& assets, Backend& backend, int iterations, std::size_t test = 0,
       Pace& pace = machine_pace(), std::optional<std::uint64_t> submission = std::nullopt);
 
-  /// Runs one test phase of the newest values; the caller sets the result's clock.
-  /// Errors    closed: `stop` was set, which is read before each batch
+  /// Runs one test phase with the newest values; the caller sets the result's clock.
+  /// Errors    closed: `stop` was set (it is checked before each batch)
   [[nodiscard]] Result<TestResult> run(ParameterCache& cache, const std::atomic<bool>& stop);
-  /// Runs one test phase of the values that the job's tables start from.
+  /// Runs one test phase with the initial values of the job's tables.
   /// Errors    as run()
   [[nodiscard]] Result<TestResult> run_initial(const std::atomic<bool>& stop);
 
@@ -47,16 +47,16 @@ class Evaluator {
   struct Parameter {
     TableId table;  // in the training net
     DeviceBuffer values;
-    std::optional<std::size_t> fed;  // by rows: the blob whose numbers name them
+    std::optional<std::size_t> fed;  // of a table by rows: the blob with the rows' numbers
   };
   Evaluator(std::size_t test, const model::Graph& graph, Backend& backend,
             std::optional<std::uint64_t> submission);
-  /// Over the batches so far.
+  /// The sums over the batches so far.
   struct Sums {
     double loss = 0;
     OutputMeans outputs;
   };
-  /// Reads a table's values, or those of some rows of one that is kept by rows.
+  /// Reads a table's values, or for a table by rows those of the given rows.
   using ReadTable = std::function<Result<void>(TableId table, std::span<const std::uint64_t> rows,
                                                std::span<float> into)>;
   [[nodiscard]] Result<TestResult> run(const ReadTable& read, const std::atomic<bool>& stop);
@@ -70,7 +70,7 @@ class Evaluator {
   Backend* backend_;
   Pace* pace_ = nullptr;
   std::int64_t batch_ = 0;  // records
-  // The device copies from it at its full speed; nullptr: its memory is the host's.
+  // The device copies from it at full speed; nullptr: the device's memory is the host's.
   std::unique_ptr<std::pmr::memory_resource> host_memory_;
   std::pmr::vector<float> snapshot_;  // copied to the device next
   std::unique_ptr<Net> net_;

@@ -14,15 +14,15 @@ namespace {
 
 constexpr const char* kArrayNames[] = {"data", "label"};
 
-// What a file that such a layer has written starts its mark with.
+// The start of the mark in every file that such a layer writes.
 constexpr const char* kWriter = "Tautline, HDF5Output";
 
-/// By which a later test knows that it may replace a file.
+/// The mark by which a later test recognizes a file that it may replace.
 std::string mark_of(std::optional<std::uint64_t> submission) {
   return submission ? fmt::format("{}, job {:016x}", kWriter, *submission) : std::string(kWriter);
 }
 
-/// The second is OUT-2.h5.
+/// The path of file `number`: OUT.h5, OUT-2.h5, ...
 std::filesystem::path numbered(const std::filesystem::path& path, int number) {
   if (number == 1) return path;
   std::filesystem::path name = path.stem();
@@ -31,7 +31,7 @@ std::filesystem::path numbered(const std::filesystem::path& path, int number) {
   return path.parent_path() / name;
 }
 
-/// Errors: exists, a file that is something else: the name is a mistake.
+/// Errors: exists, a file that no such layer wrote: the name is probably a mistake.
 Result<void> check_name(const std::string& path) {
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) return ok();

@@ -19,7 +19,7 @@
 namespace taut::worker {
 
 /// All test phases of a job, run in order. The first one's result is the job's, in records
-/// and reports; the results of the others are in the log.
+/// and reports; the results of the others are only logged.
 /// Thread    the compute thread
 class TestPhases {
  public:
@@ -30,10 +30,10 @@ class TestPhases {
       const JobAssets& assets, Backend& backend, Pace& pace = machine_pace(),
       std::optional<std::uint64_t> submission = std::nullopt);
 
-  /// Runs and logs all of them as of a clock, of the newest values; at the job's clock 0 of its
-  /// initial ones, whatever other workers have pushed since. Returns the first one's result.
+  /// Runs and logs all of them for a clock with the newest values, or at the job's clock 0 with its
+  /// initial values, even if other workers have pushed since. Returns the first one's result.
   /// recorder  nullptr: no records
-  /// Errors    closed: `stop` was set, which is read before each batch
+  /// Errors    closed: `stop` was set (it is checked before each batch)
   [[nodiscard]] Result<TestResult> run(ParameterCache& cache, Clock clock, Recorder* recorder,
                                        const std::atomic<bool>& stop);
 

@@ -19,9 +19,9 @@ namespace taut {
 namespace {
 
 constexpr Duration kIdle{100'000};
-constexpr Duration kActive{10'000};  // while something is waited for
+constexpr Duration kActive{10'000};  // while something is awaited
 constexpr Duration kSilent{3'000'000};
-constexpr int kAtOnce = 64;  // messages between two looks at what is due
+constexpr int kAtOnce = 64;  // messages between two checks for what is due
 
 FollowerId draw_number() {
   std::random_device source;
@@ -29,7 +29,7 @@ FollowerId draw_number() {
   return FollowerId(std::max<std::uint64_t>(number, 1));
 }
 
-/// Where others reach what listens on every interface.
+/// Where others reach an endpoint that listens on every interface.
 std::string reachable(const std::string& bound) {
   constexpr std::string_view kEverywhere = "0.0.0.0:";
   if (!bound.starts_with(kEverywhere)) return bound;
@@ -67,9 +67,9 @@ Result<std::unique_ptr<Follower>> Follower::open(const FollowerOptions& options)
   Started started;
   started.context = std::make_unique<ZmqContext>(options.security);
   EndpointLimits limits;
-  // What another follower has not read is part of two models at most, whose memory it shares.
+  // What another follower has not read is part of at most two models, and shares their memory.
   limits.unread = Bytes(std::numeric_limits<std::uint64_t>::max());
-  // Values come slice by slice, and what other followers send here is small.
+  // Values arrive slice by slice, and what other followers send here is small.
   limits.frame = Bytes(16ULL << 20U);
   limits.arrived_messages = 2;
   started.endpoint = started.context->make_endpoint(limits);
@@ -142,7 +142,7 @@ Result<std::shared_ptr<const Model>> Follower::pull(const Wish& wish, Duration w
   if (model) {
     waiting_.reset();
     lock.unlock();
-    endpoint_->wake();  // what it confirms is sent now
+    endpoint_->wake();  // the confirmation is sent now
     return model;
   }
   if (steady_now() < deadline) return model;
@@ -233,7 +233,7 @@ void Follower::take_control(const Incoming& incoming) {
   }
 }
 
-/// One that does not accept this side's key says so; one that is silent may have another's place.
+/// Fails if the coordinator refuses this side's key; tries the next address if it is silent.
 void Follower::find_coordinator() {
   const TimePoint now = steady_now();
   if (const auto refusal = endpoint_->refusal(coordinator_); refusal && !was_answered_) {
@@ -275,7 +275,7 @@ void Follower::connect(const FollowerProtocol::Connection& connection) {
     peer_of_.erase(known);
   }
   if (connection.address.empty()) return;
-  // Followers prove themselves to each other by their keys, whatever the shards want.
+  // Followers authenticate each other by their keys, whatever the shards require.
   if (!is_source) endpoint_->use_token(secret_);
   const auto peer = endpoint_->connect(connection.address);
   endpoint_->use_token(std::nullopt);
@@ -304,7 +304,7 @@ void Follower::send(FollowerProtocol::Outgoing& outgoing) {
     if (known == peer_of_.end()) return;
     peer = known->second;
   }
-  // What is not sent now is sent again when its time has passed.
+  // A message that is not sent now is sent again after its timeout.
   if (auto sent = endpoint_->send(peer, encode(message)); !sent) {
     log::debug("{}", sent.error().message);
   }

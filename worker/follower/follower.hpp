@@ -20,40 +20,40 @@
 namespace taut {
 
 struct FollowerOptions {
-  std::string coordinator;  // addresses of all that could coordinate, separated by commas
+  std::string coordinator;  // addresses of all possible coordinators, separated by commas
   JobId job;
-  std::string name;      // of this process, for people; a bounded one's is that of its key
+  std::string name;      // of this process, for people; a bounded follower's is that of its key
   bool bounded = false;  // training waits for it, as the job's `followers` says
-  /// "host:port" at which it passes models on to others, and takes them from others; port 0: any,
+  /// "host:port" at which it passes models on to followers; it may then read from one. Port 0: any;
   /// no host: the address with which it reaches the coordinator. Empty: it reads from the servers.
   std::string relay;
   Security security = Security::insecure();
 };
 
-/// Reads the parameters of a job while it trains, each time as they are of one version. Training
-/// does not wait for it, unless it is bounded.
+/// Reads the parameters of a job while it trains, each time all of one version. Training does not
+/// wait for it, unless it is bounded.
 /// Thread    any; pull() by one at a time
 class Follower {
  public:
-  /// Errors    invalid, exists: `relay` cannot be listened at, or its key does not let it
+  /// Errors    invalid, exists: it cannot listen at `relay`, or its key does not permit it
   [[nodiscard]] static Result<std::unique_ptr<Follower>> open(const FollowerOptions& options);
-  /// Training waits for it no more.
+  /// Training no longer waits for it.
   ~Follower();
   Follower(const Follower&) = delete;
   Follower& operator=(const Follower&) = delete;
 
-  /// The newest model that fulfils a wish, as soon as there is one.
-  /// wait     as long as that may take
-  /// at_most  of this call, which then returns nothing and may be repeated with the same wish
-  /// Errors   timeout: names what is waited for; closed: the job is over, and its last version was
-  ///          given; stale: it was bounded, and was cut; unavailable, mismatch
+  /// Returns the newest model that fulfills a wish, as soon as one exists.
+  /// wait     the longest that this may take, over all calls with this wish
+  /// at_most  after this long it returns nullptr; it may be called again with the same wish
+  /// Errors   timeout: names what is awaited; closed: the job is over, and its last version was
+  ///          returned; stale: it was bounded, and was cut; unavailable, mismatch
   [[nodiscard]] Result<std::shared_ptr<const Model>> pull(const Wish& wish, Duration wait,
                                                           Duration at_most = Duration::max());
 
-  /// The address at which it passes models on; empty: it does not.
+  /// The address at which it passes models on; empty if it does not.
   [[nodiscard]] const std::string& address() const { return address_; }
   [[nodiscard]] FollowerProtocol::Traffic traffic() const;
-  /// For tests: as that of ZmqContext, of those that it passes models on to.
+  /// For tests: ZmqContext::end_admission(), for the followers that it passes models on to.
   void end_admission() { context_->end_admission(); }
 
  private:
@@ -77,13 +77,13 @@ class Follower {
   std::unique_ptr<Endpoint> endpoint_;  // the thread's
   CoordinatorAddresses coordinators_;
   PeerId coordinator_;
-  std::optional<TimePoint> heard_;  // of the coordinator
-  TimePoint asked_;                 // since when this one is waited for
+  std::optional<TimePoint> heard_;  // when the coordinator's last message arrived
+  TimePoint asked_;                 // since when this coordinator is awaited
   bool was_answered_ = false;
   std::map<PeerId, ShardId> shard_of_;
   std::map<ShardId, PeerId> peer_of_;
   std::optional<PeerId> source_;
-  std::optional<DataToken> secret_;  // for shards, where the data plane is plain
+  std::optional<DataToken> secret_;  // for shards, if the data plane is plain
   const std::string address_;
   BufferPool pool_;
 

@@ -1,32 +1,32 @@
-// Whether all that was gathered of a version is of one branch of the job.
+// Checks that all slices gathered of a version are of one branch of the job.
 //
-// When a shard's host and a worker are lost together, updates may be lost with both. What the shard
-// had reached before is then made again, by another worker and of other values: the job continues
-// on another branch. A model of which one slice was read from the lost host, and another one from a
-// survivor after that clock was trained again, has never existed.
+// When a shard's host and a worker are lost together, updates may be lost with both. The clocks
+// that the shard had reached are then trained again, by another worker and with other values: the
+// job continues on another branch. A model of which one slice was read from the lost host, and
+// another one from a survivor after that clock was trained again, has never existed.
 #include <algorithm>
 
 #include "worker/follower/follower_protocol.hpp"
 
 namespace taut {
 
-/// The branch that this follower knows of: it rises whenever a shard is taken over, as the term of
-/// each shard does. 0: the job is not replicated, and has one branch.
+/// The branch that this follower knows of: it increases when a shard is taken over, as that shard's
+/// term does. 0: the job is not replicated, and has one branch.
 std::uint64_t FollowerProtocol::branch() const {
   std::uint64_t branch = 0;
   for (const auto& [shard, link] : links_) branch += link.term;
   return branch;
 }
 
-/// What is passed on names its branch.
+/// Models that are passed on name their branch.
 DataMessage FollowerProtocol::envelope_for_peer() const {
   DataMessage message = envelope();
   message.incarnation = Incarnation(branch());
   return message;
 }
 
-/// Whether items of the source are of the branch that is read here. Where they are not, one of both
-/// has not heard of a take-over yet; what is dropped is requested again.
+/// Whether items of the source are of the branch that is read here. If not, one of the two sides
+/// has not heard of a takeover yet; dropped items are requested again.
 bool FollowerProtocol::is_of_branch(const DataMessage& message) {
   const std::uint64_t theirs = message.incarnation.value();
   // 0: the source has no branches, or is of a build that does not name them.
@@ -36,7 +36,7 @@ bool FollowerProtocol::is_of_branch(const DataMessage& message) {
 }
 
 /// Whether slices of one version can be of two branches. Those of a single host are lost together,
-/// and requested anew once it is known where they are.
+/// and requested again once their new host is known.
 bool FollowerProtocol::may_be_mixed() const {
   if (branch() == 0) return false;
   const std::string& address = links_.begin()->second.address;
@@ -44,12 +44,12 @@ bool FollowerProtocol::may_be_mixed() const {
                              [&](const auto& entry) { return entry.second.address != address; });
 }
 
-/// All slices are here. The model is whole once each host has answered a question that is asked
-/// now: those that are lost do not, so none was lost before the last slice was sent. The shards are
-/// asked and not the coordinator, which would have a question for each model of each follower, and
-/// training that waits for followers would stop while the coordinator is away.
+/// All slices have arrived. The model is valid once each host has answered a request that is sent
+/// now: lost ones do not, so none was lost before the last slice was sent. The request goes to the
+/// shards: the coordinator would get one for each model of each follower, and training that waits
+/// for followers would stop while the coordinator is away.
 void FollowerProtocol::complete(TimePoint now) {
-  // Whether it is near enough to the newest shows in a round that begins now or later.
+  // Only a round that begins now or later shows whether it is near enough to the newest.
   is_fresh_ = false;
   fresh_from_ = now;
   if (may_be_mixed()) {

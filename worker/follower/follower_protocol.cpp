@@ -38,7 +38,7 @@ void FollowerProtocol::report(TimePoint now) {
   follow.set_job(identity_.job.value());
   follow.set_follower(identity_.id.value());
   follow.set_name(identity_.name);
-  // It joins with a version that it has, unless it has heard that there is none: training does not
+  // It joins with a version that it has, unless it was told that none exists: training does not
   // wait for its first one.
   const bool lacks_initial = newest_ >= Clock(0) && newest_ < first_version_;
   const bool has_none = answered_ && (state_ == pb::SUBMITTED || lacks_initial);
@@ -85,7 +85,7 @@ void FollowerProtocol::handle(const pb::FollowReply& reply, TimePoint now) {
   }
   if (reply.lingers() && !lingers_) next_round_ = now;
   lingers_ = reply.lingers();
-  if (identity_.bounded && reply.joined() && !std::exchange(joined_, true)) look_afresh(now);
+  if (identity_.bounded && reply.joined() && !std::exchange(joined_, true)) reset_freshness(now);
   hash_ = reply.job_hash();
   first_version_ = Clock(reply.first_version());
   take_shards(reply, now);
@@ -102,7 +102,7 @@ void FollowerProtocol::take_shards(const pb::FollowReply& reply, TimePoint now) 
     const bool is_same = known != links_.end() && known->second.address == shard.address() &&
                          known->second.term == shard.term();
     if (is_same || (known != links_.end() && shard.term() < known->second.term)) continue;
-    if (known != links_.end()) look_anew(now);
+    if (known != links_.end()) reset_gathering(now);
     Link link;
     link.address = shard.address();
     link.term = shard.term();
@@ -112,25 +112,25 @@ void FollowerProtocol::take_shards(const pb::FollowReply& reply, TimePoint now) 
   }
 }
 
-/// What is wished is to be found in rounds from now on. When a bounded follower has joined,
-/// training may be further than its slack ahead of what it joined with, and is held from then on.
-void FollowerProtocol::look_afresh(TimePoint now) {
+/// Only rounds from now on count for the wish. When a bounded follower joins, training may be
+/// further ahead of its version than its slack, and is held back from then on.
+void FollowerProtocol::reset_freshness(TimePoint now) {
   wished_newest_.reset();
   is_fresh_ = false;
   fresh_from_ = next_round_ = now;
 }
 
-/// The newest version may be lost with a shard's last host and the workers that had made it. Where
-/// training waits for this follower, it would never be made again.
-void FollowerProtocol::look_anew(TimePoint now) {
+/// The newest version may be lost with a shard's last host and the workers that had produced it. If
+/// training waits for this follower, it would never be produced again.
+void FollowerProtocol::reset_gathering(TimePoint now) {
   attempt_.reset();
   relay_.restart();
   phase_ = Phase::kIdle;
   newest_ = version();
-  look_afresh(now);
+  reset_freshness(now);
 }
 
-/// The host of a shard knows of none: they are made again.
+/// The host of a shard does not know the requests: they are sent again.
 void FollowerProtocol::forget_requests(ShardId shard) {
   if (phase_ == Phase::kProbing) phase_ = Phase::kIdle;
   for (const Slice& place : layout_.slices()) {
@@ -144,7 +144,7 @@ void FollowerProtocol::forget_requests(ShardId shard) {
 void FollowerProtocol::take_source(const pb::FollowReply& reply, TimePoint now) {
   const FollowerId source(reply.source());
   if (source == source_ && reply.source_address() == source_address_) return;
-  if (source == avoided_ && source != FollowerId()) return;  // of before it was given up
+  if (source == avoided_ && source != FollowerId()) return;  // from before it was given up
   source_ = source;
   source_address_ = reply.source_address();
   source_heard_ = now;
@@ -154,8 +154,8 @@ void FollowerProtocol::take_source(const pb::FollowReply& reply, TimePoint now) 
   phase_ = Phase::kIdle;
 }
 
-/// The follower that passes models on to this one is silent or sends nothing: the servers are
-/// asked, until the coordinator names another.
+/// Gives up the follower that passes models on to this one, and reads from the servers until the
+/// coordinator names another.
 void FollowerProtocol::leave_source(TimePoint now) {
   avoided_ = source_;
   avoided_until_ = now + timings_.avoid;
@@ -243,7 +243,7 @@ void FollowerProtocol::handle(ShardId from, const DataMessage& message, TimePoin
       failure_ = make_error(ErrorCode::kMismatch, fmt::format("shard {} at {}: {}", from.value(),
                                                               link.address, reply->reason()));
     } else {
-      is_urgent_ = true;  // it may be elsewhere, or over
+      is_urgent_ = true;  // the shard may have moved, or the job is over
     }
   } else if (const auto* description = std::get_if<pb::Description>(&message.body)) {
     take_tables(*description);
@@ -258,7 +258,7 @@ void FollowerProtocol::handle(ShardId from, const DataMessage& message, TimePoin
       link.confirmed = std::max(link.confirmed, Clock(confirmed->version()));
       if (link.confirmed < given_) link.confirming.reset();
     } else {
-      is_urgent_ = true;  // it was cut, or the shard has yet to hear of it
+      is_urgent_ = true;  // it was cut, or the shard does not know it yet
     }
   } else if (const auto* batch = std::get_if<DataItems>(&message.body)) {
     take_items(*batch, false, now);
@@ -310,7 +310,7 @@ void FollowerProtocol::handle_peer(PeerId from, const DataMessage& message) {
     answer.clock = item.clock;
     parked.items.push_back(answer);
   }
-  // One that was served at once learns nothing from this, but that this side lives.
+  // A peer that was served at once learns from this only that this side is alive.
   if (parked.items.empty()) return;
   DataMessage answer = envelope_for_peer();
   answer.body = std::move(parked);
@@ -320,7 +320,7 @@ void FollowerProtocol::handle_peer(PeerId from, const DataMessage& message) {
 void FollowerProtocol::tick(TimePoint now) {
   if (is_over_ || failure_) return;
   if (has_last_) {
-    // The servers may drop the tables, as far as this one is concerned.
+    // This follower no longer needs the servers' tables.
     outgoing_.push_back({To::kCoordinator, {}, {}, goodbye()});
     is_over_ = true;
     return;
@@ -335,7 +335,7 @@ void FollowerProtocol::tick(TimePoint now) {
   if (waits_for_source && now - std::max(*source_heard_, begun_) > timings_.source_silence) {
     leave_source(now);
   }
-  go_on(now);
+  advance(now);
   confirm(now);
 }
 
@@ -368,7 +368,7 @@ std::string FollowerProtocol::waits_for(TimePoint now) const {
                                          : std::string("as long as it was asked"));
     }
   }
-  if (identity_.bounded && !joined_) return "the servers have yet to hear that it follows";
+  if (identity_.bounded && !joined_) return "the servers have not heard yet that it follows";
   if (newest_ < first_version_) return "no member has brought initial values yet";
   if (attempt_ && newest_ >= attempt_->target()) {
     return fmt::format("version {} is being read, {} of its {} slices are here; the newest is {}",

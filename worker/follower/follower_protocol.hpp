@@ -22,19 +22,19 @@
 
 namespace taut {
 
-/// How often a follower says what, and after which silence it says it again.
+/// How often a follower sends what, and after which silence it sends it again.
 struct FollowerTimings {
   Duration report{1'000'000};  // between two reports to the coordinator
   Duration change{100'000};    // between two reports while it waits for the coordinator
-  Duration probe{50'000};      // between two questions for the newest version
-  Duration resend{1'000'000};  // silence after which a side is asked again
+  Duration probe{50'000};      // between two requests for the newest version
+  Duration resend{1'000'000};  // silence after which a request is sent again
   // Silence after which a relaying follower is given up, and the limit for one that is at a version
   // that the servers do not have.
   Duration source_silence{2'000'000};
   // The limit for a relaying follower that is alive but sends nothing of what the servers have.
   // Longer than the first part of a slice takes through a chain of slow links.
   Duration source_stall{30'000'000};
-  Duration avoid{60'000'000};  // and for so long
+  Duration avoid{60'000'000};  // how long it is then avoided
 };
 
 struct FollowerIdentity {
@@ -42,23 +42,23 @@ struct FollowerIdentity {
   FollowerId id;
   std::string name;
   bool bounded = false;
-  std::string address;  // where it passes models on; empty: it does not
+  std::string address;  // where it passes models on; empty if it does not
 };
 
-/// What a follower is to have.
+/// What a follower must read.
 struct Wish {
   Clock at_least;                            // this version or a later one
-  std::optional<std::int64_t> max_behind{};  // clocks behind the newest when it is given; not
-                                             // given: the newest when it was asked for
+  std::optional<std::int64_t> max_behind{};  // clocks behind the newest when it is returned;
+                                             // nullopt: at least the newest when it was wished
 };
 
 /// A reader that follows a job, as a state machine: it asks where the job is, gathers models of one
 /// version from the servers' shards or from another follower, passes them on as they arrive, and,
 /// if training waits for it, confirms what it has. No socket, thread or clock.
 ///
-/// A version is chosen from what the shards say they have, and requested of every slice; where one
-/// has passed it meanwhile, a later one is chosen, with a lead over the newest that grows until
-/// requests arrive in time. No shard waits for a reader.
+/// It chooses a version from those that the shards report, and requests it of every slice; if one
+/// has passed it meanwhile, it chooses a later version, with a lead over the newest that grows
+/// until requests arrive in time. No shard waits for a reader.
 /// Thread    its owner's
 class FollowerProtocol {
  public:
@@ -69,25 +69,25 @@ class FollowerProtocol {
     PeerId peer;    // kPeer
     std::variant<pb::ControlMessage, DataMessage> message;
   };
-  /// A connection that is to be made, in place of the one before it to the same side.
+  /// A connection to make, in place of the previous one to the same side.
   struct Connection {
     To to = To::kShard;
     ShardId shard;
-    std::string address;  // empty: to none
+    std::string address;  // empty: none
   };
 
   FollowerProtocol(FollowerIdentity identity, FollowerTimings timings, BufferPool& pool,
                    std::uint64_t slice_elements = SliceLayout::kSliceElements);
 
-  /// From now on a model is gathered that fulfils this; a newer wish takes its place.
+  /// From now on gathers a model that fulfills this wish, which replaces the previous one.
   void wish(const Wish& wish, TimePoint now);
   void forget_wish() { wish_.reset(); }
-  /// The model that fulfils the wish, which is forgotten then: what a bounded follower takes here
-  /// it confirms. nullptr: not yet.
+  /// Returns the model that fulfills the wish, and forgets the wish; nullptr if there is none yet.
+  /// A bounded follower confirms what it takes here.
   [[nodiscard]] std::shared_ptr<const Model> take();
-  /// Why no wish will be fulfilled any more; nullopt if it may be.
+  /// Why no wish can be fulfilled any more; nullopt if one may be.
   [[nodiscard]] std::optional<Error> failure() const;
-  /// What a wish waits for, for the message of a deadline.
+  /// What a wish waits for, for the error message of a timeout.
   [[nodiscard]] std::string waits_for(TimePoint now) const;
 
   void handle(const pb::FollowReply& reply, TimePoint now);
@@ -100,7 +100,7 @@ class FollowerProtocol {
     return std::exchange(connections_, {});
   }
   [[nodiscard]] std::vector<Outgoing> take_outgoing() { return std::exchange(outgoing_, {}); }
-  /// The last report: it follows no more.
+  /// The last report: it no longer follows.
   [[nodiscard]] pb::ControlMessage goodbye() const;
 
   /// Of the newest whole model; below 0 if there is none.
@@ -124,10 +124,10 @@ class FollowerProtocol {
     std::optional<TimePoint> last_heard;
     std::optional<TimePoint> requested;  // for its versions, in this round
     std::optional<pb::Description> said;
-    // When the newest round that it has answered began. Answers of a connection come in order: what
-    // was requested before and is not here was lost, or waits there.
+    // When the newest round that it has answered began. Answers on a connection arrive in order:
+    // what was requested before and has not arrived was lost, or waits there.
     std::optional<TimePoint> cleared;
-    Clock reached{-1};  // that all of its slices had then
+    Clock reached{-1};  // the version that all of its slices had then
     Clock confirmed{-1};
     std::optional<TimePoint> confirming;
   };
@@ -138,8 +138,8 @@ class FollowerProtocol {
   void send(ShardId shard, DataMessage message);
   void report(TimePoint now);
   void take_shards(const pb::FollowReply& reply, TimePoint now);
-  void look_anew(TimePoint now);
-  void look_afresh(TimePoint now);
+  void reset_gathering(TimePoint now);
+  void reset_freshness(TimePoint now);
   void forget_requests(ShardId shard);
   void take_source(const pb::FollowReply& reply, TimePoint now);
   void leave_source(TimePoint now);
@@ -152,10 +152,10 @@ class FollowerProtocol {
   [[nodiscard]] bool may_be_mixed() const;
   void complete(TimePoint now);
   // follower_rounds.cpp
-  [[nodiscard]] std::optional<Wish> wanted() const;
+  [[nodiscard]] std::optional<Wish> next_wish() const;
   [[nodiscard]] Clock least(const Wish& wish) const;
   [[nodiscard]] bool is_fulfilled(const Wish& wish) const;
-  void go_on(TimePoint now);
+  void advance(TimePoint now);
   void ask(ShardId shard, Link& link, TimePoint now);
   void ask_source(TimePoint now);
   void note_round(Link& link, const pb::Description& description) const;
@@ -164,7 +164,7 @@ class FollowerProtocol {
   void probe(TimePoint now);
   void judge_round(TimePoint now);
   [[nodiscard]] bool is_stalled(Clock lowest, TimePoint now);
-  [[nodiscard]] bool is_misled(bool is_above, TimePoint now);
+  [[nodiscard]] bool source_is_at_lost_version(bool is_above, TimePoint now);
   void choose(TimePoint now);
   void begin(Clock target, TimePoint now);
   void request(TimePoint now);
@@ -179,7 +179,7 @@ class FollowerProtocol {
   BufferPool& pool_;
   const std::uint64_t slice_elements_;
 
-  // The coordinator's word.
+  // As reported by the coordinator.
   pb::JobState state_ = pb::SUBMITTED;
   std::string message_;
   std::string hash_;
@@ -189,7 +189,7 @@ class FollowerProtocol {
   bool is_over_ = false;
   std::optional<Error> failure_;
   std::optional<TimePoint> reported_;
-  std::optional<TimePoint> answered_;  // when the coordinator last was
+  std::optional<TimePoint> answered_;  // when the coordinator last answered
   bool is_urgent_ = true;
   std::uint64_t requests_ = 0;
 
@@ -205,24 +205,24 @@ class FollowerProtocol {
   TimePoint avoided_until_;
 
   std::optional<Wish> wish_;
-  bool is_fresh_ = false;  // a round has ended since it was made, and since the newest model
+  bool is_fresh_ = false;  // a round has begun and ended since the wish and the newest model
   TimePoint fresh_from_;
-  std::optional<Clock> wished_newest_;  // the newest version when it was made
-  bool has_last_ = false;  // of a job that has ended: the last version, or there is none
+  std::optional<Clock> wished_newest_;  // the newest version when the wish was made
+  bool has_last_ = false;  // the job has ended, and it has the last version or there is none
   Phase phase_ = Phase::kIdle;
   std::uint64_t round_ = 0;
   TimePoint next_round_;
-  Clock newest_{-1};  // that any shard has named
+  Clock newest_{-1};  // the newest version that any shard has reported
   std::uint64_t newest_branch_ = 0;
   std::int64_t lead_ = 0;
   std::int64_t in_time_ = 0;  // models in a row that were gathered at the first attempt
   std::optional<ModelAttempt> attempt_;
-  TimePoint begun_;  // the attempt, for its present version
-  int resends_ = 0;  // in it, after silence
-  // Since when the servers have the version and the source has sent nothing of it.
+  TimePoint begun_;  // when the attempt at its current version was
+  int resends_ = 0;  // in it: how often requests were repeated
+  // Since when the servers have had the version and the source has sent nothing of it.
   std::optional<TimePoint> owed_since_;
-  bool is_drawn_ = false;  // by the source, to a later version than was requested
-  // Since when it is drawn to one that the servers do not have.
+  bool is_drawn_ = false;  // the source has moved it to a later version than was requested
+  // Since when that has been one that the servers do not have.
   std::optional<TimePoint> misled_since_;
   TimePoint round_begun_;
   std::shared_ptr<const Model> model_;

@@ -8,15 +8,15 @@
 namespace taut {
 namespace {
 
-// Answers arrive as whole messages: a slice that is here is passed on while the next is on its way.
+// A message is received as a whole: one slice is passed on while the next is on its way.
 constexpr std::size_t kMessageBytes = 1UL << 20U;
-// What a follower passes on at once is a part of a slice: the next one begins to pass it on that
+// A follower passes on a part of a slice at a time: the next follower starts to pass it on that
 // much earlier.
 constexpr std::uint64_t kPartsOfSlice = 4;
 constexpr std::int64_t kMaxLead = 64;
-// A lower lead is tried after so many models in a row that were gathered at once.
+// After this many models in a row that were gathered at the first attempt, a lower lead is tried.
 constexpr std::int64_t kInTime = 64;
-// A version that is further ahead is waited for with questions alone.
+// For a version that is further ahead only rounds are made, and no requests parked.
 constexpr std::int64_t kParkedAhead = 4096;
 
 }  // namespace
@@ -51,9 +51,9 @@ std::shared_ptr<const Model> FollowerProtocol::take() {
   return model_;
 }
 
-/// What is to be gathered next: of what is wished here and by those that models are passed on to,
-/// what may be there first.
-std::optional<Wish> FollowerProtocol::wanted() const {
+/// What to gather next: of this follower's wish and those of followers that read from it, the one
+/// that may be available first.
+std::optional<Wish> FollowerProtocol::next_wish() const {
   std::optional<Wish> next;
   const auto consider = [&](const Wish& wish) {
     if (!next || wish.at_least < next->at_least) next = wish;
@@ -65,20 +65,20 @@ std::optional<Wish> FollowerProtocol::wanted() const {
   return next;
 }
 
-void FollowerProtocol::go_on(TimePoint now) {
+void FollowerProtocol::advance(TimePoint now) {
   const bool all_greeted = !links_.empty() && std::ranges::all_of(links_, [](const auto& entry) {
     return entry.second.greeted;
   });
   if (!all_greeted) return;
   if (phase_ == Phase::kFetching) request(now);
-  if (phase_ != Phase::kFetching && !wanted()) {
+  if (phase_ != Phase::kFetching && !next_wish()) {
     phase_ = Phase::kIdle;
     return;
   }
   const bool is_open = std::ranges::any_of(
       links_, [](const auto& entry) { return entry.second.requested && !entry.second.said; });
   if (is_open && phase_ != Phase::kIdle) {
-    // Its answers are behind those to earlier requests.
+    // A round's answers are queued behind those to earlier requests.
     for (auto& [shard, link] : links_) {
       if (link.said || (link.requested && now - *link.requested < timings_.resend)) continue;
       ask(shard, link, now);
@@ -95,7 +95,7 @@ void FollowerProtocol::note_round(Link& link, const pb::Description& description
   link.reached = description.waits() ? Clock(-1) : Clock(description.lowest());
 }
 
-/// Whether the follower that passes models on lives, and what of its answers was lost.
+/// Its answer shows that the source is alive, and which of its earlier answers were lost.
 void FollowerProtocol::ask_source(TimePoint now) {
   if (source_link_.requested && now - *source_link_.requested < timings_.resend / 2) return;
   source_link_.requested = now;
@@ -127,7 +127,7 @@ void FollowerProtocol::probe(TimePoint now) {
   }
 }
 
-/// Takes the shards' answers of a round together, once all are here.
+/// Evaluates the shards' answers of a round, once all have arrived.
 void FollowerProtocol::judge_round(TimePoint now) {
   if (phase_ == Phase::kIdle || !tables_) return;
   Clock highest;
@@ -149,7 +149,7 @@ void FollowerProtocol::judge_round(TimePoint now) {
   }
   next_round_ = now + 2 * timings_.probe;
   if (attempt_ && attempt_->is_whole()) {
-    // A host may answer although it was declared lost; others know of that.
+    // A host that was declared lost may still answer; others have reported a newer branch.
     if (newest_branch_ > branch()) {
       is_urgent_ = true;
       return;
@@ -162,7 +162,7 @@ void FollowerProtocol::judge_round(TimePoint now) {
   }
   const bool is_one = highest <= lowest;  // every slice is of this version
   if (lingers_ && (!is_one || version() >= highest || highest < first_version_)) {
-    // Nothing moves any more: what is not of one version now never will be.
+    // Nothing changes any more: slices that are not of one version now never will be.
     has_last_ = true;
     phase_ = Phase::kIdle;
     attempt_.reset();
@@ -178,41 +178,41 @@ void FollowerProtocol::judge_round(TimePoint now) {
     leave_source(now);
     return;
   }
-  // A lead over versions that do not move, as training waits for something; or the source is at a
-  // version that was lost.
-  const auto wish = wanted();
+  // The attempt is ahead of versions that do not advance, as training waits for something; or the
+  // source is at a version that was lost.
+  const auto wish = next_wish();
   const bool is_above = is_one && attempt_->target() > highest && wish && highest >= least(*wish);
   if (is_above && !is_drawn_) {
     begin(highest, now);
-  } else if (is_misled(is_above, now)) {
+  } else if (source_is_at_lost_version(is_above, now)) {
     leave_source(now);
   }
 }
 
-/// Whether the source keeps back what the servers have.
-/// lowest  the version that all of their slices have
+/// Whether the source withholds what the servers have.
+/// lowest  the version that all of the servers' slices have
 bool FollowerProtocol::is_stalled(Clock lowest, TimePoint now) {
   if (source_ == FollowerId() || lowest < attempt_->target()) return false;
   if (!owed_since_) owed_since_ = now;
   return now - *owed_since_ > timings_.source_stall;
 }
 
-/// Whether the source has drawn this one to a version that was lost when a shard was taken over, of
-/// which the source may not have heard.
-/// is_above  all slices are of one version that would do, and the attempt is for a later one
-bool FollowerProtocol::is_misled(bool is_above, TimePoint now) {
-  // What the source has sent the servers had before: they name it in every later round.
+/// Whether the source has moved the attempt to a version that was lost when a shard was taken over,
+/// of which the source may not have heard.
+/// is_above  all slices are of one version that would do, and the attempt is at a later one
+bool FollowerProtocol::source_is_at_lost_version(bool is_above, TimePoint now) {
+  // The servers had what the source has sent, and unless it was lost report it in later rounds.
   if (!is_above || round_begun_ <= begun_) {
     misled_since_.reset();
     return false;
   }
-  // Its makers may push it again, as soon as the shard's new host serves them.
+  // The workers that produced it may push it again, once the shard's new host serves them.
   if (!misled_since_) misled_since_ = now;
   return now - *misled_since_ > timings_.source_silence;
 }
 
 void FollowerProtocol::choose(TimePoint now) {
-  const auto wish = wanted();
+  const auto wish = next_wish();
   if (!wish) return;
   const Clock need = least(*wish);
   if (need > newest_) {
@@ -239,15 +239,15 @@ void FollowerProtocol::begin(Clock target, TimePoint now) {
   request(now);
 }
 
-/// Whether a slice is to be requested, now or again: its answer was lost, as those to later
-/// questions are here, or the other side was silent for long.
+/// Whether a slice must be requested, for the first time or again: its answer was lost, as those to
+/// later requests have arrived, or the other side was silent for long.
 bool FollowerProtocol::is_due(const ModelAttempt::Slice& slice, const Link& link,
                               TimePoint now) const {
   if (!slice.sent) return true;
   const bool is_answered = link.cleared && *slice.sent < *link.cleared;
   if (is_answered && (!slice.parked || link.reached >= attempt_->target())) return true;
-  // While anything arrives, what is missing may be queued behind it, for long where many share a
-  // slow link: another copy would only lengthen the queue.
+  // While anything arrives, what is missing may be queued behind it, for long if many share a slow
+  // link: another copy would only lengthen the queue.
   const Duration silence = now - std::max(*slice.sent, link.last_heard.value_or(*slice.sent));
   const Duration patience = timings_.resend * (2 << std::min(resends_, 4));
   return silence >= (slice.parked ? 4 * patience : patience);
@@ -315,7 +315,7 @@ void FollowerProtocol::take_items(const DataItems& batch, bool from_source, Time
         if (item.clock == attempt_->target()) slice.parked = true;
         break;
       case pb::DataItem::REFUSED:
-        // The shard is not here, or not yet; the coordinator knows where.
+        // The shard is not at that host, or not yet; the coordinator knows where it is.
         if (item.clock == attempt_->target()) slice.parked = true;
         is_urgent_ = true;
         break;
@@ -341,7 +341,7 @@ void FollowerProtocol::take_value(const Slice& place, const DataItem& item, bool
   if (attempt_->is_whole()) complete(now);
 }
 
-/// The source is at a later version: what it still owes will be of that one.
+/// The source is at a later version, of which it will send all that is missing.
 void FollowerProtocol::follow_source(Clock target, TimePoint now) {
   ModelAttempt later(target, tables_, layout_, pool_);
   for (std::size_t index = 0; index < attempt_->size(); ++index) {
@@ -356,7 +356,7 @@ void FollowerProtocol::follow_source(Clock target, TimePoint now) {
   request(now);
 }
 
-/// Sends what is here of a slice to those that wait for it and have not got it.
+/// Sends the part of a slice that has arrived to each peer that waits for it and lacks it.
 void FollowerProtocol::pass_on(const Slice& place, Clock version, const Frame& values,
                                std::uint64_t filled) {
   const std::uint64_t most = std::max<std::uint64_t>(slice_elements_ / kPartsOfSlice, 1);

@@ -9,9 +9,9 @@
 
 namespace taut {
 
-/// A job's parameters as they are of one version, whole: they hold every member's updates of the
-/// clocks before it. Where updates are applied on arrival, some newer ones too. Not written again,
-/// also where a server and a worker that are lost take updates with them.
+/// All of a job's parameters at one version: they include every member's updates of the clocks
+/// before it and, if updates are applied on arrival, some newer ones. Never written again, even if
+/// updates are lost together with a server and a worker.
 struct Model {
   Clock version;
   std::shared_ptr<const std::vector<TableSpec>> tables;

@@ -27,7 +27,7 @@ bool ModelAttempt::take(const taut::Slice& place, std::size_t index, std::uint64
     return false;
   }
   const std::uint64_t begin = offset - place.offset;
-  // Some may be here, where the slice was requested again.
+  // Some may have arrived before, if the slice was requested again.
   const bool is_next = begin <= slice.filled && begin + count > slice.filled;
   if (!is_next || begin + count > place.count) return false;
   std::memcpy(model_.values[place.table.value()].data() + offset * sizeof(float),

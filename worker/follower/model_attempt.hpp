@@ -23,10 +23,10 @@ namespace taut {
 class ModelAttempt {
  public:
   struct Slice {
-    std::uint64_t filled = 0;       // elements, from its beginning on
-    bool is_here = false;           // all of them
-    std::optional<TimePoint> sent;  // its request
-    bool parked = false;            // the other side has it
+    std::uint64_t filled = 0;       // elements that have arrived, from its beginning on
+    bool is_here = false;           // all of them have
+    std::optional<TimePoint> sent;  // when its request was
+    bool parked = false;            // the other side has the request
   };
 
   /// Throws std::bad_alloc.
@@ -40,9 +40,9 @@ class ModelAttempt {
   [[nodiscard]] std::size_t size() const { return slices_.size(); }
   [[nodiscard]] bool is_whole() const { return missing_ == 0 && !slices_.empty(); }
 
-  /// Takes over values of a slice, all or a part: parts follow each other.
+  /// Copies values of a slice, all or the next part.
   /// offset   of the first in the table, in elements
-  /// Returns false if they are here already, not next, or not of the slice.
+  /// Returns false if they have arrived before, are not the next, or are outside the slice.
   [[nodiscard]] bool take(const taut::Slice& place, std::size_t index, std::uint64_t offset,
                           const Frame& values);
   /// The values of a slice, as far as they are filled; they outlive this object.

@@ -17,10 +17,10 @@ namespace taut {
 /// followers wait for it and from which version on. No I/O.
 class ModelRelay {
  public:
-  /// More are not kept: those that ask for them ask again.
+  /// Limit on kept requests: further ones are dropped, and their followers send them again.
   static constexpr std::size_t kMax = 1U << 20U;
 
-  /// What a peer is to get of a slice: elements, counted from its first.
+  /// A part of a slice to send to a peer: elements, counted from the slice's first.
   struct Part {
     PeerId peer;
     std::uint64_t begin = 0;
@@ -28,28 +28,28 @@ class ModelRelay {
   };
 
   void park(PeerId peer, const DataItem& item);
-  /// What those get next that values of this version serve; one that has got all of them is
-  /// removed.
-  /// filled  how many of the slice's elements are here, from the first on
+  /// Returns the next part for each peer whose request this version serves, and removes requests
+  /// that are then complete.
+  /// filled  how many of the slice's elements have arrived, from the first on
   [[nodiscard]] std::vector<Part> take(const Slice& place, Clock version, std::uint64_t filled);
-  /// What is sent from now on is of other values: each gets a slice from its first element on.
+  /// The values are no longer the same: sends each partly sent slice again from its first element.
   void restart();
-  /// The lowest version that is waited for; nullopt if none is.
+  /// The lowest version that a peer waits for; nullopt if none does.
   [[nodiscard]] std::optional<Clock> wanted() const;
-  /// A peer lives, and still waits for what it has asked for.
+  /// Records that a peer is alive and still waits for what it has requested.
   void refresh(PeerId peer) { ages_[peer] = age_; }
-  /// Forgets those that have said nothing since the last call but one: they have gone.
+  /// Forgets peers that have sent nothing since the last call but one: they have gone.
   void age();
 
  private:
   struct Waiting {
     Clock from;
-    Clock version;           // of what it has got
+    Clock version;           // of what was sent to it
     std::uint64_t sent = 0;  // elements
   };
 
   std::map<std::pair<TableId, SliceId>, std::map<PeerId, Waiting>> waiting_;
-  std::map<PeerId, std::uint64_t> ages_;  // when each was heard of last
+  std::map<PeerId, std::uint64_t> ages_;  // `age_` at each peer's last message
   std::size_t count_ = 0;
   std::uint64_t age_ = 0;
 };

@@ -3,7 +3,7 @@
 namespace taut::layers {
 namespace {
 
-/// Bottoms: scores, labels. Tops: the accuracy, and optionally that of each class. It has no
+/// Bottoms: scores, labels. Tops: the accuracy, and optionally each class's accuracy. It has no
 /// gradient.
 class Accuracy final : public Layer {
  public:

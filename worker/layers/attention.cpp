@@ -4,7 +4,7 @@ namespace taut::layers {
 namespace {
 
 /// Attention between two inner products: one computes queries, keys and values, the other mixes the
-/// heads' results. Parameters: weight_qkv, bias_qkv, weight_o, bias_o; the biases where there are
+/// heads' results. Parameters: weight_qkv, bias_qkv, weight_o, bias_o; the biases only if there are
 /// any.
 /// Source    Vaswani et al., "Attention Is All You Need", NIPS 2017, section 3.2.2
 class MultiHeadAttention final : public Layer {

@@ -52,15 +52,15 @@ class Statistics {
   }
 
   Backend& backend_;
-  std::unique_ptr<RunningStatisticsOp> sums_;  // nullptr: one after another
+  std::unique_ptr<RunningStatisticsOp> sums_;  // nullptr: the sums are computed one by one
   float fraction_;
-  float unbiased_ = 1;  // from a variance divided by the count to one divided by one less
+  float unbiased_ = 1;  // the factor count / (count - 1) of a variance
   DeviceBuffer mean_;
   DeviceBuffer variance_;
   DeviceBuffer one_;
 };
 
-/// With the batch's statistics.
+/// A BatchNorm with the batch's statistics.
 class BatchNorm final : public Layer {
  public:
   BatchNorm(Backend& backend, const Extents& shape, const pb::BatchNormParameter& parameter)
@@ -82,7 +82,7 @@ class BatchNorm final : public Layer {
   Statistics statistics_;
 };
 
-/// A BatchNorm of which ScaledBatchNorm computes all but the running sums.
+/// The running sums of a BatchNorm; ScaledBatchNorm computes the rest.
 class StatisticsOnly final : public Layer {
  public:
   explicit StatisticsOnly(std::shared_ptr<Statistics> statistics)
@@ -97,8 +97,8 @@ class StatisticsOnly final : public Layer {
   std::shared_ptr<Statistics> statistics_;
 };
 
-/// A BatchNorm, the Scale behind it, and a ReLU where there is one. Its bottom is the BatchNorm's,
-/// its parameters and its top are the Scale's.
+/// A BatchNorm, the Scale behind it, and optionally a ReLU. Its bottom is the BatchNorm's, its
+/// parameters and its top are the Scale's.
 class ScaledBatchNorm final : public Layer {
  public:
   ScaledBatchNorm(std::unique_ptr<ScaledBatchNormOp> op, std::shared_ptr<Statistics> statistics)
@@ -123,7 +123,7 @@ class ScaledBatchNorm final : public Layer {
   std::shared_ptr<Statistics> statistics_;
 };
 
-/// With the kept statistics: testing, and training that does not change them.
+/// A BatchNorm with the kept statistics: for testing, and training that does not change them.
 class KeptBatchNorm final : public Layer {
  public:
   explicit KeptBatchNorm(std::unique_ptr<BatchNormOp> op) : op_(std::move(op)) {}

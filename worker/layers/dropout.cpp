@@ -19,7 +19,7 @@ class Dropout final : public Layer {
   std::unique_ptr<DropoutOp> op_;
 };
 
-/// Dropout outside of training: everything is kept.
+/// Dropout outside training: everything is kept.
 class Identity final : public Layer {
  public:
   explicit Identity(Backend& backend) : backend_(backend) {}

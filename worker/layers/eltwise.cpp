@@ -29,7 +29,7 @@ class WeightedSum final : public Layer {
   std::vector<float> factors_;
 };
 
-/// With the ReLU behind it.
+/// A sum with the ReLU behind it.
 class RectifiedSum final : public Layer {
  public:
   explicit RectifiedSum(std::unique_ptr<RectifiedSumOp> op) : op_(std::move(op)) {}

@@ -14,7 +14,7 @@ bool has_loss_weight(const model::Node& node) {
   return std::ranges::any_of(node.loss_weights, [](float weight) { return weight != 0; });
 }
 
-/// Whether it is a layer of this type with one bottom and one top, through which gradients pass.
+/// Whether a node is a layer of this type with one bottom and one top that passes gradients.
 bool is_plain(const model::Node& node, std::string_view type) {
   return node.definition.type() == type && node.bottoms.size() == 1 && node.tops.size() == 1 &&
          node.definition.propagate_down_size() == 0 && !has_loss_weight(node);
@@ -28,7 +28,7 @@ bool is_relu_over(const model::Graph& graph, std::size_t index, std::size_t top)
          node.definition.relu_param().negative_slope() == 0;
 }
 
-/// Whether no node but these two uses a blob that the first one writes.
+/// Whether only these two nodes use a blob that the first one writes.
 bool is_between(const model::Graph& graph, std::size_t blob, std::size_t writer,
                 std::size_t reader) {
   for (std::size_t i = writer + 1; i < graph.nodes.size(); ++i) {
@@ -92,7 +92,7 @@ std::vector<FusedNodes> fused_nodes(const model::Graph& graph) {
     if (!is_relu_over(graph, i + 1, node.tops[0])) continue;
     const pb::LayerParameter& definition = node.definition;
     if (definition.propagate_down_size() > 0) continue;
-    // Without a bias the ReLU is the only pass behind the convolution as it is.
+    // Without a bias the ReLU already is the only pass after the convolution, so fusing saves none.
     if (definition.type() == "Convolution" && definition.convolution_param().bias_term()) {
       all.push_back({Kind::kConvolution, i});
     } else if (definition.type() == "Eltwise" && node.bottoms.size() == 2 &&
@@ -120,11 +120,11 @@ LayerMaker::NodeLayer LayerMaker::make(const LayerSetup& setup) {
   return {.layer = make_layer(backend_, setup)};
 }
 
-/// Without a separate layer for a node.
+/// Makes a node's layer if the node is fused with others; otherwise the result has no layer.
 LayerMaker::NodeLayer LayerMaker::make_fused(const LayerSetup& setup) {
   using Kind = FusedNodes::Kind;
   for (const FusedNodes& nodes : fused_) {
-    const std::size_t place = setup.index - nodes.first;  // wraps where the node comes first
+    const std::size_t place = setup.index - nodes.first;  // wraps if the node comes before these
     if (nodes.kind == Kind::kScaledBatchNorm) {
       if (place == 0) {
         ScaledBatchNormLayers both = make_scaled_batch_norm(backend_, *fusing_, setup, nodes.relu);

@@ -9,10 +9,10 @@
 #include "worker/layers/layer.hpp"
 #include "worker/model/graph.hpp"
 
-// Layers that follow each other and that a FusingBackend computes as one.
+// Consecutive layers that a FusingBackend computes as one.
 namespace taut::layers {
 
-/// Nodes of a graph from `first` on, whose values between them no other layer reads.
+/// Nodes of a graph from `first` on; no other layer reads the values between them.
 struct FusedNodes {
   enum class Kind : std::uint8_t {
     kScaledBatchNorm,  // BatchNorm, Scale, and a ReLU if `relu`
@@ -28,14 +28,14 @@ struct FusedNodes {
 /// Whether a BatchNorm computes with the statistics that its tables hold.
 [[nodiscard]] bool has_kept_statistics(const model::Node& node, bool training);
 
-/// `norm` in the place of a BatchNorm only moves the running sums; `scale` in the place of the
-/// Scale behind it computes both, with the BatchNorm's bottom as its own.
+/// `norm` replaces a BatchNorm and only updates the running sums; `scale` replaces the Scale behind
+/// it and computes both, with the BatchNorm's bottom as its own.
 struct ScaledBatchNormLayers {
   std::unique_ptr<Layer> norm;
   std::unique_ptr<Layer> scale;
 };
 
-// Errors, of all: std::invalid_argument, without the layer's name.
+// Errors, for all: std::invalid_argument, without the layer's name.
 [[nodiscard]] ScaledBatchNormLayers make_scaled_batch_norm(Backend& backend, FusingBackend& fused,
                                                            const LayerSetup& norm, bool relu);
 [[nodiscard]] std::unique_ptr<Layer> make_rectified_convolution(FusingBackend& fused,
@@ -50,7 +50,7 @@ class LayerMaker {
 
   struct NodeLayer {
     std::unique_ptr<Layer> layer;
-    bool has_forward = true;          // false: another one computes its values
+    bool has_forward = true;          // false: another layer computes its values
     bool has_bottoms_before = false;  // its bottoms are those of the node before it
   };
   /// REQUIRES: the layers before it have been made. Errors: as make_layer's.

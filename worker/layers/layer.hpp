@@ -11,7 +11,7 @@
 
 namespace taut {
 
-/// A blob as a layer sees it. Layer and shapes are fixed when the layer is made.
+/// A blob as a layer sees it. Its shape is fixed when the layer is made.
 struct Tensor {
   DeviceSpan<float> value;
   DeviceSpan<float> gradient;  // empty: not computed
@@ -22,7 +22,7 @@ struct Parameter {
   DeviceSpan<float> gradient;  // empty: not computed
 };
 
-/// What a layer is connected to in one call. In place: a top's spans are its bottom's.
+/// A layer's connections in one call. In place: a top's spans are its bottom's.
 struct Ports {
   std::span<const Tensor> bottoms;
   std::span<const Tensor> tops;
@@ -38,21 +38,21 @@ class Layer {
   Layer& operator=(const Layer&) = delete;
   virtual ~Layer() = default;
 
-  /// Overwrites the tops' values. Errors: std::invalid_argument for labels that are no class.
+  /// Overwrites the tops' values. Errors: std::invalid_argument for labels that are not classes.
   virtual void forward(const Ports& ports, Stream& stream, Clock clock) = 0;
 
-  /// Overwrites the gradients of bottoms and parameters that are not empty. Follows a forward. A
-  /// parameter that is averaged gets its new values as its gradient; a layer with one is called
-  /// even if no gradient is computed and tops have none. A top without a gradient is one that no
-  /// loss reads.
+  /// Overwrites the non-empty gradients of bottoms and parameters. Follows a forward. A parameter
+  /// that is averaged gets its new values as its gradient; a layer with one is called even if no
+  /// gradient is computed and its tops have none. A top without a gradient is one that no loss
+  /// reads.
   virtual void backward(const Ports& ports, Stream& stream) = 0;
 
-  /// What the layer keeps from one batch to the next in addition to its parameters, so that it is
-  /// saved with them. Fixed when the layer is made; empty: nothing.
+  /// The state that the layer keeps from one batch to the next in addition to its parameters, so
+  /// that it is saved with them. Fixed when the layer is made; empty if there is none.
   [[nodiscard]] virtual std::vector<DeviceSpan<float>> carried_state() { return {}; }
 };
 
-/// What a layer is made from.
+/// The inputs for making a layer.
 struct LayerSetup {
   const model::Node& node;
   std::vector<Extents> bottoms;
@@ -68,8 +68,8 @@ struct LayerSetup {
 };
 
 /// Makes the layer that `setup.node.definition.type` names.
-/// REQUIRES: a node that is not fed; shapes as model::build_graph settles them.
-/// Errors    std::invalid_argument, with the layer's name: what the backend cannot work with
+/// REQUIRES: a node that is not fed; shapes as model::build_graph determines them.
+/// Errors    std::invalid_argument, with the layer's name: the backend does not support it
 [[nodiscard]] std::unique_ptr<Layer> make_layer(Backend& backend, const LayerSetup& setup);
 
 }  // namespace taut

@@ -18,7 +18,7 @@ struct LayerType {
 };
 using LayerTypes = std::span<const LayerType>;
 
-/// X(file) for every file of layers: it defines FILE_layers(), which lists its types.
+/// X(file) for every file of layers; the file defines FILE_layers(), which lists its types.
 #define TAUT_EACH_LAYER_FILE(X) \
   X(accuracy)                   \
   X(activation)                 \

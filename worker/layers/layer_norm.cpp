@@ -27,7 +27,7 @@ class LayerNorm final : public Layer {
 };
 
 /// Caffe's MVN: rows are the channels of each record, or the records. Tensors of images may be
-/// stored in another order than rows are, so they are brought into rows first.
+/// stored in another order, so they are copied into rows first.
 class Mvn final : public Layer {
  public:
   Mvn(Backend& backend, const LayerNormSpec& spec, const Extents& shape)

@@ -16,7 +16,7 @@ std::uint64_t next_number() {
   return ++last;
 }
 
-/// The Accuracy whose second top a blob is; nullptr if none.
+/// The Accuracy that has the blob as its second top; nullptr if none.
 const model::Node* accuracy_by_class(const model::Graph& graph, std::size_t blob) {
   for (const model::Node& node : graph.nodes) {
     if (node.definition.type() == "Accuracy" && node.tops.size() > 1 && node.tops[1] == blob) {
@@ -148,7 +148,7 @@ void Net::backward_layer(std::size_t layer, Stream& stream) {
   }
   if (step.layer == nullptr || !(node.needs_backward || step.has_statistics)) return;
   for (std::size_t k = 0; k < node.parameters.size(); ++k) {
-    // A layer without its own forward has not seen it yet.
+    // A layer without its own forward has not received the value yet.
     step.parameters[k].value = parameters_[node.parameters[k]].value;
     if (graph_.parameters[node.parameters[k]].kind == TableKind::kFrozen) continue;
     const DeviceSpan<float> bound = parameters_[node.parameters[k]].gradient;
@@ -245,7 +245,7 @@ void Net::add_classes(Stream& stream, const model::Node& accuracy, std::vector<O
   for (const float label : labels) {
     const bool is_ignored =
         parameter.has_ignore_label() && label == static_cast<float>(parameter.ignore_label());
-    // A label that is no class is an error elsewhere; a dry run computes nothing.
+    // A label that is not a class is an error elsewhere; a dry run computes nothing.
     const bool is_class = label >= 0 && label < static_cast<float>(counts.size());
     if (!is_ignored && is_class) ++counts[static_cast<std::size_t>(label)];
   }

@@ -16,12 +16,12 @@
 
 namespace taut {
 
-/// A settled graph on a device. The caller walks the layers: forward from 0 upwards, backward from
+/// A complete graph on a device. The caller walks the layers: forward from 0 upwards, backward from
 /// the last one down, so that it can wait for and send each layer's parameters separately.
 ///
 /// Parameters' memory is the caller's. A layer's backward reads the values that its forward read:
 /// they must not change until then. Gradients are this net's mean over its batch; they are
-/// overwritten, and complete when gradients_after() says so.
+/// overwritten, and gradients_after() tells when they are complete.
 /// Thread    one at a time
 class Net {
  public:
@@ -29,28 +29,28 @@ class Net {
 
   struct Options {
     std::uint64_t seed = 0;  // of the job
-    /// Of the member, unique among the nets of the job: dropout depends on it.
+    /// The member's slot, unique among the nets of the job: dropout depends on it.
     std::uint32_t slot = 0;
   };
 
   /// Allocates every blob. Keeps a reference to `backend`; copies what it needs of `graph`.
-  /// Errors    std::invalid_argument: names a layer that the backend cannot work with; DeviceError
+  /// Errors    std::invalid_argument: names a layer that the backend does not support; DeviceError
   Net(const model::Graph& graph, Backend& backend, const Options& options);
   ~Net();
 
   [[nodiscard]] std::span<const TableSpec> parameters() const { return graph_.parameters; }
   [[nodiscard]] std::size_t layer_count() const { return graph_.nodes.size(); }
-  /// What a layer reads, weights first; a parameter that is shared belongs to several layers.
+  /// The parameters that a layer reads, weights first; a shared one belongs to several layers.
   [[nodiscard]] std::span<const std::size_t> parameters_of(std::size_t layer) const;
   /// The trained parameters whose gradients, and the averaged ones whose new values, are complete
   /// after this layer's backward: each is named by exactly one layer of a TRAIN net.
   [[nodiscard]] std::span<const std::size_t> gradients_after(std::size_t layer) const;
 
-  /// May change between any two clocks.
+  /// Bindings may change between any two clocks.
   void bind_value(std::size_t parameter, DeviceSpan<const float> value);
   void bind_gradient(std::size_t parameter, DeviceSpan<float> gradient);
 
-  /// Blobs that set_batch() fills.
+  /// The number of blobs that set_batch() fills.
   [[nodiscard]] std::size_t fed_count() const { return fed_.size(); }
 
   /// Feeds the net: one blob for each of model::fed_blobs, in that order, images in Caffe's order.
@@ -59,13 +59,13 @@ class Net {
   void set_batch(Stream& stream, std::initializer_list<std::span<const float>> fed) {
     set_batch(stream, std::span(fed.begin(), fed.size()));
   }
-  /// Of what is on the device already, in the device's order.
+  /// Overload for values that are already on the device, in the device's order.
   void set_batch(Stream& stream, std::span<const DeviceSpan<const float>> fed);
 
   /// If the backend repeats, one call queues the layer and all that follow it up to the next one
   /// with parameters, and the calls for those do nothing.
   /// REQUIRES: the layer's parameters have values; all layers are walked in order. Errors:
-  /// std::invalid_argument for a label that is no class.
+  /// std::invalid_argument for a label that is not a class.
   void forward(std::size_t layer, Stream& stream, Clock clock);
   /// If the backend repeats, a layer without gradients_after() is queued with the next one that has
   /// some. REQUIRES: the layer's trained parameters have gradients bound; all layers are walked in
@@ -73,7 +73,7 @@ class Net {
   void backward(std::size_t layer, Stream& stream);
 
   /// Copies the values of the graph's last blob of that name in Caffe's order. Waits for the
-  /// stream. REQUIRES: there is one, of `into`'s size.
+  /// stream. REQUIRES: it exists and has `into`'s size.
   void read_blob(Stream& stream, const std::string& name, std::span<float> into);
   /// Overload for a blob by its index in the graph.
   void read_blob(Stream& stream, std::size_t blob, std::span<float> into);
@@ -87,17 +87,17 @@ class Net {
   [[nodiscard]] std::size_t loss_count() const;
   [[nodiscard]] double loss_of(std::span<const float> numbers) const;
 
-  /// What all layers keep from one batch to the next, in the layers' order.
+  /// The state that all layers keep from one batch to the next, in the layers' order.
   [[nodiscard]] std::vector<DeviceSpan<float>> carried_state();
 
   struct Output {
     std::string name;
     double value = 0;
-    double weight = 1;  // in a mean over batches; of a class: its labels in this batch
+    double weight = 1;  // in a mean over batches; for a class: its number of labels in this batch
   };
-  /// The graph's outputs that are single numbers: losses and accuracies of the last forward. Where
-  /// an Accuracy's second top is one, of at most kMaxClasses, each class's number as "NAME[CLASS]".
-  /// The same names in the same order after each batch. Waits for the stream.
+  /// The graph's outputs that are single numbers: losses and accuracies of the last forward. An
+  /// Accuracy's second top with at most kMaxClasses classes gives one number for each class,
+  /// "NAME[CLASS]". The same names in the same order after each batch. Waits for the stream.
   [[nodiscard]] std::vector<Output> outputs(Stream& stream);
 
  private:
@@ -106,8 +106,8 @@ class Net {
     DeviceSpan<const float> from;
     DeviceSpan<float> into;
   };
-  /// A top with a loss weight, of a layer that is no loss: the weight is the top's gradient, or a
-  /// part of it.
+  /// A top with a loss weight, of a layer that is not a loss: the weight is the top's gradient, or
+  /// a part of it.
   struct WeightedTop {
     float weight = 0;
     DeviceSpan<float> gradient;
@@ -119,9 +119,9 @@ class Net {
   };
   [[nodiscard]] std::vector<Loss> losses() const;
   struct Step {
-    std::unique_ptr<Layer> layer;     // nullptr: it is fed
-    bool has_forward = true;          // false: the layer behind or in front of it computes it too
-    bool has_bottoms_before = false;  // it computes the step before it, too
+    std::unique_ptr<Layer> layer;     // nullptr: the step is fed
+    bool has_forward = true;          // false: the next or the previous step's layer computes it
+    bool has_bottoms_before = false;  // its layer also computes the previous step
     std::vector<Tensor> bottoms;
     std::vector<Tensor> tops;
     std::vector<Parameter> parameters;       // values and gradients as bound
@@ -130,7 +130,7 @@ class Net {
     std::vector<WeightedTop> weighted_tops;
     bool has_statistics = false;  // its backward writes them, even without gradients
     std::vector<std::size_t> gradients_after;
-    std::vector<std::size_t> without_gradient;  // trained, but no loss depends on them: zeros
+    std::vector<std::size_t> without_gradient;  // trained, but not used by any loss: zeros
   };
 
   /// Layers [first, last) in the order of a pass, between which the caller does not wait.
@@ -160,10 +160,10 @@ class Net {
   std::vector<std::size_t> fed_;       // as model::fed_blobs
   std::vector<Parameter> parameters_;  // as in graph_.parameters
   std::vector<Step> steps_;            // as in graph_.nodes
-  std::vector<Run> forward_runs_;      // by their first layer; empty: the layer is in another's
-  std::vector<Run> backward_runs_;     // by their last layer in backward's order, the lowest
+  std::vector<Run> forward_runs_;      // by first layer; empty: the layer is in another run
+  std::vector<Run> backward_runs_;     // by the last layer in backward order, the lowest
   Clock clock_;                        // of the last forward
-  std::uint64_t number_;               // of this net in the process
+  std::uint64_t number_;               // identifies this net in the process
 };
 
 }  // namespace taut

@@ -14,7 +14,7 @@ bool contains(const std::vector<std::size_t>& list, std::size_t item) {
 }
 
 /// Refuses a bottom without a gradient that depends on a parameter: the parameter could not learn.
-/// Not the second one of a Crop, of which only the shape is used.
+/// A Crop's second bottom is exempt: only its shape is used.
 void check_labels(const model::Graph& graph, const model::Node& node) {
   if (!node.needs_backward || node.definition.propagate_down_size() > 0) return;
   if (node.definition.type() == "Crop") return;

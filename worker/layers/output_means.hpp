@@ -8,17 +8,17 @@
 
 namespace taut {
 
-/// Means of a net's outputs over the batches of a test, each batch with its output's weight.
+/// Means of a net's outputs over the batches of a test, weighted by each output's weight.
 /// Thread    one at a time
 class OutputMeans {
  public:
   struct Mean {
     std::string name;
     double value = 0;
-    bool is_known = true;  // false, and NaN: a class without a label in any batch
+    bool is_known = true;  // false, with value NaN: a class without a label in any batch
   };
 
-  /// One batch. REQUIRES: the same outputs in each.
+  /// Adds one batch. REQUIRES: the same outputs in each.
   void add(const std::vector<Net::Output>& outputs);
   [[nodiscard]] std::vector<Mean> means() const;
 

@@ -7,8 +7,8 @@
 
 namespace taut::layers {
 
-/// A layer with one bottom, one top and no parameters that is one operation, whose gradient needs
-/// the bottom's values.
+/// A layer with one bottom, one top and no parameters that runs one operation; the operation's
+/// gradient needs the bottom's values.
 template <class Op>
 class PlainLayer final : public Layer {
  public:

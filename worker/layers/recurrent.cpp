@@ -19,11 +19,11 @@ struct RecurrentSetup {
   std::unique_ptr<LinearOp> outputs;   // nullptr: the hidden state is the output
 };
 
-/// Recurrent layers on top of each other, with dropout between them, and after an RNN's hidden
-/// state Caffe's tanh(W_ho h + b_o). The output is all steps, or the last one. Each layer keeps its
-/// state: with cont markers a batch continues from it, without them it starts from zeros; or the
-/// states are bottoms and tops. A bottom that is constant over time has one product for
-/// all steps of the first layer.
+/// Stacked recurrent layers, with dropout between them, and after an RNN's hidden state Caffe's
+/// tanh(W_ho h + b_o). The output is all steps, or the last one. Each layer keeps its state: with
+/// cont markers a batch continues from it, without them it starts from zeros; or the states are
+/// bottoms and tops. A bottom that is constant over time needs only one product for all steps of
+/// the first layer.
 class Recurrent final : public Layer {
  public:
   Recurrent(Backend& backend, RecurrentSetup setup)
@@ -145,7 +145,7 @@ class Recurrent final : public Layer {
     std::unique_ptr<DropoutOp> dropout;  // of the top; nullptr: no dropout
   };
 
-  /// The part of one of several states, or one of several layers, in a blob of states.
+  /// The part of one of several states, or of one of several layers, in a blob of states.
   [[nodiscard]] DeviceSpan<float> blob_part(DeviceSpan<float> blob, std::size_t index) const {
     return blob.subspan(index * step_, step_);
   }

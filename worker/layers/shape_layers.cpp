@@ -4,7 +4,7 @@
 namespace taut::layers {
 namespace {
 
-/// Concat and Slice: one whole, and parts that follow each other along an axis.
+/// Concat and Slice: a whole, and its consecutive parts along an axis.
 class Parts final : public Layer {
  public:
   Parts(Backend& backend, Extents whole, const std::vector<Extents>& parts, std::size_t axis,
@@ -12,7 +12,7 @@ class Parts final : public Layer {
       : backend_(backend), whole_(std::move(whole)), joins_(joins) {
     std::int64_t offset = 0;
     for (const Extents& part : parts) {
-      // Written as the copy out of the whole.
+      // Described as the copy out of the whole.
       parts_.push_back({.from = whole_,
                         .to = part,
                         .axis = axis,
@@ -92,7 +92,7 @@ class Reshape final : public Layer {
   Extents top_;
 };
 
-/// One cut for each axis that becomes shorter, through tensors in between.
+/// One cut for each axis that becomes shorter, with intermediate tensors.
 class Crop final : public Layer {
  public:
   Crop(Backend& backend, const LayerSetup& setup) : backend_(backend) {
@@ -145,14 +145,14 @@ class Crop final : public Layer {
   }
 
  private:
-  /// What cut `i` starts from, or its gradient: `end` at both ends of the cuts.
+  /// The input of cut `i`, or its gradient; `end` at both ends of the cuts.
   [[nodiscard]] DeviceSpan<float> before(std::size_t i, DeviceSpan<float> end) const {
     return i == 0 || i == cuts_.size() ? end : between_[i - 1].as<float>();
   }
 
   Backend& backend_;
   std::vector<PartCopy> cuts_;
-  std::vector<DeviceBuffer> between_;  // between cuts: each is what the next one starts from
+  std::vector<DeviceBuffer> between_;  // between cuts: each is the input of the next one
 };
 
 class Tile final : public Layer {
@@ -206,7 +206,7 @@ class Tile final : public Layer {
   DeviceBuffer part_;  // of one tile
 };
 
-/// A top that is a parameter. Parameters are stored in Caffe's order, tensors in the backend's.
+/// A top that is a parameter. Parameters are in Caffe's order, tensors in the backend's.
 class ParameterTop final : public Layer {
  public:
   ParameterTop(Backend& backend, const LayerSetup& setup)

@@ -46,7 +46,7 @@ std::unique_ptr<Layer> make_softmax_loss(Backend& backend, const LayerSetup& set
       setup.node.loss_weights[0]);
 }
 
-/// Bottoms: scores, labels, and the matrix if no file gives it. Tops as above.
+/// Bottoms: scores, labels, and the matrix if it is not in a file. Tops as above.
 class InfogainLoss final : public Layer {
  public:
   InfogainLoss(std::unique_ptr<InfogainLossOp> op, DeviceBuffer probabilities, DeviceBuffer matrix,

@@ -1,4 +1,4 @@
-// The calls of the C interface that lend memory: buffers with a release, and DLPack's tensors.
+// The C interface's calls that lend memory: buffers with a release, and DLPack tensors.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

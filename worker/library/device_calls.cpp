@@ -1,4 +1,4 @@
-// The calls of the C interface for memory of a device, with the stream that it belongs to.
+// The C interface's calls for device memory, each with the stream that orders its use.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

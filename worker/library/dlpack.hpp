@@ -3,14 +3,14 @@
 #include <cstdint>
 
 // The structures in which array libraries exchange tensors, as their documentation defines them;
-// written anew, so that none of their headers is needed.
+// written from scratch, so that none of their headers is needed.
 // Source    "DLPack: Open In Memory Tensor Structure", C API of version 1.1, dmlc.github.io/dlpack
 namespace taut::library::dlpack {
 
 inline constexpr std::uint32_t kMajor = 1;
 inline constexpr std::uint32_t kMinor = 0;
 
-// The device types that messages name, of 17.
+// Of the 17 device types, those that messages name.
 enum DeviceType : std::int32_t {
   kCpu = 1,
   kCuda = 2,
@@ -48,14 +48,14 @@ struct Tensor {
   std::uint64_t byte_offset;
 };
 
-/// In capsules named "dltensor".
+/// The content of capsules named "dltensor".
 struct Managed {
   Tensor tensor;
   void* context;
   void (*deleter)(Managed*);  // nullptr: nothing to free
 };
 
-/// In capsules named "dltensor_versioned".
+/// The content of capsules named "dltensor_versioned".
 struct ManagedVersioned {
   Version version;
   void* context;

@@ -24,14 +24,14 @@ using namespace taut::library;  // NOLINT(google-build-using-namespace)
 
 namespace {
 
-// What a program has that was built with the first version of the structure.
+// The size in a program that was built with the first version of the structure.
 constexpr std::size_t kFirstSize = offsetof(tautline_follow_options, relay);
 
 bool has_text(const char* text) {
   return text != nullptr && *text != '\0';
 }
 
-/// Of one that passes models on both a reader's and a server's key: it listens.
+/// A bounded follower needs a worker's key; one that relays models a server's, since it listens.
 Result<Security> follower_keys(const char* keys, const FollowerOptions& options) {
   if (options.bounded) {
     TAUT_TRY(Security security, member_keys(keys, options.name));

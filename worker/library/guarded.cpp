@@ -12,7 +12,7 @@ namespace {
 
 thread_local std::string last_error;
 constexpr double kMaxWait_s = 1e9;
-std::atomic<std::int64_t> patience_us = 0;  // 0: without end
+std::atomic<std::int64_t> patience_us = 0;  // 0: no limit
 
 tautline_code code_of(ErrorCode code) {
   switch (code) {

@@ -14,7 +14,8 @@ namespace taut::library {
 tautline_code fail(tautline_code code, std::string message);
 tautline_code fail(const Error& error);
 
-/// Runs a call of the interface: its error becomes a code and a line, and nothing is thrown.
+/// Runs a call of the interface: turns its error into a code and a one-line message, and never
+/// throws.
 /// call  returns Result<void>
 template <class Call>
 tautline_code guarded(const Call& call) {
@@ -31,7 +32,7 @@ tautline_code guarded(const Call& call) {
 }
 
 /// As above, for a call that waits.
-/// call  returns Result<bool>: whether what was waited for has arrived
+/// call  returns Result<bool>: whether the wait has succeeded
 template <class Call>
 tautline_code guarded_wait(const Call& call) {
   bool is_there = false;
@@ -42,11 +43,11 @@ tautline_code guarded_wait(const Call& call) {
   return code == TAUTLINE_OK && !is_there ? fail(TAUTLINE_AGAIN, "not yet") : code;
 }
 
-/// A wait that a caller names, in seconds.
+/// Converts a caller's wait in seconds.
 /// Errors    invalid: NaN, negative, or longer than 30 years
 [[nodiscard]] Result<Duration> to_wait(double wait_s);
 
-/// The limit that tautline_set_patience() has set.
+/// The limit set by tautline_set_patience().
 [[nodiscard]] Duration patience();
 
 }  // namespace taut::library

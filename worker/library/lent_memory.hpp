@@ -6,10 +6,10 @@
 
 namespace taut::library {
 
-/// Memory of the caller that the library uses until no part of it needs it.
+/// Memory of the caller that the library uses until no part of the library needs it.
 class LentMemory {
  public:
-  /// release  called once by the thread that drops the last share, after accept(); throws nothing
+  /// release  called once, by the thread that drops the last share, if accepted; must not throw
   LentMemory(void* data, std::function<void()> release)
       : release_(std::make_shared<Release>()), memory_(release_, static_cast<std::byte*>(data)) {
     release_->call = std::move(release);
@@ -17,8 +17,8 @@ class LentMemory {
 
   [[nodiscard]] const std::shared_ptr<std::byte>& memory() const { return memory_; }
 
-  /// To be called once the call that passes the memory has succeeded: from then on it is released.
-  /// Otherwise it stays with the caller, and `release` is not called.
+  /// Must be called when the call that passes the memory has succeeded: the library then releases
+  /// it. Otherwise it stays with the caller, and `release` is not called.
   void accept() { release_->is_due = true; }
 
  private:
@@ -30,7 +30,7 @@ class LentMemory {
       if (is_due && call) call();
     }
     std::function<void()> call;
-    bool is_due = false;  // written while this object has a share, so before the last is dropped
+    bool is_due = false;  // written while LentMemory has a share, so before the last is dropped
   };
 
   std::shared_ptr<Release> release_;

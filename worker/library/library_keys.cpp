@@ -15,7 +15,7 @@
 namespace taut::library {
 namespace {
 
-/// Empty: there are no keys.
+/// The folder of the keys; empty if there are none.
 Result<std::filesystem::path> folder_of(const char* keys) {
   if (keys != nullptr) return std::filesystem::path(keys);
   const char* const named = std::getenv("TAUTLINE_KEYS");

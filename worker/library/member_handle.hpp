@@ -15,25 +15,25 @@
 
 struct tautline_member {
   std::unique_ptr<taut::JobMember> member;
-  std::unique_ptr<taut::DeviceTables> on_devices;  // nullptr: no table is
+  std::unique_ptr<taut::DeviceTables> on_devices;  // nullptr: no table is on a device
 };
 
 namespace taut::library {
 
-/// Errors    invalid: there is none
+/// Errors    invalid: the member is NULL
 [[nodiscard]] Result<void> check(const tautline_member* member);
 
-/// A table that is to be added.
+/// A table that a program adds.
 struct NewTable {
   const char* name = nullptr;
   std::span<const std::int64_t> shape;
   tautline_kind kind = TAUTLINE_TRAINED;
 };
-/// The number of its values.
-/// Errors    invalid: as of a shape, with the table's name
+/// The number of a table's values.
+/// Errors    invalid: as for a shape, with the table's name
 [[nodiscard]] Result<std::uint64_t> count_of(const NewTable& table);
 
-/// Errors    invalid: it is unknown
+/// Errors    invalid: the kind is unknown
 [[nodiscard]] Result<TableKind> kind_of(const NewTable& table);
 
 /// Checks that a tensor can be a table's memory: float32, not read-only.
@@ -48,13 +48,13 @@ struct NewTable {
 [[nodiscard]] Result<std::uint32_t> add_table(tautline_member& member, const NewTable& table,
                                               void* values, std::shared_ptr<void> owner = nullptr);
 
-/// Checks that a table is in the host's memory. Errors    invalid: it is on a device
+/// Checks that a table is in the host's memory. Errors: invalid, it is on a device.
 [[nodiscard]] Result<void> check_on_host(const tautline_member& member, std::uint32_t table);
 
 /// Pushes numbers of any type; those of a type other than float32 are converted.
 [[nodiscard]] Result<void> push(tautline_member& member, std::uint32_t table,
                                 tautline_element element, const void* update, std::uint64_t count);
-/// As push(), for borrowed memory, which the library keeps as long as it needs it.
+/// As push(), for borrowed memory, which the library keeps until it no longer needs it.
 [[nodiscard]] Result<void> push_lent(tautline_member& member, std::uint32_t table,
                                      tautline_element element, const LentMemory& update,
                                      std::uint64_t count);

@@ -64,7 +64,7 @@ std::optional<tautline_element> element_of(const dlpack::ElementType& element) {
   }
 }
 
-/// The strides of an axis of one element mean nothing.
+/// The stride of an axis with one element is ignored.
 bool is_in_c_order(const dlpack::Tensor& tensor) {
   if (tensor.strides == nullptr) return true;
   std::int64_t expected = 1;
@@ -90,7 +90,7 @@ Result<void> check_place(const dlpack::Device& device, GivenTensor::Place place,
                                         : "give a copy in the host's memory"));
 }
 
-/// What both kinds of tensors end with.
+/// Makes a tensor of either kind.
 template <class Kind>
 Kind* new_tensor(float* values, const std::vector<std::int64_t>& shape, std::shared_ptr<void> owner,
                  dlpack::Device device) {
@@ -113,7 +113,7 @@ Kind* new_tensor(float* values, const std::vector<std::int64_t>& shape, std::sha
   tensor.dimensions = static_cast<std::int32_t>(shape.size());
   tensor.element = {dlpack::kFloat, 32, 1};
   tensor.shape = kept->shape.data();
-  // Some readers of the first versions take no strides for an error.
+  // Some readers of the first versions treat missing strides as an error.
   tensor.strides = kept->strides.data();
   kept->managed.context = kept.get();
   kept->managed.deleter = [](Kind* managed) {

@@ -19,7 +19,7 @@ class GivenTensor {
   /// tensor     a dlpack::ManagedVersioned, or a dlpack::Managed; the caller's until accept()
   /// what       names it in messages
   /// place      where it must be
-  /// Errors     invalid: another device, element type or order; a version that is not known
+  /// Errors     invalid: a wrong device or order; an unsupported element type or version
   enum class Place : std::uint8_t { kHost, kCuda };
   [[nodiscard]] static Result<GivenTensor> take(void* tensor, bool is_versioned,
                                                 const std::string& what,
@@ -28,11 +28,11 @@ class GivenTensor {
   [[nodiscard]] tautline_element element() const { return element_; }
   [[nodiscard]] std::span<const std::int64_t> shape() const { return shape_; }
   [[nodiscard]] std::uint64_t count() const { return count_; }
-  /// CUDA's number of its device. REQUIRES: it is on one
+  /// CUDA's number of its device. REQUIRES: it is on a CUDA device.
   [[nodiscard]] int device() const { return device_; }
   [[nodiscard]] bool is_read_only() const { return is_read_only_; }
   [[nodiscard]] const LentMemory& memory() const { return memory_; }
-  /// Its deleter is called once no part of the library needs it.
+  /// The tensor's deleter is called once no part of the library needs it.
   void accept() { memory_.accept(); }
 
  private:
@@ -46,8 +46,8 @@ class GivenTensor {
   bool is_read_only_ = false;
 };
 
-/// float32 memory as a tensor for others, whose deleter drops the owner.
-/// device  where it is
+/// Makes a tensor for others from float32 memory; its deleter drops the owner.
+/// device  the memory's device
 [[nodiscard]] void* make_tensor(float* values, const std::vector<std::int64_t>& shape,
                                 std::shared_ptr<void> owner, bool is_versioned,
                                 dlpack::Device device = {dlpack::kCpu, 0});

@@ -14,14 +14,14 @@
 namespace taut {
 namespace {
 
-// A sleep takes 50 us more than it should, as long as a small copy: a while of looking comes first,
-// as with events of the engine.
+// A sleep takes 50 us longer than requested, as long as a small copy: polling comes first, for this
+// long, as with events of the engine.
 constexpr Duration kLooks{200};
-// Between two later looks at a device, from the first to the longest.
+// Between two later polls of a device, from the first to the longest.
 constexpr std::chrono::microseconds kFirstPause{20};
 constexpr std::chrono::microseconds kMaxPause{500};
 
-/// what  of the table the memory is, for messages
+/// what  the memory is of the table, for messages
 Result<void> check_memory(const ProgramDevice& device, const void* address, const char* what,
                           const std::string& table) {
   auto checked = device.check_memory(address);

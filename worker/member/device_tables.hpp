@@ -21,19 +21,19 @@ namespace taut {
 
 /// The tables of a member whose values are in a device's memory, where its program computes.
 ///
-/// Copies are queued on the program's streams, so that nothing waits for a device but pull(): what
-/// is pushed goes to pinned memory at its place in the stream, and from there to the servers when
-/// the copy is done; values come back the same way. A program that has queued its backward has thus
-/// called push() for all tables before the device has computed the first gradient. No thread is
-/// used: each call sends what has been copied by then, and pull() sends while it waits.
+/// Copies are queued on the program's streams, so that only open() and pull() wait for a device: an
+/// update is copied to pinned memory at its place in the stream, and sent to the servers when the
+/// copy is done; values come back the same way. A program can thus call push() for all tables once
+/// it has queued its backward, before the device has computed the first gradient. No thread is
+/// used: push() and pull() send what has been copied by then, and pull() sends while it waits.
 ///
-/// Errors    as JobMember's; io: the device's, perhaps of the program's own work
-/// Thread    the member's, but for the destructor and the member's cancel(), which end a call that
-///           waits
+/// Errors    as JobMember's; io: of the device, perhaps of the program's own work
+/// Thread    the member's, except for the destructor and the member's cancel(), which end a call
+///           that waits
 class DeviceTables {
  public:
   explicit DeviceTables(JobMember& member) : member_(member) {}
-  /// Cancels the member, and waits for the end of a call of another thread.
+  /// Cancels the member, and waits until another thread's call has returned.
   ~DeviceTables();
   DeviceTables(const DeviceTables&) = delete;
   DeviceTables& operator=(const DeviceTables&) = delete;
@@ -59,23 +59,23 @@ class DeviceTables {
   /// From now on a table's values are written on another stream. REQUIRES: has(table)
   void set_stream(TableId table, ProgramStream stream) { tables_.at(table).values.stream = stream; }
 
-  /// As JobMember::open(), with the values that the memory has at its place in the stream, and
-  /// queues the copies of the job's values to there.
+  /// As JobMember::open(), with the values that the memory has at this place in its stream; queues
+  /// the copies of the job's values to that memory.
   [[nodiscard]] Result<bool> open(Duration at_most);
 
-  /// An update as it is in the device's memory.
+  /// An update in the device's memory.
   struct Update {
     Memory memory;  // its count is that of the values
     std::size_t element_bytes = sizeof(float);
-    /// Makes float32 of them. from  [count] elements
+    /// Converts them to float32. from  [count] elements
     std::function<void(const void* from, std::span<float> into)> convert;
     std::shared_ptr<void> owner;  // kept until it has been copied
   };
-  /// Queues the copy of a table's update of this clock, after which the program may queue what
+  /// Queues the copy of a table's update of this clock, after which the program may queue work that
   /// overwrites it. The push follows when the copy is done. REQUIRES: has(table)
   [[nodiscard]] Result<void> push(TableId table, Update update);
-  /// As JobMember::pull(), after everything that was pushed has been sent: of a table of these, and
-  /// of any other. Queues the copy of the values; what is queued on their stream later sees them.
+  /// As JobMember::pull(), after everything that was pushed has been sent; for these tables and any
+  /// other. Queues the copy of the values: work that is queued on their stream later sees them.
   [[nodiscard]] Result<std::optional<ReadResult>> pull(TableId table, Duration at_most);
   /// Checks that every table that was pushed at this clock was pulled. Errors    invalid: names it
   [[nodiscard]] Result<void> check_pulled() const;
@@ -103,7 +103,7 @@ class DeviceTables {
   [[nodiscard]] Result<void> send(Pending& pending);
   /// Sends what has been copied. Returns whether nothing is left to be sent.
   [[nodiscard]] Result<bool> send_copied();
-  /// Waits until `condition` returns true, at most so long. Returns whether it did.
+  /// Waits until `condition` returns true, for at most `at_most`. Returns whether it did.
   /// Errors    those of JobMember::end(), and of the condition
   [[nodiscard]] Result<bool> wait_for(Duration at_most,
                                       const std::function<Result<bool>()>& condition);
@@ -111,7 +111,7 @@ class DeviceTables {
 
   JobMember& member_;
   std::mutex calls_;                                       // held by a call
-  std::map<int, std::unique_ptr<ProgramDevice>> devices_;  // outlive what the tables have of them
+  std::map<int, std::unique_ptr<ProgramDevice>> devices_;  // outlive the tables' copies and memory
   std::map<TableId, Table> tables_;
   std::deque<Pending> pending_;  // pushed, and not sent yet
   bool is_open_ = false;

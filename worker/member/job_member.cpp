@@ -24,7 +24,7 @@
 namespace taut {
 namespace {
 
-constexpr Duration kSilence{60'000'000};    // where the coordinator names none
+constexpr Duration kSilence{60'000'000};    // if the coordinator names none
 constexpr Duration kLeaveWait{15'000'000};  // for the coordinator to confirm
 
 }  // namespace
@@ -108,7 +108,7 @@ Result<std::unique_lock<std::mutex>> JobMember::enter(Call call) {
     return make_error(ErrorCode::kClosed, "this member has left its job; join again");
   }
   if (leaving_ != Leaving::kNot) {
-    // The end of the job is no error of one that leaves it.
+    // The end of the job is not an error of a member that leaves it.
     if (call == Call::kLeave) return lock;
     return make_error(ErrorCode::kClosed, "this member leaves its job; wait until it has");
   }
@@ -221,7 +221,7 @@ Result<void> JobMember::request_tables() {
   return ok();
 }
 
-/// Tables meet as the servers reckon it, from their order there.
+/// Tables meet as the servers compute it, from their order there.
 void JobMember::schedule(const std::vector<TableSpec>& in_order) {
   const std::vector<std::uint32_t> fragments = fragments_of(in_order, schedule_.fragments);
   for (std::size_t i = 0; i < in_order.size(); ++i) {
@@ -231,7 +231,7 @@ void JobMember::schedule(const std::vector<TableSpec>& in_order) {
   }
 }
 
-/// Where this member brings the initial values they are pushed, and otherwise read.
+/// Pushes the initial values if this member brings them, and reads them otherwise.
 void JobMember::read_or_seed() {
   const bool seeds = clock_ < place_->start;
   for (Table& table : tables_) {

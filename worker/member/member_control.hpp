@@ -20,13 +20,13 @@
 
 namespace taut {
 
-/// What a member says of the clock that it ends.
+/// What a member reports of the clock that it ends.
 struct ClockReport {
   std::optional<double> loss;
   std::uint64_t items = 0;  // that it has trained at this clock
 };
 
-/// What the coordinator asks of a member.
+/// What the coordinator requests of a member.
 struct MemberOrders {
   bool stop = false;   // the job is over, and what is pushed now is lost
   bool leave = false;  // at the end of a clock
@@ -48,8 +48,8 @@ class MemberControl {
   /// Errors    unavailable, timeout, stale: why there will be none
   [[nodiscard]] Result<std::optional<pb::WorkerJob>> await_place(Duration wait);
 
-  /// From now on shards that move are moved at this client, and an order to stop cancels it;
-  /// nullptr: none.
+  /// From now on passes the new addresses of shards to this client, and cancels it on an order to
+  /// stop; nullptr: no client.
   void use(Client* client);
   /// Where that client writes its figures: a shard that does not answer it is reported.
   [[nodiscard]] const std::shared_ptr<ClientLoad>& load() const { return load_; }
@@ -68,18 +68,18 @@ class MemberControl {
   void report(const Figures& figures);
 
   [[nodiscard]] MemberOrders orders() const;
-  /// Why nothing can be pushed any more; nullopt if it can.
+  /// Why nothing can be pushed any more; nullopt if updates can be.
   [[nodiscard]] std::optional<Error> end() const;
 
   /// Reports that the member has left; await_left() follows.
   void begin_leave(bool finished, Duration wait);
-  /// Waits until the coordinator knows; false: not yet.
+  /// Waits until the coordinator has confirmed it; false if it has not yet.
   /// Errors    timeout: it has not confirmed within begin_leave()'s wait; closed: by cancel()
   [[nodiscard]] Result<bool> await_left(Duration at_most);
   /// Reports at once that the member's program has failed, and ends its calls.
   /// Errors    closed: it has left before; those of end()
   [[nodiscard]] Result<void> fail(const std::string& reason);
-  /// Ends the member's calls, those that wait now and those from now on, and reports nothing.
+  /// Ends the member's current and later calls, and reports nothing.
   void cancel();
 
  private:

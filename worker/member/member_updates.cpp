@@ -59,7 +59,7 @@ Result<void> JobMember::push_lent(TableId id, const Frame& gradient) {
   return ok();
 }
 
-/// Whether it is a table's values, which a read may write while they are sent.
+/// Whether it overlaps a table's values, which a read may write while they are sent.
 bool JobMember::overlaps_values(std::span<const std::byte> memory) const {
   const std::less<const std::byte*> before;
   return std::ranges::any_of(tables_, [&](const Table& table) {

@@ -14,7 +14,7 @@
 namespace taut {
 namespace {
 
-/// The first of these tables, for a line that says what there is.
+/// The first of these tables, for an error message.
 std::string words_of_first(const std::vector<TableSpec>& tables) {
   constexpr std::size_t kShown = 8;
   std::vector<std::string> words;

@@ -7,13 +7,13 @@
 
 namespace taut {
 
-/// Has a member's table be the one that the job's text has under its name.
-/// in_text  none: members name the tables, and any will do
-/// Errors   mismatch: the text has none of that name, or of another shape or kind
+/// Replaces a member's table with the one that the job's text has under its name.
+/// in_text  empty: members name the tables, and any will do
+/// Errors   mismatch: the text has none of that name, or one of another shape or kind
 [[nodiscard]] Result<void> match(const std::vector<TableSpec>& in_text, TableSpec& table);
 
 /// Matched tables in the order in which every member names them to the servers.
-/// Errors   mismatch: names a table that the text has and the member has not
+/// Errors   mismatch: names a table that the text has and the member lacks
 [[nodiscard]] Result<std::vector<TableSpec>> in_order(const std::vector<TableSpec>& in_text,
                                                       std::vector<TableSpec> tables);
 

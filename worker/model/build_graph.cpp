@@ -24,7 +24,7 @@ namespace {
 class Assembly {
  public:
   /// net     in the current vocabulary, with the layers of all phases
-  /// layers  of the graph's phase, which will be added
+  /// layers  the graph's phase's, which will be added
   Assembly(const pb::NetParameter& net, const std::vector<pb::LayerParameter>& layers,
            const GraphOptions& options)
       : net_(net), options_(options) {
@@ -56,7 +56,7 @@ class Assembly {
     for (const std::size_t bottom : node.bottoms) ++states_[bottom].readers;
     TAUT_TRY(node.tops, add_tops(layer, *rule, shapes.tops, node.passes_gradient));
     for (std::size_t i = 0; i < node.tops.size(); ++i) {
-      // The loss is read when the whole net has run.
+      // The loss is read after the whole net has run.
       if (node.loss_weights[i] != 0) states_[node.tops[i]].must_stay = true;
     }
     node.is_fed = rule->is_fed;
@@ -138,8 +138,8 @@ class Assembly {
     return std::nullopt;
   }
 
-  /// Caffe adds a top to a loss that has none. It is named after the layer, or a name
-  /// derived from that if an earlier layer has it already, or a later layer names its top so.
+  /// Caffe adds a top to a loss that has none. It is named after the layer; if another layer's top
+  /// already has or will have that name, the name is derived from it.
   [[nodiscard]] std::string automatic_top(const pb::LayerParameter& layer) const {
     const auto is_free = [&](const std::string& name) {
       return !newest_.contains(name) && !named_tops_.contains(name);
@@ -152,7 +152,7 @@ class Assembly {
     return name;
   }
 
-  /// Parameters are named after their layer, in files of weights too. Layers without parameters may
+  /// Parameters are named after their layer, also in weights files. Layers without parameters may
   /// share a name, as the two losses of Caffe's autoencoder do.
   Result<void> check_owner(const pb::LayerParameter& layer, const LayerShapes& shapes) {
     if (shapes.parameters.empty()) return ok();
@@ -185,7 +185,7 @@ class Assembly {
     return weights;
   }
 
-  /// Why a layer that is no loss cannot have this top as a loss, which must be one number with a
+  /// Why this top of a layer that is not a loss cannot be one, which must be a single number with a
   /// gradient; "" if it can.
   static std::string why_no_loss(const LayerRule& rule, const LayerShapes& shapes,
                                  std::size_t top) {
@@ -215,7 +215,8 @@ class Assembly {
     return passes;
   }
 
-  /// passes_gradient  of the bottoms: one blob has one gradient, so a layer that stops it has two
+  /// passes_gradient  for each bottom: a blob has one gradient, so a layer that stops it makes a
+  ///                  new blob
   Result<std::vector<std::size_t>> add_tops(const pb::LayerParameter& layer, const LayerRule& rule,
                                             const std::vector<Shape>& shapes,
                                             const std::vector<bool>& passes_gradient) {
@@ -271,7 +272,7 @@ class Assembly {
   const GraphOptions& options_;
   Graph graph_;
   std::unordered_set<std::string> named_tops_;           // of all layers, including later ones
-  std::unordered_map<std::string, std::size_t> newest_;  // a name's blob, as later layers see it
+  std::unordered_map<std::string, std::size_t> newest_;  // the blob that a name refers to now
   std::unordered_map<std::string, std::string> makers_;  // the layer that last wrote a name
   std::unordered_map<std::string, std::string> owners_;  // types of layers with parameters
   std::vector<BlobState> states_;                        // for each blob

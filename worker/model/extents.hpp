@@ -8,7 +8,7 @@
 
 namespace taut::model {
 
-/// Larger blobs and parameters are refused: far above any device's memory, far below an overflow.
+/// Larger blobs and parameters are refused: far more than any device's memory, far from overflow.
 inline constexpr std::uint64_t kMaxElements = 1ULL << 40;
 
 /// Errors    invalid: an extent below 1, or more than kMaxElements elements; starts with `what`

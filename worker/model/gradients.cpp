@@ -13,9 +13,9 @@ bool has_trained(const Graph& graph, const Node& node) {
   });
 }
 
-/// A loss without a gradient of a bottom that parameters change would train them by a part of its
-/// derivative.
-/// changed  by blob: trained parameters change it
+/// Refuses a loss without a gradient of a bottom that depends on parameters: it would train them
+/// with only a part of its derivative.
+/// changed  for each blob, whether it depends on trained parameters
 Result<void> check_constants(const Graph& graph, const Node& loss,
                              const std::vector<bool>& changed) {
   const pb::LayerParameter& layer = loss.definition;

@@ -17,7 +17,7 @@ namespace taut::model {
 /// Extents, outermost first; images are (N, C, H, W).
 using Shape = std::vector<std::int64_t>;
 
-/// Elements of a shape.
+/// The number of elements of a shape.
 [[nodiscard]] std::uint64_t element_count(const Shape& shape);
 /// "64x1x28x28", as in messages.
 [[nodiscard]] std::string to_string(const Shape& shape);
@@ -26,7 +26,7 @@ using Shape = std::vector<std::int64_t>;
 struct Blob {
   std::string name;
   Shape shape;
-  bool needs_gradient = false;  // a parameter comes before it and a loss after it
+  bool needs_gradient = false;  // it depends on a parameter, and a loss depends on it
 };
 
 /// One layer of one phase, in an order in which every bottom is produced before it is used.
@@ -35,7 +35,7 @@ struct Node {
   std::vector<std::size_t> bottoms;     // into Graph::blobs
   std::vector<std::size_t> tops;        // into Graph::blobs; in place: the same as the bottom
   std::vector<std::size_t> parameters;  // into Graph::parameters; weights first
-  std::vector<float> loss_weights;      // one for each top; zero if it is no loss
+  std::vector<float> loss_weights;      // one for each top; 0 if it is not a loss
   bool is_loss = false;  // its type applies its weight itself; else it is the top's gradient
   bool is_fed = false;   // its tops are written from outside
   std::vector<bool> passes_gradient;  // for each bottom: the type and propagate_down allow it
@@ -68,14 +68,14 @@ struct GraphOptions {
 /// The blobs that are written from outside, in the order of their layers and tops.
 [[nodiscard]] std::vector<std::size_t> fed_blobs(const Graph& graph);
 
-/// Whether a blob is cont markers that can start a sequence only at a batch's first step: a text's,
-/// if no layer overwrites them.
+/// Whether a blob has cont markers that can start a sequence only at a batch's first step: a
+/// text's, if no layer overwrites them.
 [[nodiscard]] bool begins_at_start(const Graph& graph, std::size_t blob);
 
 /// The permitted labels of a blob.
 struct LabelLimits {
-  std::int64_t classes = 0;             // labels must be below; 0: no layer reads it as labels
-  std::optional<std::int64_t> ignored;  // a label that may be outside nevertheless
+  std::int64_t classes = 0;             // labels must be less; 0: no layer reads it as labels
+  std::optional<std::int64_t> ignored;  // a label that is permitted outside this range
 };
 
 /// The smallest number of classes of all layers that read the blob's numbers as labels.

@@ -8,7 +8,7 @@ namespace taut::model {
 /// An error about a layer of a job, prefixed with the layer's file, line and column, e.g.
 /// "train_val.prototxt:12:3: layer "conv1" ...". The layer is searched in the job, solver or net
 /// file `path` and in the files that it names; an error that names no layer, or one that is not
-/// found, does not change.
+/// found, is returned unchanged.
 [[nodiscard]] std::string with_layer_place(const std::filesystem::path& path,
                                            const std::string& message);
 

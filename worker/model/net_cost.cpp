@@ -23,9 +23,9 @@ std::uint64_t matrix_elements(const Graph& graph, const Node& node) {
   return count;
 }
 
-/// Every step of a T x N x C sequence uses each weight once, except those of an x_static, which one
-/// product serves for all steps; attention's scores and their weighted sum of values take another 2
-/// T^2 C for a stream, with a causal mask too.
+/// Every step of a T x N x C sequence uses each weight once, except those of an x_static, which
+/// need only one product for all steps; attention's scores and their weighted sum of values add
+/// 2 T^2 C per stream, also with a causal mask.
 std::uint64_t sequence_multiply_adds(const Graph& graph, const Node& node) {
   const Shape& bottom = graph.blobs[node.bottoms[0]].shape;
   const auto steps = static_cast<std::uint64_t>(bottom[0]);
@@ -33,7 +33,7 @@ std::uint64_t sequence_multiply_adds(const Graph& graph, const Node& node) {
   const std::uint64_t products = steps * streams * matrix_elements(graph, node);
   if (node.definition.type() != "MultiHeadAttention") {
     if (!recurrent_ports(node.definition).has_static) return products;
-    // After weight_x and bias_x.
+    // weight_x_static follows weight_x and bias_x.
     const std::uint64_t once = graph.parameters[node.parameters[2]].count();
     return products - (steps - 1) * streams * once;
   }
@@ -73,7 +73,7 @@ NetCost net_cost(const Graph& graph) {
       const TableSpec& table = graph.parameters[parameter];
       const bool counted = node.definition.type() == "BatchNorm";
       (counted ? layer.statistics : layer.parameters) += served[parameter].count();
-      // Statistics occupy a gradient too: their new values.
+      // Statistics also need a gradient's memory, for their new values.
       const bool pushed = table.kind != TableKind::kFrozen;
       cost.training_bytes += (pushed ? 2 : 1) * table.count() * sizeof(float);
       cost.inference_bytes += table.count() * sizeof(float);

@@ -8,9 +8,9 @@
 
 namespace taut::model {
 
-/// The layers that take part in a phase, in the file's order: those without rules, those with a
-/// matching include rule, and those without a matching exclude rule. A rule matches if all of its
-/// phase, level and stages do; level and stages are those of the net's state.
+/// The layers that take part in a phase, in the file's order: layers without rules, layers with a
+/// matching include rule, and layers with exclude rules none of which matches. A rule matches if
+/// its phase, level and stages all do; level and stages are compared with the net's state.
 /// Errors    invalid: a layer with include and exclude rules, or without a name; two layers of the
 ///           phase with the same name
 [[nodiscard]] Result<std::vector<pb::LayerParameter>> layers_of_phase(const pb::NetParameter& net,

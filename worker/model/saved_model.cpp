@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The job in an exported file; nothing if it has none.
+/// The job in an exported file; nullopt if it has none.
 Result<std::optional<pb::Job>> carried_job(const fs::path& path) {
   const auto reader = safetensors::Reader::open(path);
   if (!reader) return std::optional<pb::Job>();

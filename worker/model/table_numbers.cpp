@@ -28,7 +28,7 @@ TableNumbers in_blocks(std::size_t table, std::uint64_t block, std::vector<std::
 
 TableNumbers transposed(std::size_t table, std::uint64_t rows, std::uint64_t columns) {
   return [=](const ReadTable& read, std::uint64_t first, std::span<float> out) -> Result<void> {
-    // A range of the transposed is a few of its columns: of each of the table's rows, one part.
+    // A range of the transposed table covers a few of its columns: one part of each table row.
     const std::uint64_t begin = first / rows;
     const std::uint64_t end = (first + out.size() + rows - 1) / rows;
     std::vector<float> part(static_cast<std::size_t>(end - begin));

@@ -10,18 +10,18 @@
 #include "common/result.hpp"
 #include "worker/model/read_table.hpp"
 
-// Tensors of other programs, whose numbers are a graph's tables in another order.
+// Tensors for other programs, with the numbers of a graph's tables in another order.
 namespace taut::model {
 
-/// Elements [first, first + out.size()) of a tensor that is made of tables.
+/// Reads elements [first, first + out.size()) of a tensor that is computed from tables.
 using TableNumbers =
     std::function<Result<void>(const ReadTable& read, std::uint64_t first, std::span<float> out)>;
 
-/// A table as it is.
+/// A table without changes.
 [[nodiscard]] TableNumbers whole_table(std::size_t table);
 
 /// A table's blocks of `block` elements in another order.
-/// order  [blocks]: which block of the table each one is
+/// order  [blocks]: for each block, its number in the table
 [[nodiscard]] TableNumbers in_blocks(std::size_t table, std::uint64_t block,
                                      std::vector<std::size_t> order);
 
@@ -30,10 +30,11 @@ using TableNumbers =
 
 [[nodiscard]] TableNumbers zeros();
 
-/// A table of running sums divided by their weight, a table of one number; 0 if the weight is 0.
+/// A table of running sums divided by their weight, another table with one number; 0 if the weight
+/// is 0.
 [[nodiscard]] TableNumbers divided(std::size_t sums, std::size_t weight);
 
-/// Tensors after each other, each with its count of elements.
+/// Concatenated tensors, each with its number of elements.
 [[nodiscard]] TableNumbers joined(std::vector<std::pair<std::uint64_t, TableNumbers>> parts);
 
 }  // namespace taut::model

@@ -110,8 +110,8 @@ bool has_older_transform(const pb::LayerParameter& layer) {
   return older.has_scale() || older.has_mean_file() || older.has_crop_size() || older.has_mirror();
 }
 
-/// Moves the transform fields of image_data_param to transform_param, overwriting what they
-/// contain, as Caffe does. A Data layer's are read where they are.
+/// Moves the transform fields of image_data_param to transform_param, overwriting what is there,
+/// as Caffe does. A Data layer's are read in their old place.
 void move_transform(pb::LayerParameter& layer) {
   if (!has_older_transform(layer)) return;
   pb::ImageDataParameter& older = *layer.mutable_image_data_param();
@@ -156,7 +156,7 @@ Result<pb::LayerParameter> input_layer(const pb::NetParameter& net) {
   return layer;
 }
 
-/// The names of the layers, grouped by a field of theirs that has no effect.
+/// Names of layers, grouped by the field without effect that they set.
 using Vain = std::map<std::string, std::vector<std::string>>;
 
 void find_vain(const pb::LayerParameter& layer, Vain& vain) {

@@ -8,9 +8,9 @@
 
 namespace taut::model {
 
-/// The net in the current vocabulary: `layers` of Caffe before 2015 as `layer`, and `input` with
-/// its shapes as an Input layer at the front. A current net does not change.
-/// Errors    invalid: layers of both vocabularies, a layer without a type, inputs without shapes
+/// Converts a net to the current vocabulary: `layers` of Caffe before 2015 become `layer`, and
+/// `input` with its shapes becomes an Input layer at the front. A current net is unchanged.
+/// Errors    invalid: layers in both vocabularies, a layer without a type, inputs without shapes
 /// Source    Caffe, src/caffe/util/upgrade_proto.cpp
 [[nodiscard]] Result<pb::NetParameter> upgrade_net(const pb::NetParameter& net);
 

@@ -15,7 +15,7 @@
 namespace taut::model {
 namespace {
 
-/// Names are compared with '.' for '/': layers' own names have both.
+/// Names are compared with '.' in place of '/': layers' own names contain both.
 std::string comparable(std::string name) {
   std::ranges::replace(name, '/', '.');
   return name;
@@ -24,7 +24,7 @@ std::string comparable(std::string name) {
 /// Names that are equal under that comparison, grouped.
 using Names = std::map<std::string, std::size_t>;
 
-/// Every name of a table. If a shared table and a layer claim the same one, the table has it.
+/// Every table's names. If a shared table and a layer claim the same one, the table gets it.
 /// counterparts  PyTorch's names
 Names table_names(const Graph& graph, const std::vector<pytorch::Counterpart>& counterparts) {
   Names names;
@@ -38,7 +38,7 @@ Names table_names(const Graph& graph, const std::vector<pytorch::Counterpart>& c
     }
   }
   for (const pytorch::Counterpart& one : counterparts) {
-    // Others are stored in another way, or only a part of the table.
+    // Others are stored differently, or are only a part of the table.
     if (one.layout != pytorch::Layout::kSame || !one.addend.empty()) continue;
     names.try_emplace(comparable(one.tensor), one.table);
   }
@@ -161,7 +161,7 @@ Result<WeightsMatch> match_weights(const Graph& graph, const std::vector<Weights
       const std::size_t table = name->second;
       TAUT_TRY(check_tensor(graph, table, tensor, path));
       const auto [other, first] = given.try_emplace(table, i);
-      // A shared parameter may be stored under each of its layers: the first one is used.
+      // A shared parameter may be stored under each of its layers; the first one is used.
       const std::string& before = files[file].tensors[other->second].name;
       if (!first && comparable(before) == comparable(tensor.name)) {
         return make_error(ErrorCode::kMismatch,

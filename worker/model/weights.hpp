@@ -17,12 +17,12 @@ namespace taut::model {
 ///
 ///   LAYER/NAME   as `tautline export` writes safetensors
 ///   LAYER.NAME   as PyTorch names them, also with a '.' for each '/' in LAYER
-///   as a state_dict of torch.nn's layers names it (worker/model/pytorch/state_dict.hpp), if it is
-///                stored there as here
+///   as a state_dict of torch.nn's layers names it (worker/model/pytorch/state_dict.hpp), if both
+///                store it in the same way
 ///   LAYER/I, LAYER.I   as the blobs of a .caffemodel or .caffemodel.h5 are numbered
 ///
-/// and a shared one under its own name, or as a numbered blob of any layer that uses it. Of several
-/// files, the last one that has a table provides it.
+/// and a shared one under its own name, or as a numbered blob of any layer that uses it. If several
+/// files have a table, the last one provides it.
 struct WeightsMatch {
   struct Found {
     std::size_t table = 0;   // into Graph::parameters
@@ -37,13 +37,13 @@ struct WeightsMatch {
   [[nodiscard]] std::string summary() const;
 };
 
-/// Errors    mismatch: a tensor of another shape or of whole numbers (names layer and shapes), a
-///           name that two tensors of a file match, no match at all; a state_dict that must be
+/// Errors    mismatch: a tensor of a different shape or of whole numbers (names layer and shapes),
+///           a name that two tensors of a file match, no match at all; a state_dict that must be
 ///           converted
 [[nodiscard]] Result<WeightsMatch> match_weights(const Graph& graph,
                                                  const std::vector<WeightsFile>& files);
 
-/// Opens the files of a job, in order.
+/// Opens a job's weights files, in order.
 [[nodiscard]] Result<std::vector<WeightsFile>> open_weights_of(const pb::Job& job);
 
 /// Initializes the graph's tables from the job's files: sets their origin, including SHA-256.
@@ -51,7 +51,7 @@ struct WeightsMatch {
 /// Errors    as open_weights and match_weights
 [[nodiscard]] Result<std::string> initialize_from_weights(const pb::Job& job, Graph& graph);
 
-/// The summary of initialize_from_weights, without reading the files through. Errors: the same.
+/// The summary of initialize_from_weights, without reading the files' contents. Errors: the same.
 [[nodiscard]] Result<std::string> match_job_weights(const pb::Job& job,
                                                     const GraphOptions& options);
 

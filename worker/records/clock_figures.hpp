@@ -12,7 +12,7 @@
 
 namespace taut::worker {
 
-/// A worker's totals when a clock ends: all but the loss count from the start of the job.
+/// A worker's figures when a clock ends: times, images and reads count from the job's start.
 struct ClockFigures {
   Clock clock;          // the one that ended
   double loss = 0;      // of this clock alone

@@ -13,8 +13,8 @@
 namespace taut::worker {
 
 /// A file that grows while a job runs. Appended text reaches the operating system within about a
-/// second, so a reader sees it, and a killed process loses little. If a write fails, it says so
-/// once in the log and writes no more: a record never ends a training.
+/// second, so a reader sees it, and a killed process loses little. If a write fails, it logs that
+/// once and writes no more: a record never ends a training run.
 /// Thread    one
 class RecordFile {
  public:
@@ -24,7 +24,7 @@ class RecordFile {
 
   void append(std::string_view bytes, TimePoint now);
   void flush();
-  /// A write has failed: nothing more is written.
+  /// Whether a write has failed: nothing more is written then.
   [[nodiscard]] bool has_ended() const { return !file_; }
   /// Whether it was empty when it was opened.
   [[nodiscard]] bool began_empty() const { return began_empty_; }

@@ -20,7 +20,7 @@ void add_scalar(pb::TensorBoardSummary& summary, const char* tag, double value) 
   one.set_simple_value(static_cast<float>(value));
 }
 
-/// The file that says whose records a folder has.
+/// The file that identifies the job whose records a folder has.
 constexpr const char* kTokenFile = "job.token";
 
 /// The folder of this job's records: one that has them already, or a new one.
@@ -118,7 +118,7 @@ void Recorder::on_test(const TestFigures& test) {
   write_event(test.clock, std::move(summary));
 }
 
-/// A file that cannot be opened is logged once: a record never ends a training.
+/// A file that cannot be opened is logged once: a record never ends a training run.
 void Recorder::write_outputs(const TestFigures& test) {
   if (test.outputs.empty()) return;
   if (!tests_) {

@@ -16,7 +16,7 @@
 
 namespace taut::worker {
 
-/// Writes a worker's records of a job while it trains: metrics.csv, tests.csv where it runs tests,
+/// Writes a worker's records of a job while it trains: metrics.csv, tests.csv if it runs tests,
 /// and TensorBoard's event file. They are in FOLDER/jobN-NAME, or the first of FOLDER/jobN-NAME-2,
 /// -3, ... that no other job has, which TensorBoard shows as a run.
 /// Thread    the compute thread

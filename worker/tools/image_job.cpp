@@ -28,7 +28,7 @@ struct Size {
   std::int64_t width = 0;
 };
 
-/// The shape of a data layer's images at the net's input, as far as its fields and data show.
+/// The size of a data layer's images at the net's input, if its fields or data determine it.
 std::optional<Size> size_of(const model::LayerData& data) {
   const pb::LayerParameter& layer = data.layer;
   if (layer.type() == "Input") {
@@ -113,7 +113,7 @@ Result<pb::LayerParameter> image_layer(const pb::LayerParameter& layer,
     images.set_new_height(layer.image_data_param().new_height());
     images.set_new_width(layer.image_data_param().new_width());
   } else if (transform.has_mean_file()) {
-    // A mean is of whole images, before cropping.
+    // A mean file is for whole images, before cropping.
     TAUT_TRY(const data::MeanImage mean, data::read_mean(transform.mean_file()));
     images.set_new_height(static_cast<std::uint32_t>(mean.shape.height));
     images.set_new_width(static_cast<std::uint32_t>(mean.shape.width));

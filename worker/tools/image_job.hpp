@@ -9,19 +9,19 @@
 
 namespace taut::worker {
 
-/// A job whose TEST phase reads given image files in place of its data: through the transform of
+/// A job with a TEST phase that reads given image files in place of its data: with the transform of
 /// the data layer that they replace, resized to the net's input.
 class ImageJob {
  public:
-  /// Errors    invalid: a net without exactly one layer of images, or whose size is
-  ///           unknown; io: the list of the images cannot be written
+  /// Errors    invalid: a net that does not have exactly one layer of images, or images of unknown
+  ///           size; io: the list of the images cannot be written
   [[nodiscard]] static Result<ImageJob> create(const pb::Job& job, const pb::ToolRequest& request);
   ~ImageJob();
   ImageJob(ImageJob&& other) noexcept;
   ImageJob& operator=(ImageJob&& other) noexcept;
 
   [[nodiscard]] const pb::Job& job() const { return job_; }
-  /// An error of reading the images, without the temporary list that they are read from.
+  /// The message of an error from reading the images, without the name of the temporary list.
   [[nodiscard]] std::string without_list(const std::string& message) const;
 
  private:

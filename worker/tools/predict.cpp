@@ -103,7 +103,7 @@ class Printer {
   std::uint64_t right_ = 0;
 };
 
-/// The records to classify. Errors: a net that is not fed records.
+/// The number of records to classify. Errors: a net that is not fed records.
 Result<std::uint64_t> count_of(const FedGraph& fed, const pb::ToolRequest& request) {
   if (request.images_size() > 0) return static_cast<std::uint64_t>(request.images_size());
   if (fed.sources.size() != 1) {

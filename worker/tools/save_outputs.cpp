@@ -17,15 +17,15 @@ bool measures(const model::Node& node) {
   return node.is_loss || type == "Accuracy" || type == "Silence" || type == "HDF5Output";
 }
 
-/// What the net is fed, and what no layer reads but those that measure: scores, for example, in
-/// front of a loss. What a loss itself computes is no output.
+/// The blobs that are fed, and those that only measuring layers read: scores, for example, in front
+/// of a loss. A loss's own tops are not outputs.
 std::vector<std::size_t> ends_of(const model::Graph& graph) {
   std::vector<bool> is_read(graph.blobs.size());
   std::vector<bool> is_computed(graph.blobs.size());
   for (const model::Node& node : graph.nodes) {
     if (measures(node)) continue;
     for (const std::size_t bottom : node.bottoms) is_read[bottom] = true;
-    // In place, the top is another value than the bottom.
+    // In place, the top is a different value from the bottom.
     for (const std::size_t top : node.tops) {
       is_read[top] = false;
       is_computed[top] = true;
@@ -41,7 +41,7 @@ std::vector<std::size_t> ends_of(const model::Graph& graph) {
   return ends;
 }
 
-/// The places of the blobs of these names: of several, the last.
+/// The indices of the named blobs; the last one if several have the same name.
 Result<std::vector<std::size_t>> named(const model::Graph& graph, const pb::ToolRequest& request) {
   std::vector<std::size_t> places;
   for (const std::string& name : request.blobs()) {

@@ -13,14 +13,14 @@ namespace taut::worker {
 /// The blob of a net with the scores of classes.
 struct ScoresBlob {
   std::string name;
-  std::uint64_t items = 0;    // of a batch
+  std::uint64_t items = 0;    // in a batch
   std::uint64_t classes = 0;  // scores per item, contiguous
   bool is_probability = false;
 };
 
-/// Finds it: the blob of that name; else the bottom of the last SoftmaxWithLoss, or the top of the
-/// last Softmax.
-/// Errors    invalid: there is none, or its shape is not items x classes
+/// Finds the blob of that name; without a name that of the last SoftmaxWithLoss (its bottom) or
+/// Softmax (its top).
+/// Errors    invalid: no such blob, or its shape is not items x classes
 [[nodiscard]] Result<ScoresBlob> find_scores(const model::Graph& graph,
                                              const std::string& requested);
 
@@ -29,8 +29,8 @@ struct RankedClass {
   double score = 0;
 };
 
-/// The `top` best classes of an item, best first; scores become probabilities by a softmax
-/// unless they already are. Of equal ones, the lower number comes first.
+/// The `top` best classes of an item, best first; ties: lower number first. Scores become
+/// probabilities by a softmax unless they already are.
 [[nodiscard]] std::vector<RankedClass> rank_classes(std::span<const float> scores,
                                                     bool is_probability, std::size_t top);
 

@@ -11,7 +11,7 @@
 namespace taut::worker {
 namespace {
 
-/// Batches of one pass over the data. Errors: a text, in which batches have no last one.
+/// The number of batches in one pass over the data. Errors: a text, which has no last batch.
 Result<std::uint64_t> batches_of(const FedGraph& fed, const pb::ToolRequest& request) {
   if (request.iterations() > 0) return std::uint64_t{request.iterations()};
   for (const model::Node& node : fed.graph.nodes) {

@@ -31,7 +31,7 @@ class TrainedNet {
   }
   /// Overload for a blob by its index in the graph.
   void read_blob(std::size_t blob, std::span<float> into) { net_->read_blob(*stream_, blob, into); }
-  /// Reads what the net's HDF5Output layers write of the last batch.
+  /// Reads the values of the last batch for the net's HDF5Output layers.
   void read_outputs(Hdf5Output& outputs) { outputs.read(*net_, *stream_); }
 
  private:
@@ -52,7 +52,7 @@ struct OpenedModel {
 /// How long reading a batch may take.
 inline constexpr Duration kBatchWait{60'000'000};
 
-// What each kind of request does.
+// The functions for each kind of request.
 [[nodiscard]] Result<void> test_model(const pb::ToolRequest& request, Backend& backend);
 [[nodiscard]] Result<void> predict(const pb::ToolRequest& request, Backend& backend);
 [[nodiscard]] Result<void> sample_text(const pb::ToolRequest& request, Backend& backend);

@@ -9,7 +9,7 @@ BatchFeed::BatchFeed(Backend& backend) : backend_(backend), copies_(backend.make
   for (Slot& slot : slots_) slot.taken = backend.make_event();
 }
 
-/// Loaders get those batches whose copies are done.
+/// Returns the batches with completed copies to their loaders.
 void BatchFeed::give_back() {
   for (; pending_ > 0 && copying(0).copied->query(); --pending_) {
     Copying& done = copying(0);
@@ -25,7 +25,7 @@ std::vector<DeviceSpan<const float>> BatchFeed::bring(Stream& compute, data::Bat
     copying(0).copied->finish();
     give_back();
   }
-  // In the ring before anything is queued: if a call fails, it is kept until copies_ has ended.
+  // In the ring before anything is queued: if a call fails, it stays there until copies_ has ended.
   Copying& own = copying(pending_++);
   own.batch = std::move(batch);
   own.loader = &loader;

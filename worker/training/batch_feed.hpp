@@ -10,10 +10,9 @@
 
 namespace taut::worker {
 
-/// Brings batches to a device with its own memory, on a stream for copies and through two buffers:
-/// a batch arrives while the device still computes with the one before. The host continues; it
-/// waits only where it is so far ahead of the device that kMaxCopying batches are still to be
-/// copied.
+/// Copies batches to a device with its own memory, on a stream for copies and through two buffers:
+/// a batch is copied while the device still computes with the previous one. The host continues; it
+/// waits only when it is so far ahead of the device that kMaxCopying batches are not copied yet.
 /// Thread    the compute thread
 class BatchFeed {
  public:
@@ -22,15 +21,15 @@ class BatchFeed {
   /// backend  outlives this
   explicit BatchFeed(Backend& backend);
 
-  /// Queues a batch's copies, and has `compute` wait for them; returns where its blobs are. The
-  /// loader gets the batch back in a later call, when it has been copied.
+  /// Queues a batch's copies, and makes `compute` wait for them; returns its blobs on the device.
+  /// The loader gets the batch back in a later call, when it has been copied.
   /// loader    outlives this
   /// Errors    DeviceError
   [[nodiscard]] std::vector<DeviceSpan<const float>> bring(Stream& compute, data::Batch batch,
                                                            data::DataLoader& loader);
-  /// Waits for all copies; the loaders have their batches back then.
+  /// Waits for all copies, and returns the batches to their loaders.
   void drain();
-  /// Notes that `compute` has taken what the last bring() returned, once it gets here.
+  /// Marks the point in `compute` from which it no longer reads the blobs of the last bring().
   void mark_taken(Stream& compute);
 
  private:
@@ -40,7 +39,7 @@ class BatchFeed {
     data::DataLoader* loader = nullptr;
     std::unique_ptr<Event> copied;
   };
-  /// Where a batch arrives.
+  /// The device memory of a batch.
   struct Slot {
     std::vector<DeviceBuffer> blobs;
     std::unique_ptr<Event> taken;
@@ -56,7 +55,7 @@ class BatchFeed {
   std::size_t pending_ = 0;  // of the ring
   std::array<Slot, 2> slots_;
   std::size_t newest_ = 0;
-  std::unique_ptr<Stream> copies_;  // last: what it copies from and to outlives it
+  std::unique_ptr<Stream> copies_;  // last: its sources and targets outlive it
 };
 
 }  // namespace taut::worker

@@ -23,7 +23,7 @@ struct StragglePlan {
   [[nodiscard]] bool empty() const { return stragglers.empty() && clock_time == Duration::zero(); }
 };
 
-/// The waits of a job and a worker's own configuration together: all stragglers of both, and the
+/// The combined waits of a job and a worker's own configuration: all stragglers of both, and the
 /// configuration's clock time if it has one.
 [[nodiscard]] StragglePlan straggle_plan(const pb::Job& job, const pb::WorkerConfig& settings,
                                          std::uint32_t slot, std::uint32_t slots);
@@ -31,9 +31,9 @@ struct StragglePlan {
 /// The network faults of a job or a worker's own configuration; the latter has precedence.
 [[nodiscard]] LinkFaults link_faults(const pb::Job& job, const pb::WorkerConfig& settings);
 
-/// How long a worker waits at a clock, given the time of its compute. The clock is padded to
-/// clock_time first, and a slowdown multiplies the result, so that many workers on few
-/// processors behave like separate machines. A pure function of its arguments.
+/// How long a worker waits at a clock, given the time of its compute. The clock is first padded to
+/// clock_time, and a slowdown multiplies the result, so that many workers on few processors behave
+/// like separate machines. A pure function of its arguments.
 [[nodiscard]] Duration straggle_wait(const StragglePlan& plan, Clock clock, Duration compute);
 
 }  // namespace taut::worker

@@ -26,7 +26,7 @@ Trainer::Trainer(std::vector<Replica>& replicas, ParameterCache& cache, TestPhas
       board_(board) {
   report_.clock = options_.start;
   const Backend& first = *replicas_[0].backend;
-  // What a straggler adds is measured by the compute, so the host then waits for it.
+  // A straggler's wait depends on the compute time, so the host must wait for the compute.
   is_late_ = !first.shares_host_memory() && !first.needs_dry_run() && !options_.straggle &&
              !options_.measures_batches;
   for (const Replica& replica : replicas_) {
@@ -117,7 +117,8 @@ Result<Clock> Trainer::run(const std::atomic<bool>& stop) {
   return clock;
 }
 
-/// Gives the replicas another part of the batch where that begins. Returns how long it waited.
+/// Gives the replicas another part of the batch if it changes at this clock. Returns the time
+/// waited.
 Result<Duration> Trainer::begin_batch(Clock clock) {
   if (!options_.changes_batch) return Duration(0);
   board_.begin_wait(now());
@@ -134,7 +135,7 @@ Result<Duration> Trainer::begin_batch(Clock clock) {
   return waited;
 }
 
-/// Waits while a clock that would be next may not be trained. Returns how long.
+/// Waits while the next clock may not be trained. Returns the time waited.
 Result<Duration> Trainer::wait_while_held(Clock clock) {
   if (!options_.may_train || options_.may_train(clock)) return Duration(0);
   constexpr Duration kStep{2'000};
@@ -163,8 +164,7 @@ Result<void> Trainer::dry_run_device() {
   return ok();
 }
 
-/// A dry run of a clock's calls, for a device that plans memory; no data is drawn. Otherwise it
-/// does nothing.
+/// Makes a clock's calls for a dry run of a device that plans memory; no data is drawn.
 Result<void> Trainer::dry_run() {
   for (Step step{.clock = options_.start}; step.first < replicas_.size();
        step.first += devices_.size()) {
@@ -195,7 +195,7 @@ Result<void> Trainer::train_clock(Clock clock) {
     const bool is_last_step = step.first + devices_.size() == replicas_.size();
     for (step.batch = 0; step.batch < options_.batches; ++step.batch) {
       const bool at_once = options_.arithmetic == Arithmetic::kAtOnce;
-      // Which rows are read is in the batch.
+      // The batch determines the rows to read.
       if (!at_once || !replica_of(step, 0).rows.empty()) {
         const bool are_named = !ahead_.empty();
         TAUT_TRY(std::vector<data::Batch> batches, next_batches(step));
@@ -230,8 +230,8 @@ Result<void> Trainer::train_clock(Clock clock) {
   return is_late_ ? ok() : options_.divergence.check_loss(loss_, clock, board_);
 }
 
-/// A slow worker has read its parameters and has not pushed yet: it waits between forward and
-/// backward. How long backward will take is known from the last clock.
+/// Waits as a slow worker would that has read its parameters and has not pushed yet: between
+/// forward and backward. The time of the backward is estimated from the last clock.
 void Trainer::straggle(Clock clock, Duration since_begin, Duration waited_before) {
   const Duration compute = since_begin - (waited_ - waited_before) + backward_;
   const TimePoint until = now() + options_.straggle(clock, compute);

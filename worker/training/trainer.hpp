@@ -30,55 +30,55 @@ namespace taut::worker {
 /// The wait that an experiment adds to a clock, given the time of its compute.
 using Straggle = std::function<Duration(Clock, Duration compute)>;
 
-/// The training loop: the same with and without a server behind the cache. A device with its own
-/// memory computes while the host continues: a clock's batch is on its way while the last clock is
-/// computed, and its loss is read when the device has written it. The host is as far ahead as
-/// parameters come, and without a server as BatchFeed lets it.
+/// The training loop, with and without a server behind the cache. A device with its own memory
+/// computes while the host continues: a clock's batch is copied while the previous clock is
+/// computed, and its loss is read when the device has written it. How far the host is ahead is
+/// limited by the arrival of parameters, and without a server by BatchFeed.
 /// Thread    the compute thread
 class Trainer {
  public:
-  /// Clocks whose losses may be unread: more than BatchFeed lets the host be ahead.
+  /// The maximum number of clocks with unread losses: more than BatchFeed lets the host be ahead.
   static constexpr std::size_t kMaxUnread = 8;
 
   /// When a clock's arithmetic happens.
   enum class Arithmetic : std::uint8_t {
     kLayerByLayer,
     /// All of it before backward sends its first gradient, with the values that forward has
-    /// acquired: trainers whose time passes elsewhere may share a net.
+    /// acquired: trainers in simulated time may share a net.
     kAtOnce,
-    kNone,  // never: only what it costs passes
+    kNone,  // never: only its time passes
   };
 
   struct Options {
     Clock start;
     Clock end;
-    int batches = 1;  // of a clock: their gradients' mean is its update, the solver's iter_size
+    int batches = 1;  // per clock (iter_size): its update is the mean of their gradients
     int average_loss = 1;
     int display = 0;        // clocks between two log lines; 0: none
-    JobWords words;         // what these lines count
+    JobWords words;         // the units of these lines
     int test_interval = 0;  // clocks between two test phases; 0: only at the end
     bool test_initialization = true;
     std::int64_t rank = -1;  // for the log; negative: no server
     DivergenceRule divergence;
     Straggle straggle;
-    /// Whether the rest of a clock's time, without waits, is to be what its batch takes: the host
-    /// then waits for its devices, and a wait for data counts as computing.
+    /// Whether a clock's time without waits must be the time of its batch: the host then waits for
+    /// its devices, and a wait for data counts as computing.
     bool measures_batches = false;
     /// Called before each computed clock, with the first of the clocks that were skipped before
     /// it; may be empty.
     std::function<void(Clock first, Clock clock)> before_clock;
-    /// Whether the nets have to be idle at that call: the host then waits for all that is queued.
-    /// Empty: never.
+    /// Whether the nets must be idle at that call: the host then waits for all queued work. Empty:
+    /// never.
     std::function<bool(Clock clock)> is_idle_before;
-    /// Whether the replicas' batches have another size or place from a clock on that is to begin;
-    /// may wait. Empty: never. Errors: closed, it is to stop.
+    /// Whether the replicas' batches change in size or place at the clock that is about to begin;
+    /// may wait. Empty: never. Errors: closed, the run must stop.
     std::function<Result<bool>(Clock clock)> changes_batch;
-    /// Gives the replicas the nets and the data for it; the nets are idle.
+    /// Gives the replicas the nets and the data for the change. REQUIRES: the nets are idle.
     std::function<Result<void>(Clock clock)> change_batch;
-    /// Whether a clock may be trained; asked again until it may, or the run is to stop. Empty:
+    /// Whether a clock may be trained; called again until it may, or the run must stop. Empty:
     /// always.
     std::function<bool(Clock clock)> may_train;
-    /// Whether this worker leaves before `next`, a clock that has not begun; may be empty.
+    /// Whether this worker leaves before clock `next`, which has not begun; may be empty.
     std::function<bool(Clock next)> leaves;
     Recorder* recorder = nullptr;  // nullptr: no records
     Pace* pace = &machine_pace();
@@ -100,7 +100,7 @@ class Trainer {
   [[nodiscard]] bool test_is_due(Clock first, Clock clock) const;
   [[nodiscard]] Result<Duration> begin_batch(Clock clock);
   [[nodiscard]] Result<Duration> wait_while_held(Clock clock);
-  /// Where a device writes the losses of one clock.
+  /// Memory in which a device writes the losses of one clock.
   struct LateLoss {
     HostBuffer numbers;
     std::unique_ptr<Mark> written;
@@ -108,23 +108,23 @@ class Trainer {
   /// A device, which computes one replica at a time.
   struct Device {
     Backend* backend;
-    std::array<LateLoss, kMaxUnread> losses{};  // of clocks in turn; none if not is_late_
+    std::array<LateLoss, kMaxUnread> losses{};  // a ring of clocks; unused if not is_late_
     std::unique_ptr<BatchFeed> feed;     // nullptr: batches are copied in the compute's stream
     std::vector<DeviceBuffer> gathered;  // by table: gradients of a clock's earlier batches
     // Last, so that it ends first: queued work uses the others.
     std::unique_ptr<Stream> stream;
   };
-  /// A clock whose loss was not read yet.
+  /// A clock with a loss that has not been read yet.
   struct Unread {
     Clock clock;
-    std::size_t place = 0;  // of Device::losses
+    std::size_t place = 0;  // in Device::losses
     Duration took{0};
     Duration wait{0};
   };
   /// One batch of a clock, on one replica for each device: batch 0 reads parameters, the last one
   /// sends the updates.
   struct Step {
-    std::size_t first = 0;  // of these replicas
+    std::size_t first = 0;  // the first of these replicas
     Clock clock;
     int batch = 0;
   };
@@ -167,22 +167,22 @@ class Trainer {
   TestPhases* tests_;
   const Options options_;
   ProgressBoard& board_;
-  // That the devices compute with; of no records if is_late_. Before the devices: if one fails,
-  // copies from here may be queued until its stream ends.
+  // The batches that the devices compute with; empty if is_late_. Declared before the devices: if
+  // one fails, copies from here may be queued until its stream ends.
   std::vector<data::Batch> batches_;
-  std::vector<data::Batch> ahead_;  // of the next clock, whose rows were named; empty: none
+  std::vector<data::Batch> ahead_;  // of the next clock, with rows already named; empty: none
   std::vector<Device> devices_;     // replica i is on device i modulo their number
   ProgressReport report_;
   std::vector<float> table_copy_;       // on the host, for its histogram
-  std::vector<double> losses_;          // the last average_loss of them
+  std::vector<double> losses_;          // of the last average_loss clocks
   double loss_ = 0;                     // of a clock, over all replicas
   Duration waited_{0};                  // for parameters and data
   std::vector<double> at_once_losses_;  // by device, of the batch that was computed at once
   bool is_late_ = false;
   std::deque<Unread> unread_;  // oldest first
-  std::size_t place_ = 0;      // of Device::losses, for the clock that is queued
+  std::size_t place_ = 0;      // in Device::losses, for the clock that is queued
   const std::atomic<bool>* stop_ = nullptr;
-  Duration backward_{0};  // how long the last one took
+  Duration backward_{0};  // the time of the last backward
   RecentRate rate_;
 };
 

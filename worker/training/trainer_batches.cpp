@@ -1,4 +1,4 @@
-// The batches of a clock: from their loaders to the nets, with the rows that they name.
+// The batches of a clock: from their loaders to the nets, and the rows that they name.
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -60,13 +60,13 @@ Result<void> Trainer::name_rows(const Step& step, std::span<const data::Batch> b
   return ok();
 }
 
-/// Names the rows of a clock that is to begin, if its batch is ready: servers then answer as soon
-/// as they may.
+/// Names the rows of the next clock, if its batch is ready: servers then reply as soon as they are
+/// allowed to.
 Result<void> Trainer::name_ahead(Clock clock) {
   if (clock >= options_.end || replicas_.size() > 1 || replicas_[0].rows.empty()) return ok();
   const Step step{.clock = clock};
   auto loaded = replicas_[0].loader->next(Duration(0));
-  // A loader that has ended says so again when the clock begins.
+  // A loader that has ended reports it again when the clock begins.
   if (!loaded) return ok();
   std::vector<data::Batch> batches;
   batches.push_back(std::move(loaded.value()));
@@ -75,7 +75,7 @@ Result<void> Trainer::name_ahead(Clock clock) {
   return ok();
 }
 
-/// Queues the way of batches, one for each device, to its net.
+/// Queues the copies of batches, one for each device, to the nets.
 void Trainer::take_batches(const Step& step, std::vector<data::Batch> batches) {
   batches_ = std::move(batches);
   if (options_.arithmetic != Arithmetic::kLayerByLayer) return;

@@ -68,8 +68,8 @@ void Trainer::bind_gradients(const Step& step, std::size_t device, std::size_t l
   }
 }
 
-/// Draws a batch and computes it forward and backward, on whatever nets others have used meanwhile;
-/// the batch exists only for that time, but where its rows had to be read before.
+/// Draws a batch and computes it forward and backward, on nets that others may have used meanwhile.
+/// The batch exists only during this call, unless its rows had to be read before.
 Result<void> Trainer::compute_at_once(const Step& step) {
   if (replica_of(step, 0).rows.empty()) {
     TAUT_TRY(batches_, next_batches(step));
@@ -122,8 +122,8 @@ void Trainer::send_gradients(const Step& step, std::size_t device, std::size_t l
   }
 }
 
-/// Adds a batch's gradient to the earlier ones; the last batch turns the sum into the mean. The
-/// new running statistics of a clock are the mean of what each batch makes of the old ones.
+/// Adds a batch's gradient to the earlier ones; the last batch turns the sum into the mean. A
+/// clock's new running statistics are the mean of those that each batch computes from the old ones.
 void Trainer::gather(const Step& step, std::size_t device, TableId table) {
   Backend& backend = *devices_[device].backend;
   Stream& stream = *devices_[device].stream;

@@ -23,11 +23,11 @@ void Trainer::copy_losses(const Step& step) {
   }
 }
 
-/// Records the clocks whose losses the device has written. It waits only where more than `keep`
-/// would be left.
+/// Records the clocks with losses that the device has written. Waits only while more than `keep`
+/// clocks are unread.
 Result<void> Trainer::read_losses(std::size_t keep) {
   while (!unread_.empty()) {
-    // One clock after the other: of the faults in their data, the first one is reported.
+    // One clock after the other, so that the first fault in their data is the one reported.
     for (const Device& device : devices_) {
       Mark& written = *device.losses[unread_.front().place].written;
       if (written.passed()) continue;
@@ -39,7 +39,7 @@ Result<void> Trainer::read_losses(std::size_t keep) {
   return ok();
 }
 
-/// Records the oldest unread clock, whose losses have been written.
+/// Records the oldest unread clock. REQUIRES: its losses have been written.
 Result<void> Trainer::read_loss() {
   const Unread unread = unread_.front();
   unread_.pop_front();
@@ -57,7 +57,7 @@ Result<void> Trainer::read_loss() {
   return ok();
 }
 
-/// wait  in all, up to this clock's end
+/// wait  in total, up to this clock's end
 void Trainer::record(Clock clock, Duration took, Duration wait) {
   losses_.push_back(loss_);
   if (losses_.size() > static_cast<std::size_t>(std::max(1, options_.average_loss))) {
@@ -93,8 +93,8 @@ void Trainer::record(Clock clock, Duration took, Duration wait) {
   }
 }
 
-/// Of several devices, the first one's are recorded. A table by rows has none here: its batch's
-/// rows are others at each clock.
+/// Records a table's values, the first device's if there are several. A table by rows is left out:
+/// its batch names other rows at each clock.
 void Trainer::record_table(const Device& device, TableId table, const char* what, Clock clock,
                            DeviceSpan<const float> values) {
   if (options_.recorder == nullptr || !options_.recorder->needs_tables(clock)) return;

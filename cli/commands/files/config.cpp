@@ -24,7 +24,7 @@ struct ShowOptions {
 Result<void> print(const std::string& file, const google::protobuf::Message& effective,
                    const google::protobuf::Message& from_file) {
   TAUT_TRY(const auto places, model::field_places(file));
-  // What no file sets by itself, such as a job's name, follows from the file that was named.
+  // Settings that no file contains, such as a job's name, follow from the file that was named.
   const auto place_of = [&](const std::string& field) {
     const auto found = places.find(field);
     return found == places.end() ? file : found->second;

@@ -91,7 +91,7 @@ Findings examine_data() {
 Findings examine_all(const DoctorOptions& options, Machine& machine) {
   Findings findings;
   const pb::ClusterConfig config = config_of(options, findings);
-  // First: asking a coordinator starts threads, and this one makes a process.
+  // First, since a request to a coordinator starts threads, and this check forks a process.
   Findings shared = check_shared_memory(config, machine);
   append(findings, check_versions(machine.libraries(), machine.programs(), build_name()));
   bool answers = false;
@@ -105,7 +105,7 @@ Findings examine_all(const DoctorOptions& options, Machine& machine) {
   return findings;
 }
 
-/// What the job that is named asks of the cluster, with the paths that the user names.
+/// The needs of the named job, with the paths that the user names.
 Result<JobNeeds> needs_of(const DoctorOptions& options) {
   JobNeeds needs;
   if (!options.job_file.empty()) {

@@ -17,7 +17,7 @@ struct KeysOptions {
   std::string name;
   std::string role;
 
-  /// The folder that was named, or else the user's own.
+  /// The named folder, or else the user's own.
   [[nodiscard]] Result<std::filesystem::path> resolve() const {
     if (!folder.empty()) return std::filesystem::path(folder);
     return own_key_folder();

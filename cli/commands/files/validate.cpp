@@ -35,7 +35,7 @@ namespace {
 namespace fs = std::filesystem;
 using model::FileKind;
 
-/// What checking a file found: a summary, warnings, and what a training would not find.
+/// The result of checking a file: a summary, warnings, and what a training would not find.
 struct Findings {
   std::vector<std::string> lines;
   std::vector<std::string> warnings;
@@ -44,7 +44,7 @@ struct Findings {
   void add(std::vector<std::string> more) { lines.insert(lines.end(), more.begin(), more.end()); }
 };
 
-/// A net by itself has a test phase too.
+/// A net on its own has a test phase too.
 std::vector<model::NetChoice> nets_to_show(const pb::Job& job) {
   std::vector<model::NetChoice> nets = model::nets_of(job);
   if (nets.size() == 1) nets.emplace_back(pb::TEST, 0);
@@ -58,7 +58,7 @@ bool has_test_graph(const pb::Job& job) {
 }
 
 /// Gives a net file the stage without which its TEST phase cannot be built, as a solver's
-/// test_state would, and warns of it. Nothing happens if it needs none, or none helps.
+/// test_state would, and warns about it. Does nothing if it needs none, or if none helps.
 void settle_stage(pb::Job& job, Findings& found) {
   if (has_test_graph(job)) return;
   const std::vector<std::string> stages = model::stages_of(job.net_param());
@@ -130,7 +130,7 @@ Result<Findings> check_cluster(const fs::path& path) {
   return found;
 }
 
-/// How many processes a lab's cluster has places for, host by host, and what its links carry.
+/// How many processes a lab's cluster has places for, host by host, and its links' capacity.
 Result<Findings> check_lab_cluster(const fs::path& path) {
   TAUT_TRY(const pb::LabCluster cluster, read_lab_cluster(path));
   Findings found;

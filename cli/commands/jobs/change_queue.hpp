@@ -15,7 +15,8 @@ struct QueueChange {
   CoordinatorOption coordinator;
 };
 
-/// Adds both, and what the command does once connected: it returns the line to print.
+/// Adds both options, and `act`, which the command calls once connected: it returns the line to
+/// print.
 void add_queue_change(Command& command, int& status, const std::shared_ptr<QueueChange>& change,
                       const std::function<Result<std::string>(ControlClient&, JobId)>& act);
 

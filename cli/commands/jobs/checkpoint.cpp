@@ -42,7 +42,7 @@ Result<std::string> await_checkpoint(ControlClient& client, JobId id, const std:
   return make_error(ErrorCode::kClosed, "interrupted; the checkpoint is still being written");
 }
 
-/// The folder of a job's newest checkpoint; empty: it has none, or the job is unknown.
+/// The folder of a job's newest checkpoint; empty if it has none, or the job is unknown.
 Result<std::string> newest(ControlClient& client, JobId id) {
   TAUT_TRY(const pb::StatusReply status, client.status(id));
   for (const pb::JobStatus& job : status.jobs()) {

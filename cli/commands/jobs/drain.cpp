@@ -21,7 +21,7 @@ struct DrainOptions {
   CoordinatorOption coordinator;
 };
 
-/// Whether the process of this name needs to be waited for no longer: it is empty, or has gone.
+/// Whether the process of this name no longer needs to be waited for: it is empty, or gone.
 template <class Processes>
 bool is_drained(const Processes& processes, const std::string& name) {
   return std::ranges::none_of(processes, [&](const auto& one) {

@@ -26,7 +26,7 @@ struct LogsOptions {
   CoordinatorOption coordinator;
 };
 
-/// The name of the process whose log is meant; empty: the coordinator's lines.
+/// The name of the process whose log is requested; empty: the coordinator's lines.
 Result<std::string> process_of(const LogsOptions& options, ControlClient& client) {
   if (!options.worker) return options.process;
   TAUT_TRY(const pb::JobStatus job, client.job(JobId(options.job)));
@@ -40,8 +40,8 @@ Result<std::string> process_of(const LogsOptions& options, ControlClient& client
       job.workers().empty() ? "none" : "0 to " + std::to_string(job.workers_size() - 1)));
 }
 
-/// A part of a log without a last byte that may begin a control character: its rest comes with the
-/// next part.
+/// A part of a log without a last byte that may begin a control character, whose rest arrives with
+/// the next part.
 std::string_view whole(std::string_view text) {
   if (text.size() > 1 && text.back() == '\xc2') text.remove_suffix(1);
   return text;
@@ -57,11 +57,11 @@ Result<void> show(const LogsOptions& options) {
     TAUT_TRY(const pb::LogReply part, client.log(job, process, offset));
     const std::string_view text = whole(part.text());
     if (text == "\xc2" && options.follow && !part.ended()) {
-      // Its second byte is not written yet.
+      // Its second byte has not been written yet.
       std::this_thread::sleep_for(kBetweenLooks);
       continue;
     }
-    // A log may hold control characters, which would move the reader's cursor.
+    // A log may contain control characters, which would move the reader's cursor.
     const std::string shown = text == "\xc2" ? "\\xc2" : printable(text, Lines::kSeveral);
     std::fwrite(shown.data(), 1, shown.size(), stdout);
     std::fflush(stdout);

@@ -35,7 +35,7 @@ struct SubmitOptions {
   CoordinatorOption coordinator;
 };
 
-/// Reads the weights that are on this machine, and says what matches the net.
+/// Reads the weights that are on this machine, and prints what matches the net.
 Result<void> settle_weights(const SubmitOptions& options, pb::Job& job) {
   TAUT_TRY(model::settle_weights(options.job_file, options.job_file, job));
   for (const std::string& file : job.weights()) {
@@ -82,8 +82,8 @@ std::uint32_t living(const Statuses& processes) {
       processes, [](const auto& one) { return one.state() != pb::PROCESS_LOST; }));
 }
 
-/// Until so many servers and the job's workers have joined: a job is spread over the servers that
-/// are there when it starts. External members join once the job exists.
+/// Waits until `await_servers` servers and the job's workers have joined: a job is spread over the
+/// servers that exist when it starts. External members join once the job exists.
 Result<void> await_members(const SubmitOptions& options, const pb::Job& job,
                            ControlClient& client) {
   constexpr auto kBetweenLooks = std::chrono::milliseconds(200);
@@ -136,7 +136,7 @@ void add_submit(Command& command, int& status) {
   command.text("JOB", options->job_file, "Job or solver file; the files it names are sent with it")
       .required()
       .value("FILE");
-  // Paths are the servers' and the workers'.
+  // Paths are those of the servers and the workers.
   add_job_options(command, std::shared_ptr<JobOptions>(options, &options->job));
   command.flag("--follow", options->follow, "Shows its progress until it ends");
   command.whole_number("--await-servers", options->await_servers,

@@ -39,7 +39,7 @@ bool wait_for_next(KeyInput& keys, double interval_s) {
   return stop_signal() == 0;
 }
 
-/// What is shown while the coordinator does not answer: it may be restarting.
+/// The screen while the coordinator does not answer: it may be restarting.
 std::vector<std::string> waiting_lines(const Error& error) {
   return {error.message, "waiting for it; q or Ctrl-C ends"};
 }
@@ -52,7 +52,7 @@ void show(LiveBlock& block, const std::vector<std::string>& lines) {
 
 Result<void> run(const TopOptions& options) {
   TAUT_TRY(auto client, options.coordinator.connect());
-  // A key is looked for between two questions.
+  // Keys are checked between two requests.
   client.set_deadline(kAnswerWithin);
   watch_stop_signals();
   KeyInput keys;

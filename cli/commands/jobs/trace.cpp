@@ -19,7 +19,7 @@ Result<void> append_events(const std::string& file, std::ofstream& out, bool& is
   for (std::string line; std::getline(in, line);) {
     if (line == "[" || line == "]" || line.empty()) continue;
     if (line.ends_with(',')) line.pop_back();
-    // The last line of a process that was killed while it wrote may be a part of one.
+    // The last line of a process that was killed while writing may be incomplete.
     if (!line.starts_with('{') || !line.ends_with('}')) {
       if (is_first) return invalid(fmt::format("{}: not a timeline of Tautline's", file));
       continue;

@@ -76,7 +76,7 @@ Result<void> export_tables(const ExportOptions& options, const model::SavedModel
   const bool is_caffe = format != Format::kSafetensors;
   Exported exported;
   if (saved.checkpoint() != nullptr && !is_caffe) {
-    // Whatever became of the data, a checkpoint knows its tables.
+    // Whatever happened to the data, a checkpoint knows its tables.
     exported.graph.parameters = saved.checkpoint()->tables();
   } else {
     TAUT_TRY(exported.graph,

@@ -16,7 +16,7 @@
 namespace taut::cli {
 namespace {
 
-/// The device and the layers are the worker program's: this process becomes it.
+/// The worker program has the device and the layers: this process becomes it.
 Result<void> become_worker(const std::string& command, const ModelTool& options) {
   TAUT_TRY(const std::filesystem::path program, sibling_program("tautline-worker"));
   std::vector<std::string> arguments{program.string(),

@@ -10,8 +10,8 @@
 
 namespace taut::cli {
 
-/// What a command that uses a saved model (`test`, `predict`, `sample`, `outputs`) asks the worker
-/// program for, which has the devices and the layers.
+/// What a command that uses a saved model (`test`, `predict`, `sample`, `outputs`) requests from
+/// the worker program, which has the devices and the layers.
 struct ModelTool {
   pb::ToolRequest request;
   std::uint32_t threads = 1;
@@ -20,7 +20,7 @@ struct ModelTool {
   double temperature = 1;  // sample
 };
 
-/// Adds the options that every such command has, and what runs it.
+/// Adds the options that every such command has, and its action.
 void add_model_tool(Command& command, int& status, const std::shared_ptr<ModelTool>& tool);
 /// --batch.
 void add_batch_option(Command& command, ModelTool& tool);

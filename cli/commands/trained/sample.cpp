@@ -29,8 +29,9 @@ void add_sample(Command& command, int& status) {
           "Characters or words that are drawn", 1, kMaxLength)
       .by_default(std::to_string(request.length()));
   command
-      .number("--temperature", tool->temperature, "Divides the scores; 0 takes the likeliest",
-              "NUMBER", {.max = kMaxTemperature})
+      .number("--temperature", tool->temperature,
+              "Divides the scores; 0 always takes the most likely", "NUMBER",
+              {.max = kMaxTemperature})
       .by_default("1");
   command
       .whole_number(

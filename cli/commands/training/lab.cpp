@@ -8,7 +8,7 @@
 namespace taut::cli {
 namespace {
 
-/// Of a cluster that is not there, and so has as many as it is said to have.
+/// Limits for a cluster that need not exist, and so has as many as it is said to have.
 constexpr std::uint64_t kMaxServers = 4096;
 constexpr std::uint64_t kMaxWorkers = 100'000;
 
@@ -55,7 +55,7 @@ void add_training(Command& lab, LabOptions& options) {
            "Prints the summary as one JSON object on a line, and no progress");
 }
 
-/// The timeline of the lab is one of all processes, and no worker's.
+/// The lab's timeline is one of all processes, not of a worker.
 void settle_records(LabOptions& options) {
   options.train.records = parse_records(options.records);
   if (!options.train.records.timeline()) return;

@@ -13,7 +13,7 @@ struct LabOptions {
   TrainOptions train;
   bool learns = true;
   std::string cluster;              // file; empty: this machine, measured
-  std::string records = "metrics";  // what workers write down, as for `train`
+  std::string records = "metrics";  // what workers record, as for `train`
   bool timeline = false;
   std::uint64_t memory_limit = 0;  // bytes; 0: none
 };

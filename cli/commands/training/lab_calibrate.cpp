@@ -18,7 +18,7 @@ namespace {
 
 struct CalibrateOptions {
   TrainOptions train;
-  std::uint32_t processes = 0;  // workers of the real trainings that are measured; 0: none are
+  std::uint32_t processes = 0;  // workers of the real trainings to measure; 0: none
   std::string output;
 };
 

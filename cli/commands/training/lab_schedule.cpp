@@ -91,7 +91,7 @@ std::optional<std::vector<double>> parse_gbps(const std::string& text) {
   return values.size() == schedule::kTiers ? std::optional(values) : std::nullopt;
 }
 
-/// "3.2 h": with the unit that leaves one digit before the point or two.
+/// "3.2 h": with the unit that gives one or two digits before the point.
 std::string span_text(double seconds) {
   if (seconds < 120) return fmt::format("{:.1f} s", seconds);
   if (seconds < 7200) return fmt::format("{:.1f} min", seconds / 60);
@@ -144,7 +144,7 @@ Result<void> run_schedule(const ScheduleArguments& arguments) {
   std::ranges::copy(arguments.gbps, cluster.gbps.begin());
   TAUT_TRY(schedule::Trace trace, jobs_of(arguments, cluster));
   if (!arguments.lend.empty()) {
-    // For longer than any policy should need.
+    // Longer than any policy should need.
     constexpr double kYear = 365 * 86400.0;
     TAUT_TRY(schedule::lend_by_night(cluster, arguments.lend, arguments.rack_hosts,
                                      2 * trace.jobs.back().submit_s + kYear));
@@ -201,7 +201,7 @@ void add_jobs(Command& command, ScheduleArguments& arguments) {
   constexpr std::uint32_t kMaxJobs = 10000000;
   command
       .text("--trace", arguments.trace,
-            "Jobs of a trace of Tiresias, Muri, Philly or Alibaba 2023, gzip's or not; its first "
+            "Jobs of a trace of Tiresias, Muri, Philly or Alibaba 2023, plain or gzip; its first "
             "line says which")
       .value("FILE");
   command.one_of("--poisson", arguments.poisson,
@@ -211,8 +211,8 @@ void add_jobs(Command& command, ScheduleArguments& arguments) {
       "--jobs", arguments.jobs,
       "Number of jobs; of a trace the first ones (default: all; 1000 with --poisson)", 1, kMaxJobs);
   command
-      .number("--load", arguments.load, "The part of the devices that --poisson asks for", "PART",
-              {.min = 0, .max = 10, .excludes_limits = true})
+      .number("--load", arguments.load, "The load that --poisson offers, as a part of all devices",
+              "PART", {.min = 0, .max = 10, .excludes_limits = true})
       .by_default("0.8");
   command.whole_number("--seed", arguments.seed, "Seed of --poisson").by_default("1");
 }
@@ -227,7 +227,7 @@ void add_cluster(Command& command, ScheduleArguments& arguments) {
   command
       .text(
           "--nodes", arguments.nodes,
-          "The hosts of Alibaba's cluster of 2023 in their file instead of --hosts, gzip's or not")
+          "The hosts of Alibaba's cluster of 2023 in their file instead of --hosts, plain or gzip")
       .value("FILE");
   command
       .text("--lend", arguments.lend,

@@ -95,7 +95,7 @@ Result<void> check_target(const pb::Job& job, const lab::LearningTarget& target)
 Result<void> print_target(const lab::ScalingOptions& options, const lab::LearningTarget& target) {
   const std::vector<Slack> slacks = lab::slacks_of(options);
   const double clocks = options.job.solver_param().max_iter();
-  double left = 0;  // clocks of workers that are yet to be trained, at most
+  double left = 0;  // clocks of workers that must still be trained, at most
   for (const std::uint32_t workers : options.workers) {
     left += clocks * workers * static_cast<double>(slacks.size());
   }

@@ -54,7 +54,7 @@ Result<HostTypes> host_types(const std::vector<std::string>& given, const pb::La
 Result<std::size_t> write_throughput(const lab::ScalingOptions& options, const HostTypes& types,
                                      const std::string& file) {
   TAUT_TRY(const lab::ThroughputPlan plan, lab::plan_throughput(options));
-  // Of several kinds with one type the file says what the first has.
+  // If several kinds have the same type, the file contains the first one's rates.
   std::vector<schedule::PlannedRate> rates;
   for (const lab::KindRate& one : plan.rates) {
     const schedule::PlannedRate rate{.type = types.at(one.kind),

@@ -21,7 +21,7 @@ constexpr std::size_t kName = 18;
 constexpr std::size_t kWorkers = 16;
 constexpr std::size_t kServers = 8;
 constexpr std::size_t kLinks = 6;
-// By kind: what a cell shows where it lasts longest.
+// By kind: what a cell shows if that kind takes most of it.
 constexpr std::string_view kMarks = "#.-==";
 
 /// Microseconds of each kind, by cell.
@@ -57,7 +57,7 @@ double busy(const Line& line, double cell) {
   return sum;
 }
 
-/// One line of the drawing: of a process, or of a link.
+/// One line of the drawing: for a process, or for a link.
 struct Drawn {
   VirtualTimeline::Row row;
   Line line{};

@@ -7,8 +7,8 @@
 
 namespace taut::cli {
 
-/// A timeline's drawing: a line for each of the first workers, for the servers, and for the links
-/// that were busiest in it.
+/// A timeline's drawing: a line for each of the first workers, for the servers, and for the busiest
+/// links in it.
 [[nodiscard]] std::vector<std::string> timeline_lines(const lab::VirtualTimeline& timeline);
 
 }  // namespace taut::cli

@@ -21,7 +21,7 @@ struct PlanArguments {
   std::string data;
 };
 
-/// Becomes the worker, which knows what its operations need. Returns only where that failed.
+/// Becomes the worker, which knows what its operations need. Returns only if that failed.
 int become_worker(const PlanArguments& arguments) {
   const auto program = sibling_program("tautline-worker");
   if (!program) return fail("plan", program.error().message);

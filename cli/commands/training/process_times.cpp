@@ -28,11 +28,11 @@ constexpr auto kBetweenLooks = std::chrono::milliseconds(20);
 constexpr Duration kJoinWithin = std::chrono::seconds(60);
 constexpr Duration kGrace = std::chrono::milliseconds(3500);
 constexpr double kControlWait_s = 10;
-// What a job takes in addition to its clocks is in the short and in the long one.
+// A job's costs in addition to its clocks are the same in the short and in the long one.
 constexpr std::int64_t kShort = 10;
 constexpr std::int64_t kLong = 210;
 
-/// A folder that is gone at the end.
+/// A temporary folder, removed at the end.
 class PassingFolder {
  public:
   static Result<PassingFolder> make() {
@@ -56,7 +56,7 @@ class PassingFolder {
   fs::path path_;
 };
 
-/// The processor's time that a process has taken so far, in microseconds.
+/// The processor time that a process has used so far, in microseconds.
 Result<double> processor_us(const ChildProcess& child) {
   constexpr double kUsPerS = 1e6;
   constexpr double kNsPerUs = 1e3;
@@ -78,10 +78,10 @@ class Measured {
   Measured(const Measured&) = delete;
   Measured& operator=(const Measured&) = delete;
 
-  /// Errors    a job that did not end well; a process that did
+  /// Errors    a job that did not end well; a process that ended
   Result<lab::ProcessTimes> measure(const pb::Job& job) {
     TAUT_TRY(await_workers());
-    // The first job finds nothing prepared.
+    // Nothing is prepared for the first job.
     TAUT_TRY(train(job, kShort));
     TAUT_TRY(const lab::ProcessTimes start, used());
     TAUT_TRY(train(job, kShort));
@@ -98,7 +98,7 @@ class Measured {
   }
 
  private:
-  Result<void> look_around() {
+  Result<void> check_daemons() {
     std::this_thread::sleep_for(kBetweenLooks);
     if (stop_signal() != 0) return make_error(ErrorCode::kClosed, "interrupted");
     return cluster_.check();
@@ -107,7 +107,7 @@ class Measured {
   Result<SubmittedJob> connect() {
     TAUT_TRY(const Security security, cluster_.user_security());
     TAUT_TRY(auto control, connect_control(cluster_.coordinator(), kControlWait_s, security));
-    return SubmittedJob(std::move(control), [this] { return look_around(); });
+    return SubmittedJob(std::move(control), [this] { return check_daemons(); });
   }
 
   Result<void> await_workers() {
@@ -121,7 +121,7 @@ class Measured {
                           fmt::format("{} of {} workers have joined in {:g} s",
                                       status.workers_size(), workers_, seconds(kJoinWithin)));
       }
-      TAUT_TRY(look_around());
+      TAUT_TRY(check_daemons());
     }
   }
 
@@ -135,7 +135,7 @@ class Measured {
                                state_word(ended.state()), ended.message()));
   }
 
-  /// So far; of a worker the mean of all, of the server its share for one worker.
+  /// Used so far: the mean of all workers, and the server's share for one worker.
   Result<lab::ProcessTimes> used() {
     lab::ProcessTimes times;
     for (const ChildProcess& child : cluster_.children()) {

@@ -8,13 +8,13 @@
 
 namespace taut::cli {
 
-/// Writes what a run's folder says of its making, run.json; a sweep has said it already.
+/// Writes run.json (how the run was started); a sweep has already written it.
 /// kind    "train" or "lab"
 /// Errors  io
 [[nodiscard]] Result<void> write_origin(const pb::Job& job, const std::string& kind,
                                         const std::filesystem::path& folder);
 
-/// Writes what the numbers of the job's texts mean next to the run's results.
+/// Writes the vocabularies of the job's texts into the run's folder.
 /// Errors  io; those of the texts
 [[nodiscard]] Result<void> write_vocabularies(const pb::Job& job,
                                               const std::filesystem::path& folder);

@@ -51,9 +51,9 @@ class TrainRun {
   [[nodiscard]] Result<pb::JobStatus> train();
   /// Ends every process of the run.
   void end();
-  /// The newest checkpoint that this run has written; empty: none.
+  /// The newest checkpoint that this run has written; empty if none.
   [[nodiscard]] std::string newest_checkpoint() const;
-  /// The job failed by diverging: starting again from a checkpoint would end in the same way.
+  /// The job failed by diverging: restarting it from a checkpoint would end in the same way.
   [[nodiscard]] bool diverged() const;
 
   /// The newest status of the job.
@@ -61,7 +61,7 @@ class TrainRun {
     return followed_ ? followed_->seen() : pb::JobStatus();
   }
   [[nodiscard]] double first_iteration_s() const { return first_iteration_s_; }
-  /// How processes ended that were started again.
+  /// How processes ended that were restarted.
   [[nodiscard]] std::vector<std::string> replaced() const {
     return cluster_ ? cluster_->replaced() : std::vector<std::string>();
   }
@@ -71,7 +71,7 @@ class TrainRun {
   [[nodiscard]] Result<void> await_workers();
   [[nodiscard]] Result<pb::JobStatus> follow();
   /// Sleeps briefly. Errors: a process has ended, or the user interrupted.
-  [[nodiscard]] Result<void> look_around();
+  [[nodiscard]] Result<void> check_daemons();
   void note_first_iteration(const pb::JobStatus& status);
 
   const TrainOptions& options_;
@@ -84,7 +84,7 @@ class TrainRun {
   double first_iteration_s_ = 0;
 };
 
-Result<void> TrainRun::look_around() {
+Result<void> TrainRun::check_daemons() {
   std::this_thread::sleep_for(kBetweenLooks);
   if (stop_signal() != 0) return stopped_by_user();
   return cluster_->check();
@@ -108,7 +108,8 @@ Result<void> TrainRun::start_cluster() {
   cluster_ = std::make_unique<LocalCluster>(std::move(started));
   TAUT_TRY(const Security security, cluster_->user_security());
   TAUT_TRY(auto control, connect_control(cluster_->coordinator(), kControlWait_s, security));
-  followed_ = std::make_unique<SubmittedJob>(std::move(control), [this] { return look_around(); });
+  followed_ =
+      std::make_unique<SubmittedJob>(std::move(control), [this] { return check_daemons(); });
   if (options_.json) return ok();
   fmt::print("coordinator {0} (tautline top --coordinator {0})\n", cluster_->coordinator());
   if (!cluster_->dashboard().empty()) {
@@ -133,7 +134,7 @@ Result<void> TrainRun::await_workers() {
                                     seconds(kJoinWithin), servers, options_.servers, workers,
                                     job_.workers(), folder_.string()));
     }
-    TAUT_TRY(look_around());
+    TAUT_TRY(check_daemons());
   }
 }
 
@@ -226,7 +227,7 @@ struct Attempt {
   int status = kFailed;
   std::string error;       // why it failed; empty: it did not
   std::string checkpoint;  // the newest that it has written; empty: none
-  std::string advice;      // how it continues from there
+  std::string advice;      // how to continue from there
   bool may_restart = false;
   std::filesystem::path folder;
   std::vector<std::string> replaced;  // as TrainRun's
@@ -245,7 +246,7 @@ Result<void> summarize(const TrainOptions& options, const pb::Job& job, const Tr
                            .folder = result.folder.string(),
                            .advice = status.state() == pb::DONE ? std::string() : result.advice,
                            .replaced = run.replaced()};
-  // A run that was stopped has a summary too, which is not what its user waits for.
+  // A stopped run has a summary too, but its user is not waiting for it.
   if (result.error.empty()) print_summary(summary, options.json);
   return write_summary(summary);
 }
@@ -343,7 +344,7 @@ int run_train(const TrainOptions& requested) {
     for (const std::string& ending : done.replaced) message += "\n  started again: " + ending;
     const bool restarts = left > 0 && done.may_restart && stop_signal() == 0;
     if (!restarts) {
-      // Below the lines of a log that may be part of the message.
+      // After the lines of a log that may be part of the message.
       if (!done.advice.empty()) message += "\n  " + done.advice;
       fail("train", message);
       return done.status;

@@ -222,13 +222,13 @@ std::vector<fs::path> checkpoints_elsewhere(const RunRecord& run) {
   return elsewhere;
 }
 
-/// Removes what belongs to a checkpoint; its folder stays where it has other files too.
+/// Removes what belongs to a checkpoint; its folder remains if it has other files too.
 Result<void> remove_checkpoint(const fs::path& folder) {
   TAUT_TRY(const std::string text, read_file(folder / kManifestName));
   TAUT_TRY(const pb::CheckpointManifest manifest,
            parse_manifest(text, (folder / kManifestName).string()));
   std::error_code failed;
-  // Of a coded one, the copies and parts of the servers of this machine go too.
+  // For a coded one, the copies and parts of this machine's servers are removed too.
   std::vector<fs::path> folders{folder};
   if (manifest.has_coding()) folders = part_folders(folder);
   for (const fs::path& place : folders) {
@@ -255,7 +255,7 @@ Result<void> remove_checkpoint(const fs::path& folder) {
 bool is_written(const RunRecord& run) {
   constexpr auto kQuiet = std::chrono::seconds(60);
   if (run.state != "unfinished" && run.state != "running") return false;
-  // A worker's records, and the runs of a sweep, are in folders below.
+  // A worker's records, and a sweep's runs, are in subfolders.
   const auto options = fs::directory_options::skip_permission_denied;
   std::error_code failed;
   for (fs::recursive_directory_iterator entry(run.folder, options, failed), end;
@@ -264,7 +264,7 @@ bool is_written(const RunRecord& run) {
     const auto written = fs::last_write_time(entry->path(), ignored);
     if (!ignored && fs::file_time_type::clock::now() - written < kQuiet) return true;
   }
-  // A folder that has vanished meanwhile: a process is removing it.
+  // A folder has vanished in the meantime: a process is removing it.
   return static_cast<bool>(failed);
 }
 

@@ -23,7 +23,7 @@ struct TrainArguments {
   std::string records = "metrics";
 };
 
-/// What is wrong with an address for the page; empty: nothing.
+/// What is wrong with an address for the page; empty if nothing is.
 std::string check_dashboard(const std::string& address) {
   if (!is_address(address)) {
     return fmt::format("must be HOST:PORT, e.g. 127.0.0.1:7680, is {}",
@@ -59,7 +59,7 @@ std::vector<std::vector<std::uint32_t>> device_indices_of(const std::string& tex
   return workers;
 }
 
-/// Reads what has more than one part. Throws UsageError for options that contradict each other.
+/// Reads options that have several parts. Throws UsageError for options that contradict each other.
 void settle(TrainArguments& arguments) {
   TrainOptions& options = arguments.options;
   if (arguments.device == "cpu") options.device = pb::WorkerConfig::CPU;

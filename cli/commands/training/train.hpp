@@ -18,7 +18,7 @@ struct TrainOptions {
   std::uint32_t shards = 1;
   JobOptions job;
   std::string output;    // folder
-  bool force = false;    // a run that is in the folder is replaced
+  bool force = false;    // a run that exists in the folder is replaced
   bool discard = false;  // Ctrl-C ends it without saving
   pb::WorkerConfig::Device device = pb::WorkerConfig::AUTO;
   std::uint32_t threads = 1;
@@ -28,15 +28,15 @@ struct TrainOptions {
   std::vector<std::vector<std::uint32_t>> device_indices;  // of each worker, in turn; or none
   bool overlap = true;        // false: an iteration's updates are sent together
   bool json = false;          // print the summary as one JSON object, and nothing else
-  pb::RecordsConfig records;  // what workers write down, in the run's folder
+  pb::RecordsConfig records;  // what workers record, in the run's folder
 };
 
-/// The whole job: the file's with the options put over it, whose data exists.
-/// Errors    as load_job and check_job; missing data, with the way to get it
+/// The whole job: the file's, overridden by the options, with data that exists.
+/// Errors    as load_job() and check_job(); missing data, with how to get it
 [[nodiscard]] Result<pb::Job> training_job(const TrainOptions& options);
 
-/// What workers write down, from words with ',' between them: metrics, tensorboard, timeline, all,
-/// none. Throws UsageError for another word.
+/// What workers record, from comma-separated words: metrics, tensorboard, timeline, all, none.
+/// Throws UsageError for any other word.
 [[nodiscard]] pb::RecordsConfig parse_records(const std::string& words);
 
 /// Trains on this machine and prints the summary. Returns the exit status.

@@ -61,8 +61,8 @@ double width_of(const std::string& name) {
   return 7.5 * static_cast<double>(name.size());
 }
 
-/// Names under the middle of categories, `step` apart. Where one has no room all of them lean, and
-/// `below` is how far they reach.
+/// Names centered under categories, `step` apart. If one is too wide, all of them are slanted, and
+/// `below` is how far down they reach.
 struct CategoryNames {
   std::string svg;
   double below = 18;
@@ -127,7 +127,7 @@ struct Scale {
   }
 };
 
-/// note   said after the title; empty: nothing
+/// note   added after the title; may be empty
 std::string open_svg(const ChartText& text, double height, const std::string& note = "") {
   const std::string shown =
       note.empty() ? "" : " <span class=\"soft\">" + escape_html(note) + "</span>";
@@ -180,7 +180,7 @@ std::string mean_path(const Scale& scale, const Band& band) {
 }
 
 /// A marker at the end, and at distances along the line that differ from style to style, so that
-/// lines on top of each other keep theirs apart.
+/// the markers of overlapping lines stay apart.
 std::string markers_along(const Scale& scale, const Band& band, std::size_t style) {
   constexpr double kBetween = 62;  // of the chart's width
   const double first = kLeft + kBetween * (static_cast<double>(style) + 1) /
@@ -210,7 +210,7 @@ std::string draw_band(const Scale& scale, const BandSeries& series) {
   return svg + markers_along(scale, series.band, style) + "</g>";
 }
 
-/// Whether the lines leave the chart, in words; empty: they do not.
+/// Whether the lines leave the chart, in words; empty if they do not.
 std::string what_is_cut(const LineChart& chart) {
   double least = chart.low;
   double most = chart.high;
@@ -337,7 +337,7 @@ std::string line_chart(const LineChart& chart) {
   svg += "<g clip-path=\"url(#frame)\">";
   for (const BandSeries& series : chart.series) svg += draw_band(scale, series);
   svg += "</g>";
-  // Words are drawn last, on a rim of the background, so that no line strikes through them.
+  // Words are drawn last, with an outline in the background's color, so that no line crosses them.
   if (has_mark) {
     svg += text_at(kWidth - kRight - 4, scale.y(*chart.mark) + 15, "end",
                    fmt::format("target {}", tick_label(*chart.mark, chart.percent)), "t small rim");

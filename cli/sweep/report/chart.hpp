@@ -9,8 +9,8 @@
 
 namespace taut::cli {
 
-/// Charts as inline SVG. Colours are the page's CSS variables --s0, --s1, ...; a series also has a
-/// dash pattern and a marker, so that nothing depends on colour alone.
+/// Charts as inline SVG. Colors are the page's CSS variables --s0, --s1, ...; a series also has a
+/// dash pattern and a marker, so that nothing depends on color alone.
 inline constexpr std::size_t kSeriesStyles = 8;
 
 struct ChartText {
@@ -43,7 +43,7 @@ struct DotCategory {
   std::string name;
   std::size_t style = 0;
   std::vector<double> values;
-  std::string note;  // shown in place of values if there are none
+  std::string note;  // shown instead if there are no values
 };
 struct DotChart {
   ChartText text;
@@ -52,8 +52,8 @@ struct DotChart {
 };
 [[nodiscard]] std::string dot_chart(const DotChart& chart);
 
-/// A histogram for each category, one below the other on one axis. Values from 0 on; the last bar
-/// may count all that is beyond.
+/// A histogram for each category, one below the other on one axis. Values start at 0; the last bar
+/// may count everything beyond.
 struct HistogramRow {
   std::string name;
   std::size_t style = 0;
@@ -65,7 +65,7 @@ struct HistogramRow {
 /// A short line in a series' style, for legends.
 [[nodiscard]] std::string swatch(std::size_t style);
 
-/// Round numbers that cover [low, high], about `count` of them, and none outside.
+/// Round numbers within [low, high], about `count` of them.
 [[nodiscard]] std::vector<double> ticks(double low, double high, int count);
 
 [[nodiscard]] std::string escape_html(const std::string& text);

@@ -14,7 +14,7 @@ std::string point_cells(const SweepPoint& point) {
   return cells;
 }
 
-/// The names of point_cells(): a varied field is a column, and so are the clusters of the lab.
+/// The names of point_cells(): each varied field is a column, and so are the lab's clusters.
 std::string point_columns(const SweepReport& report) {
   std::string columns = "slack,workers,variant";
   if (report.is_in_lab) columns += ",cluster";

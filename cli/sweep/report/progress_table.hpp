@@ -17,7 +17,7 @@ struct RunningRun {
   std::filesystem::path log;  // of its `tautline train`, whose last line of progress is shown
 };
 
-/// Shows a sweep while it goes: a table drawn in place on a terminal, a line for each run
+/// Shows a running sweep's progress: a table drawn in place on a terminal, a line for each run
 /// elsewhere. Thread: one.
 class SweepTable {
  public:
@@ -25,7 +25,7 @@ class SweepTable {
   SweepTable(const SweepPlan& plan, bool silent);
 
   void show_running(const std::vector<RunningRun>& running);
-  /// took_s    0: it had finished earlier
+  /// took_s    0: it had finished before
   void show_finished(const SweepOutcome& outcome, double took_s);
 
  private:

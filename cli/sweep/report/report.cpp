@@ -14,7 +14,7 @@
 namespace taut::cli {
 namespace {
 
-// Colours that differ in lightness too: between any two of them the distance (CIE 1976) is at least
+// Colors that also differ in lightness: between any two of them the distance (CIE 1976) is at least
 // 24 for any vision, and with simulated deuteranopia and protanopia.
 constexpr const char* kStyle = R"(
 :root{color-scheme:light dark;--bg:#fff;--fg:#1b1f24;--soft:#59636e;--line:#d9dee4;--card:#f5f7f9;
@@ -58,7 +58,7 @@ bool is_digit(char c) {
   return c >= '0' && c <= '9';
 }
 
-/// Escaped, with no line break between a number and what it counts.
+/// Escaped, with no line break between a number and its unit.
 std::string prose(const std::string& text) {
   std::string joined;
   for (std::size_t at = 0; at < text.size(); ++at) {
@@ -77,7 +77,7 @@ std::string final_text(const PointFigures& point, const SweepMetric& metric) {
   return metric.is_share ? figure(point.final_value, 2, 100) : figure(point.final_value, 4);
 }
 
-/// marked  the soonest one is
+/// marked  this is the soonest one
 std::string table(const std::vector<PointFigures>& points, const SweepMetric& metric, bool marked) {
   const PointFigures* best = nullptr;
   for (const PointFigures& point : points) {
@@ -133,8 +133,8 @@ std::string runs_table(const std::vector<PointFigures>& points) {
   return html + "</tbody></table></div>\n";
 }
 
-/// What happened to throughput and to progress per clock from the first bound to the last; policies
-/// and settings are on no axis.
+/// How throughput and progress per clock changed from the first bound to the last; policies and
+/// settings are not ordered.
 std::string trend(std::vector<PointFigures> points) {
   std::erase_if(points, [](const PointFigures& one) {
     return one.point.is_policy || one.point.is_by_setting;

@@ -19,7 +19,7 @@ struct SweepReport {
   std::vector<std::pair<std::string, std::string>> setting;  // what is the same for all runs
 };
 
-/// A page up to its body, with the style of the charts.
+/// The start of a page, up to its body, with the style of the charts.
 [[nodiscard]] std::string html_head(const std::string& title);
 
 /// One page that needs no network and no script: the verdict, a table, and charts for each group of
@@ -32,8 +32,8 @@ struct SweepReport {
 /// The metric and the training loss of each run over time and clocks, in long form.
 [[nodiscard]] std::string curves_csv(const SweepReport& report);
 
-/// The points of each group: those that are compared with each other. Bounds are in order; settings
-/// from the best final value on.
+/// The points by group: those of one group are compared with each other. Bounds are in order;
+/// settings start with the best final value.
 [[nodiscard]] std::vector<std::vector<PointFigures>> groups_of(
     const std::vector<PointFigures>& points, const SweepMetric& metric);
 

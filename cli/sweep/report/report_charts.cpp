@@ -32,7 +32,7 @@ std::string legend_of(const PointFigures& figures, std::size_t i) {
   return figures.point.is_by_setting ? number_of(i) + ": " + name : name;
 }
 
-/// Every run's curve of one kind, point by point, on places up to the longest run's end.
+/// Every run's curve of one kind, point by point, at places up to the longest run's end.
 std::vector<BandSeries> series_of(const std::vector<PointFigures>& points,
                                   Curve RunResult::*curve) {
   double end = 0;
@@ -54,7 +54,7 @@ std::vector<BandSeries> series_of(const std::vector<PointFigures>& points,
   return all;
 }
 
-/// The share-th of all means, from the lowest.
+/// The quantile `share` of all means, from the lowest.
 double quantile(const std::vector<BandSeries>& series, double share) {
   std::vector<double> values;
   for (const BandSeries& one : series) {
@@ -132,7 +132,7 @@ std::string target_chart(const std::vector<PointFigures>& points, const ChartTex
   return dot_chart(chart);
 }
 
-/// The axis goes as far as twice the largest bound; what async adds beyond is one bar.
+/// The axis ends at twice the largest bound; larger values of async are one bar.
 std::size_t staleness_bars(const std::vector<PointFigures>& points) {
   std::size_t bound = 4;
   std::size_t most = 0;

@@ -45,14 +45,14 @@ std::optional<Incoming> TwoWires::receive(Duration wait) {
     return incoming;
   }
   if (!uses_zmq_) {
-    // ZeroMQ's side was woken too, and nothing reads that.
+    // wake() wakes ZeroMQ's side too, which is not read here.
     auto incoming = ucx_->receive(wait);
     if (!incoming) is_woken_ = false;
     return incoming;
   }
   const TimePoint until = steady_now() + wait;
   while (true) {
-    // Each first in turn, so that neither starves.
+    // They are first in turn, so that neither starves.
     is_zmqs_turn_ = !is_zmqs_turn_;
     Endpoint& first = is_zmqs_turn_ ? static_cast<Endpoint&>(*zmq_) : *ucx_;
     Endpoint& second = is_zmqs_turn_ ? static_cast<Endpoint&>(*ucx_) : *zmq_;

@@ -12,15 +12,15 @@
 
 namespace taut {
 
-/// An endpoint that can wait for another one in addition.
+/// An endpoint whose receive() can also wait for another endpoint.
 class WaitingEndpoint : public Endpoint {
  public:
-  /// From now on receive() also returns when this can be read.
+  /// From now on receive() also returns when this descriptor is readable.
   virtual void also_wait_for(int descriptor) = 0;
 };
 
-/// An endpoint over ZeroMQ, and over UCX where an address says so: "ucx://host:port". Of one that
-/// meets no such address it is the ZeroMQ endpoint, and UCX is not loaded.
+/// An endpoint over ZeroMQ, and over UCX for addresses "ucx://host:port". Without such an address
+/// it only forwards to the ZeroMQ endpoint, and UCX is not loaded.
 class TwoWires final : public Endpoint {
  public:
   using OpenUcx = std::function<Result<std::unique_ptr<WatchedEndpoint>>()>;
@@ -51,7 +51,7 @@ class TwoWires final : public Endpoint {
   void wake() override {
     is_woken_ = true;
     zmq_->wake();
-    // Written once, before another thread learns of a peer there; see receive().
+    // Written once, before another thread learns of a UCX peer; see receive().
     if (WatchedEndpoint* const ucx = shared_ucx_.load()) ucx->wake();
   }
 
@@ -64,9 +64,9 @@ class TwoWires final : public Endpoint {
   const std::unique_ptr<WaitingEndpoint> zmq_;
   const OpenUcx open_ucx_;
   std::optional<DataToken> token_;
-  std::unique_ptr<WatchedEndpoint> ucx_;  // nullptr: no address has needed it
+  std::unique_ptr<WatchedEndpoint> ucx_;  // nullptr until an address needs it
   std::atomic<WatchedEndpoint*> shared_ucx_ = nullptr;
-  bool uses_zmq_ = false;  // some address is one of ZeroMQ's
+  bool uses_zmq_ = false;  // some address is a ZeroMQ address
   bool is_zmqs_turn_ = false;
   std::atomic<bool> is_woken_ = false;
 };

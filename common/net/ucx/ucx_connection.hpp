@@ -14,7 +14,7 @@
 
 namespace taut {
 
-/// A message that is queued for a peer, and counts as that until it was sent or dropped.
+/// A message that is queued for a peer; it counts as queued until it is sent or dropped.
 struct UcxOutgoing {
   UcxOutgoing(std::shared_ptr<UcxPeer> to, Message what, std::uint64_t how_many)
       : peer(std::move(to)), message(std::move(what)), bytes(how_many) {
@@ -32,33 +32,33 @@ struct UcxOutgoing {
 /// A connection as an engine knows it. Thread: the engine's.
 struct UcxConnection {
   enum class State : std::uint8_t {
-    kApart,     // dialed again when it is due
-    kGreeting,  // until the other side has said hello or welcome; it is lost when that is due
+    kApart,     // not connected; dialed again at `due`
+    kGreeting,  // waits for the other side's hello or welcome; lost at `due`
     kOpen,
   };
 
   PeerId number;
   State state = State::kApart;
-  ucp_ep_h handle = nullptr;        // nullptr: kApart
-  std::shared_ptr<UcxPeer> peer{};  // nullptr: a caller that has not said hello
+  ucp_ep_h handle = nullptr;        // nullptr in kApart
+  std::shared_ptr<UcxPeer> peer{};  // nullptr until a caller's hello is accepted
   TimePoint due;
-  std::uint64_t last_heard = 0;  // grows: the lowest has been silent for longest
+  std::uint64_t last_heard = 0;  // a counter: the lowest has been silent longest
 
-  // Of a dialed one.
+  // Only for a dialed connection.
   std::string address{};
-  Duration pause{0};                                   // before it is dialed again
-  std::deque<std::shared_ptr<UcxOutgoing>> waiting{};  // until it is open
+  Duration pause{0};                                   // before the next dial
+  std::deque<std::shared_ptr<UcxOutgoing>> waiting{};  // sent once it is open
 
-  Frame own_secret{};       // with what is sent; empty: no secrets here
-  Frame expected_secret{};  // with what arrives
-  // By which the other side names it: of a dialed one another each time, so that nothing of an
-  // earlier connection is taken for one of this.
+  Frame own_secret{};       // sent with each part; empty: no secrets here
+  Frame expected_secret{};  // required of each part that arrives
+  // This side's id for the connection, in each part that arrives; each dial gets a new one, so that
+  // no part of an earlier connection is taken for a part of this one.
   std::uint64_t own = 0;
-  std::uint64_t remote = 0;    // the other side's name of it
-  std::uint64_t next_out = 0;  // sequences
+  std::uint64_t remote = 0;    // the peer's id for it, in each part that is sent
+  std::uint64_t next_out = 0;  // sequence numbers
   std::uint64_t next_in = 0;
   std::map<std::uint64_t, UcxAssembly> assemblies{};
-  std::uint64_t kept = 0;     // bytes of what has arrived of them
+  std::uint64_t kept = 0;     // bytes of `assemblies` that have arrived
   std::uint64_t fetched = 0;  // bytes of large frames that are arriving
   /// Large frames that wait at the sender.
   struct Postponed {

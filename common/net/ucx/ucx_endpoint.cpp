@@ -15,7 +15,7 @@
 namespace taut {
 namespace {
 
-// What the connections of one key leave unread together counts as if so many of them shared it, as
+// The unread bytes of all connections of a key count as if this many of them shared the bytes, as
 // with ZeroMQ.
 constexpr std::uint64_t kKeySharers = 4;
 
@@ -61,7 +61,7 @@ class UcxEndpoint final : public WatchedEndpoint {
   [[nodiscard]] std::shared_ptr<const Identity> holder_of(const std::string& key) const {
     return key.empty() ? nullptr : security_.admission->find(key);
   }
-  /// Errors    unavailable: encryption is demanded
+  /// Errors    unavailable: encryption is required
   [[nodiscard]] Result<void> check_token(const std::string& address) const;
 
   const Security& security_;
@@ -162,7 +162,7 @@ Result<void> UcxEndpoint::send(PeerId to, Message message) {
   return ok();
 }
 
-/// Callers that came and went.
+/// Adds the callers that connected, and removes those that disconnected.
 void UcxEndpoint::take_news() {
   UcxMailbox::News news = mailbox_.take_news();
   for (auto& caller : news.callers) callers_.emplace(caller->id, caller);
@@ -180,7 +180,7 @@ void UcxEndpoint::note_unadmitted(std::uint64_t messages) {
   }
 }
 
-/// nullopt: its sender's key was revoked.
+/// nullopt if its sender's key was revoked.
 std::optional<Incoming> UcxEndpoint::incoming_of(UcxMailbox::Letter letter) {
   Incoming incoming;
   incoming.from = letter.from->id;
@@ -206,7 +206,7 @@ std::optional<Incoming> UcxEndpoint::receive(Duration wait) {
     take_news();
     note_unadmitted(mailbox_.take_unadmitted());
     if (!letter) return std::nullopt;
-    // What a peer has sent that was forgotten meanwhile.
+    // The peer was forgotten after it sent this.
     if (letter->from->is_dialed && !dialed_.contains(letter->from->id)) continue;
     if (auto incoming = incoming_of(std::move(*letter))) return incoming;
   }

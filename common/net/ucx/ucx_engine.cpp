@@ -20,7 +20,7 @@ namespace {
 
 constexpr int kStepsAtOnce = 64;
 constexpr Bytes kKeptBytes{256ULL << 20U};
-// A peer that connects and says nothing is cut off after so long; as ZeroMQ's.
+// A peer that connects and says nothing is cut off after this time, as with ZeroMQ.
 constexpr Duration kGreetingLimit = std::chrono::seconds(5);
 constexpr Duration kDialLimit = std::chrono::seconds(10);
 constexpr Duration kFirstPause = std::chrono::milliseconds(50);
@@ -39,7 +39,7 @@ UcxEngine::UcxEngine(Settings settings, UcxMailbox& mailbox)
 
 Result<std::unique_ptr<UcxEngine>> UcxEngine::start(Settings settings, UcxMailbox& mailbox) {
   std::unique_ptr<UcxEngine> engine(new UcxEngine(std::move(settings), mailbox));
-  // The thread may still be busy with it when it has been read.
+  // Shared, since the thread may still use it after its result has been read.
   const auto opened = std::make_shared<std::promise<Result<void>>>();
   engine->thread_ = std::thread([opened, self = engine.get()] {
     auto worker = UcxWorker::open(
@@ -123,7 +123,7 @@ void UcxEngine::hang_up(PeerId peer) {
 void UcxEngine::send(std::shared_ptr<UcxOutgoing> message) {
   post([this, message = std::move(message)] {
     UcxConnection* const to = find(message->peer->id.value());
-    if (to == nullptr) return;  // it has gone
+    if (to == nullptr) return;  // it is gone
     if (to->state == State::kOpen) {
       send_now(*to, message);
     } else if (message->peer->is_dialed) {
@@ -134,16 +134,16 @@ void UcxEngine::send(std::shared_ptr<UcxOutgoing> message) {
 
 void UcxEngine::run() {
   while (!stops_) {
-    const bool has_obeyed = obey();
+    const bool has_executed = execute();
     const bool has_moved = move();
     if (const TimePoint now = steady_now(); now >= next_due_) tick(now);
-    if (!has_obeyed && !has_moved) sleep();
+    if (!has_executed && !has_moved) sleep();
   }
   finish();
 }
 
-/// Returns whether there was a command.
-bool UcxEngine::obey() {
+/// Executes the posted commands. Returns whether there was any.
+bool UcxEngine::execute() {
   std::deque<Command> commands;
   {
     const std::scoped_lock lock(mutex_);
@@ -153,8 +153,8 @@ bool UcxEngine::obey() {
   return !commands.empty();
 }
 
-/// Sends and receives for a while, unless the owner has enough to take. Returns whether something
-/// was done.
+/// Sends and receives for a while, unless the mailbox is full. Returns whether it did
+/// anything.
 bool UcxEngine::move() {
   bool has_moved = handle_events();
   for (int i = 0; i < kStepsAtOnce && !mailbox_.is_full(); ++i) {
@@ -166,7 +166,7 @@ bool UcxEngine::move() {
   return has_moved;
 }
 
-/// Until there is something to do.
+/// Sleeps until there is something to do.
 void UcxEngine::sleep() {
   const bool is_full = mailbox_.is_full();
   if (!is_full && !worker_->arm()) return;
@@ -203,12 +203,12 @@ void UcxEngine::finish() {
     for (const auto& one : connection.postponed) worker_->drop(one.data);
     connection.postponed.clear();
   }
-  // Its callbacks still look for connections: they find none.
+  // The worker's callbacks still look for connections: they find none.
   connections_.clear();
   worker_.reset();
 }
 
-/// Dials again, and cuts off what has not greeted in time.
+/// Dials the connections that are due, and cuts off those that have not greeted in time.
 void UcxEngine::tick(TimePoint now) {
   next_due_ = TimePoint::never();
   std::vector<PeerId> late;
@@ -286,7 +286,7 @@ void UcxEngine::accept(ucp_conn_request_h request) {
   ++callers_;
 }
 
-/// Of the key that has most connections, the one that has been silent for longest goes; those that
+/// Closes the longest-silent connection of the key that has the most connections; those that
 /// have not said hello count as one key.
 void UcxEngine::make_room() {
   std::map<std::string, std::size_t> crowds;
@@ -308,7 +308,7 @@ void UcxEngine::make_room() {
   lose(silent->number, "others need its place");
 }
 
-/// A dialed one is dialed again; a caller is forgotten.
+/// Ends a connection: a dialed one is dialed again later, a caller is forgotten.
 void UcxEngine::lose(PeerId number, const std::string& why) {
   UcxConnection* const lost = find(number.value());
   if (lost == nullptr) return;
@@ -339,7 +339,7 @@ void UcxEngine::lose(PeerId number, const std::string& why) {
   be_due(lost->due);
 }
 
-/// What callbacks have noted; they may not create and close connections themselves.
+/// Handles what callbacks have noted: they must not create or close connections themselves.
 bool UcxEngine::handle_events() {
   const bool has_some = !requests_.empty() || !broken_.empty() || !lost_.empty();
   for (const auto& [handle, why] : std::exchange(broken_, {})) {

@@ -20,8 +20,8 @@
 namespace taut {
 
 /// The thread that sends and receives for one endpoint: it owns the UCP worker and the
-/// connections. As ZeroMQ's I/O thread, it works while the endpoint's owner computes.
-/// Thread    any, for everything public
+/// connections. Like ZeroMQ's I/O thread, it works while the endpoint's owner computes.
+/// Thread    any, for all public functions
 class UcxEngine {
  public:
   struct Settings {
@@ -35,7 +35,7 @@ class UcxEngine {
   /// Errors    as UcxWorker::open()
   [[nodiscard]] static Result<std::unique_ptr<UcxEngine>> start(Settings settings,
                                                                 UcxMailbox& mailbox);
-  /// What is queued is still sent for limits.linger at most.
+  /// Queued messages are still sent, for at most limits.linger.
   ~UcxEngine();
   UcxEngine(const UcxEngine&) = delete;
   UcxEngine& operator=(const UcxEngine&) = delete;
@@ -47,7 +47,7 @@ class UcxEngine {
   /// Forgets a peer, dialed or not.
   void hang_up(PeerId peer);
   void send(std::shared_ptr<UcxOutgoing> message);
-  /// The mailbox has room again.
+  /// Must be called when the mailbox has room again.
   void resume();
 
  private:
@@ -58,7 +58,7 @@ class UcxEngine {
   void post(Command command);
   void wake();
   void run();
-  bool obey();
+  bool execute();
   bool move();
   void sleep();
   void finish();
@@ -107,7 +107,7 @@ class UcxEngine {
   std::uint64_t heard_ = 0;
   std::size_t callers_ = 0;
   TimePoint next_due_ = TimePoint::never();
-  // What callbacks have noted.
+  // Noted by callbacks, for handle_events().
   std::vector<ucp_conn_request_h> requests_;
   std::vector<std::pair<ucp_ep_h, std::string>> broken_;
   std::vector<std::pair<PeerId, std::string>> lost_;

@@ -1,4 +1,4 @@
-// What arrives at an engine and what leaves it.
+// The parts that an engine receives and sends.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,17 +13,17 @@
 namespace taut {
 namespace {
 
-// Large frames of one connection that arrive at a time.
+// Bytes of large frames that one connection fetches at a time.
 constexpr std::uint64_t kFetchedAtOnce = 64ULL << 20U;
-// Of one connection, behind one that is not complete: an honest peer's are far fewer.
+// Messages of one connection behind an incomplete one: an honest peer has far fewer.
 constexpr std::size_t kMaxAssemblies = 65536;
 constexpr std::uint64_t kMaxKept = 1ULL << 30U;
 constexpr std::size_t kMaxPostponed = 65536;
-// So long a refused caller has to read why.
+// The time that a refused caller has to read why.
 constexpr Duration kReadsRefusal = std::chrono::seconds(1);
 
-/// Of a message that arrives: where few of them may wait, as much as one frame may have; as
-/// ZeroMQ's.
+/// The limit on the bytes of a message that arrives: where few messages may wait, that of one
+/// frame; as with ZeroMQ.
 std::uint64_t max_message(const EndpointLimits& limits) {
   const bool is_limited = limits.arrived_messages < limits.queued_messages;
   return is_limited ? limits.frame.value() : std::numeric_limits<std::uint64_t>::max();
@@ -45,7 +45,7 @@ ucs_status_t UcxEngine::take_part(std::span<const std::byte> header, void* data,
   }
   const auto named = by_own_.find(part.connection);
   UcxConnection* const connection = named == by_own_.end() ? nullptr : find(named->second);
-  if (connection == nullptr || connection->handle == nullptr) return UCS_OK;  // it has gone
+  if (connection == nullptr || connection->handle == nullptr) return UCS_OK;  // it is gone
   if (part.kind == UcxPartKind::kRefused) {
     if (connection->state == State::kGreeting && connection->peer) {
       mailbox_.note_refusal(
@@ -57,7 +57,7 @@ ucs_status_t UcxEngine::take_part(std::span<const std::byte> header, void* data,
     }
     return UCS_OK;
   }
-  // Its secret proves the sender: the library does not check what a message says of that.
+  // The secret proves the sender: the library does not check what a message claims about it.
   const Frame secret({}, received->secret);
   if (!same_secret(secret, connection->expected_secret)) {
     mailbox_.note_unadmitted();
@@ -71,7 +71,7 @@ ucs_status_t UcxEngine::take_part(std::span<const std::byte> header, void* data,
   return take_data(*connection, part, data, bytes, is_large);
 }
 
-/// What a caller's secret proves; nullptr if it proves nothing.
+/// The peer that a caller's secret proves; nullptr if it proves none.
 std::shared_ptr<UcxPeer> UcxEngine::prove(const ReceivedPart& hello, UcxConnection& caller) {
   auto peer = std::make_shared<UcxPeer>();
   peer->id = caller.number;
@@ -150,7 +150,7 @@ ucs_status_t UcxEngine::take_data(UcxConnection& connection, const UcxPart& part
   }
 }
 
-/// REQUIRES: it is within the limits.
+/// REQUIRES: the part is within the limits.
 /// Throws std::bad_alloc.
 ucs_status_t UcxEngine::take_place(UcxConnection& connection, const UcxPart& part, void* data,
                                    std::size_t bytes, bool is_large) {
@@ -219,7 +219,7 @@ void UcxEngine::assemble(UcxConnection& connection, const UcxPart& part, const B
   deliver(connection);
 }
 
-/// The messages that are complete, in their order.
+/// Delivers the messages that are complete, in their order.
 void UcxEngine::deliver(UcxConnection& connection) {
   auto next = connection.assemblies.begin();
   while (next != connection.assemblies.end() && next->first == connection.next_in &&

@@ -19,8 +19,8 @@ namespace {
 
 constexpr const char* kLibrary = "libucp.so.0";
 
-/// Puts the handlers of signals back that the library replaces as it is loaded: a crash is the
-/// program's own, and SIGHUP is not its debugger's.
+/// Restores the signal handlers that the library replaces when it is loaded: the program handles
+/// its own crashes, and SIGHUP is not for the library's debugger.
 class KeptSignals {
  public:
   KeptSignals() {
@@ -43,8 +43,8 @@ class KeptSignals {
   std::array<bool, kSignals> known_{};
 };
 
-/// A line of the library's. Most of its errors are connections that break, which the caller sees
-/// anyway: the 1st, 2nd, 4th, 8th ... are logged, or all that UCX_LOG_LEVEL asks for.
+/// Logs a line of the library's. Most of its errors are connections that break, which the caller
+/// sees anyway: the 1st, 2nd, 4th, 8th ... are logged, or all that UCX_LOG_LEVEL requests.
 ucs_log_func_rc_t note_line(const char* /*file*/, unsigned /*line*/, const char* /*function*/,
                             ucs_log_level_t level, const ucs_log_component_config_t* /*component*/,
                             const char* format, va_list arguments) {

@@ -7,8 +7,8 @@
 
 namespace taut {
 
-/// The functions of UCX that are used, from a library that is loaded when the first endpoint needs
-/// it: programs run where it is not installed, and without it in their address space.
+/// The functions of UCX that are used. The library is loaded when the first endpoint needs it:
+/// programs run where it is not installed, and do not map it before.
 struct UcxLibrary {
   decltype(&::ucp_config_read) config_read = nullptr;
   decltype(&::ucp_config_modify) config_modify = nullptr;
@@ -35,9 +35,9 @@ struct UcxLibrary {
   decltype(&::ucs_log_push_handler) log_push_handler = nullptr;
 };
 
-/// Loads it once. What it reports goes to this process's log, and its handlers of signals are
-/// taken away again.
-/// Errors    unavailable: it is not installed, with the package's name
+/// Loads the library once. Its messages go to this process's log, and its signal handlers are
+/// removed again.
+/// Errors    unavailable: it is not installed; names the package
 /// Thread    any
 [[nodiscard]] Result<const UcxLibrary*> ucx_library();
 

@@ -68,7 +68,7 @@ std::optional<UcxMailbox::Letter> UcxMailbox::take(TimePoint until, bool& was_fu
   while (!has_something()) {
     const Duration left = until - steady_now();
     if (left <= Duration::zero()) break;
-    // A wait without an end overflows the clock.
+    // An unlimited wait would overflow the clock.
     constexpr Duration kMaxWait = std::chrono::hours(1);
     filled_.wait_for(lock, std::min(left, kMaxWait));
   }

@@ -15,11 +15,11 @@
 
 namespace taut {
 
-/// A peer as the endpoint's owner and its engine share it.
+/// A peer, shared by the endpoint's owner and its engine.
 struct UcxPeer {
   using Count = std::atomic<std::uint64_t>;
 
-  /// What is queued for it and not sent yet.
+  /// Count what is queued for it and not sent yet.
   void add(std::uint64_t more) {
     ++messages;
     bytes += more;
@@ -49,7 +49,7 @@ class UcxMailbox {
     Message message;
   };
 
-  /// limit  of messages that wait to be taken
+  /// limit  number of waiting messages from which on is_full() is true
   /// Throws std::runtime_error when the process has no file descriptors left.
   explicit UcxMailbox(std::size_t limit);
   ~UcxMailbox();
@@ -57,18 +57,18 @@ class UcxMailbox {
   UcxMailbox& operator=(const UcxMailbox&) = delete;
 
   void put(std::shared_ptr<UcxPeer> from, Message message);
-  /// A caller has a connection, or has it no more.
+  /// A caller has connected, or its connection has ended.
   void note_caller(std::shared_ptr<UcxPeer> caller);
   void note_gone(PeerId caller);
-  /// nullopt: it accepts this side.
+  /// nullopt: the peer accepts this side.
   void note_refusal(PeerId peer, std::optional<Refusal> refusal);
   void note_unadmitted();
   [[nodiscard]] bool is_full() const;
 
-  /// The next message, waiting for it until then. nullopt: none, or the wait was ended.
-  /// was_full  whether there was no room for a further one
+  /// The next message, waiting for it until `until`. nullopt: none, or the wait was interrupted.
+  /// was_full  set to whether the mailbox was full
   [[nodiscard]] std::optional<Letter> take(TimePoint until, bool& was_full);
-  /// Callers that came and went since the last call.
+  /// Callers that have connected or disconnected since the last call.
   struct News {
     std::vector<std::shared_ptr<UcxPeer>> callers;
     std::vector<PeerId> gone;
@@ -76,7 +76,7 @@ class UcxMailbox {
   [[nodiscard]] News take_news();
   [[nodiscard]] std::optional<Refusal> refusal(PeerId peer) const;
   void forget(PeerId peer);
-  /// Messages with secrets that are not admitted, since the last call.
+  /// The number of messages with unadmitted secrets since the last call.
   [[nodiscard]] std::uint64_t take_unadmitted() { return unadmitted_.exchange(0); }
   void wake();
   /// Readable while there is something to take.
@@ -94,7 +94,7 @@ class UcxMailbox {
   News news_;
   std::map<PeerId, Refusal> refusals_;
   bool is_woken_ = false;
-  bool is_watched_ = false;   // the descriptor is waited for
+  bool is_watched_ = false;   // the descriptor is in use
   bool is_readable_ = false;  // the descriptor
 };
 

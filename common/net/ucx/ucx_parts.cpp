@@ -15,7 +15,7 @@ namespace {
 constexpr std::uint32_t kMagic = 0x31585554;  // "TUX1": the version is part of it
 constexpr std::size_t kSizeBytes = sizeof(std::uint64_t);
 
-/// As it is sent.
+/// The header as it is sent.
 struct WireHeader {
   std::uint32_t magic;
   std::uint32_t kind;

@@ -13,9 +13,9 @@
 
 namespace taut {
 
-/// What one active message is: docs/WIRE.md, section 1a.
+/// The kind of an active message: docs/WIRE.md, section 1a.
 enum class UcxPartKind : std::uint8_t {
-  kHello = 1,    // of the side that connects, first
+  kHello = 1,    // first, from the side that connects
   kWelcome = 2,  // the answer: messages may follow
   kRefused = 3,  // the answer to a secret that is not admitted
   kMessage = 4,  // the head of a message, with its small frames
@@ -39,7 +39,7 @@ struct ReceivedPart {
   std::span<const std::byte> secret;
 };
 
-/// nullopt: bytes of something else, or of another version.
+/// nullopt if the bytes are of something else or of another version.
 [[nodiscard]] std::optional<ReceivedPart> read_ucx_part(std::span<const std::byte> header);
 
 /// Whether a frame is a separate part, which arrives in its own memory and is not copied on the
@@ -55,16 +55,16 @@ inline constexpr std::size_t kSeparateFrom = 16UL << 10U;
 /// A message whose parts arrive in any order.
 class UcxAssembly {
  public:
-  /// max_message  bytes that all its frames may have together
+  /// max_message  limit on the bytes of all its frames together
   explicit UcxAssembly(std::uint64_t max_message = std::numeric_limits<std::uint64_t>::max())
       : max_message_(max_message) {}
 
-  /// Errors    invalid: bytes that no sender of ours makes
+  /// Errors    invalid: bytes that Tautline never sends
   [[nodiscard]] Result<void> take_body(const UcxPart& part, const Buffer& body,
                                        std::size_t max_frames, std::uint64_t max_frame);
   [[nodiscard]] Result<void> take_frame(std::uint32_t which, Frame frame);
   [[nodiscard]] bool is_complete() const { return has_body_ && separate_.size() == expected_; }
-  /// Complete, and to be left out: it has too many frames.
+  /// Whether the message must be dropped once complete: it has too many frames.
   [[nodiscard]] bool is_dropped() const { return is_dropped_; }
   /// Bytes that it keeps.
   [[nodiscard]] std::uint64_t bytes() const { return bytes_; }

@@ -1,4 +1,4 @@
-// What a process draws and sets for UCX, also of a build without it.
+// What a process draws and sets for UCX, even in a build without it.
 #include <cstdlib>
 #include <random>
 

@@ -18,8 +18,8 @@ namespace {
 constexpr unsigned kActiveMessage = 1;
 constexpr Duration kCloseWithin = std::chrono::seconds(1);
 
-/// Whether the user's environment chooses transports without shared memory. UCX complains of what
-/// is set for one that is not chosen.
+/// Whether the user's environment chooses transports without shared memory. UCX warns of settings
+/// for a transport that is not chosen.
 bool leaves_shared_memory_out() {
   const char* const chosen = std::getenv("UCX_TLS");
   if (chosen == nullptr) return false;
@@ -59,7 +59,7 @@ std::string text_of(const SocketAddress& address) {
   std::array<char, NI_MAXHOST> host{};
   std::array<char, NI_MAXSERV> port{};
   const auto* const place = reinterpret_cast<const sockaddr*>(&address.place);
-  // What a listener says of itself is as long as any address.
+  // A listener reports its address without its length, which follows from the family.
   const socklen_t size =
       address.place.ss_family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
   if (getnameinfo(place, size, host.data(), host.size(), port.data(), port.size(),
@@ -70,7 +70,7 @@ std::string text_of(const SocketAddress& address) {
   return fmt::format("{}{}{}:{}", is_ipv6 ? "[" : "", host.data(), is_ipv6 ? "]" : "", port.data());
 }
 
-/// What an active message keeps until it was sent.
+/// What must be kept until an active message has been sent.
 struct UcxWorker::Sent {
   const UcxLibrary* library;
   std::vector<std::byte> header;
@@ -110,10 +110,10 @@ Result<void> UcxWorker::open() {
   if (const auto status = library_.config_read(nullptr, nullptr, &config); status != UCS_OK) {
     return failed("read its settings", status);
   }
-  // The user's group may read and write its segments of System V's shared memory; its posix memory
-  // is the user's alone.
+  // The user's group may read and write UCX's System V shared memory; its POSIX shared memory is
+  // the user's alone.
   if (std::getenv("UCX_TLS") == nullptr) (void)library_.config_modify(config, "TLS", "^sysv");
-  // Without it, connections whose peers may fail have no shared memory.
+  // Without it, connections whose peers may fail do not use shared memory.
   if (std::getenv("UCX_MM_ERROR_HANDLING") == nullptr && !leaves_shared_memory_out()) {
     (void)library_.config_modify(config, "MM_ERROR_HANDLING", "y");
   }

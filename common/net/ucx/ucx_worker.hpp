@@ -28,23 +28,23 @@ struct SocketAddress {
 /// "host:port" of an address.
 [[nodiscard]] std::string text_of(const SocketAddress& address);
 
-/// A UCP worker with its context and its listener, as their owner.
-/// Thread    one for every call; callbacks run within progress(), and within the calls that name it
+/// Owns a UCP worker with its context and its listeners.
+/// Thread    one for every call; callbacks run within progress(), and within calls that say so
 class UcxWorker {
  public:
-  /// What happens. Handlers may send and receive, and create and close no connection.
+  /// Event handlers. They may send and receive, but not create or close a connection.
   struct Events {
     std::function<void(ucp_conn_request_h)> on_caller;       // answered by accept()
-    std::function<void(ucp_ep_h, const char* why)> on_lost;  // to be closed
-    /// One active message. is_large: its data are still at the sender, and `data` says which;
-    /// UCS_INPROGRESS keeps that for receive() or drop(), UCS_OK leaves it.
+    std::function<void(ucp_ep_h, const char* why)> on_lost;  // must be closed
+    /// One active message. is_large: its data are still at the sender, and `data` is their handle;
+    /// UCS_INPROGRESS keeps it for receive() or drop(), UCS_OK discards it.
     std::function<ucs_status_t(std::span<const std::byte> header, void* data, std::size_t bytes,
                                bool is_large, ucp_ep_h from)>
         on_part;
   };
   /// Errors    unavailable: UCX is not installed, or offers no transport
   [[nodiscard]] static Result<std::unique_ptr<UcxWorker>> open(Events events);
-  /// Closes what is open, in a second at most.
+  /// Closes what is open, within a second at most.
   ~UcxWorker();
   UcxWorker(const UcxWorker&) = delete;
   UcxWorker& operator=(const UcxWorker&) = delete;
@@ -54,20 +54,20 @@ class UcxWorker {
   [[nodiscard]] Result<std::string> listen(const std::string& address);
   [[nodiscard]] Result<ucp_ep_h> dial(const SocketAddress& address);
   [[nodiscard]] Result<ucp_ep_h> accept(ucp_conn_request_h request);
-  /// At once: what is not sent is dropped.
+  /// Closes at once: unsent data are dropped.
   void close(ucp_ep_h connection);
 
-  /// Sends one active message. What it consists of is kept until it was sent.
-  /// keeps     let go when that is over
-  /// Returns false where the connection is not usable any more.
+  /// Sends one active message, whose data must stay valid until the send completes.
+  /// keeps     released when the send completes
+  /// Returns false if the connection is no longer usable.
   [[nodiscard]] bool send(ucp_ep_h connection, std::vector<std::byte> header,
                           std::span<const std::byte> data, std::shared_ptr<const void> keeps,
                           bool is_large, bool names_sender);
-  /// Fetches the data of a large one. done may be called within this call.
+  /// Fetches the data of a large message. `done` may be called within this call.
   void receive(void* data, std::span<std::byte> into, std::function<void(bool is_whole)> done);
   void drop(void* data) { library_.am_data_release(worker_, data); }
 
-  /// Whether something was done.
+  /// Returns whether it did something.
   bool progress();
   /// Readable when progress() has something to do, once arm() has returned true.
   [[nodiscard]] int descriptor() const { return descriptor_; }

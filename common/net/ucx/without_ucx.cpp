@@ -1,4 +1,4 @@
-// Of a build that has not found UCX's headers.
+// For a build without UCX's headers.
 #include "common/net/ucx/ucx_endpoint.hpp"
 
 namespace taut {

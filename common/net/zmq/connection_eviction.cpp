@@ -20,10 +20,10 @@ std::vector<int> connections_to_close(std::vector<OpenConnection> open, std::siz
   for (auto one = open.begin(); one != spoken && closed.size() < excess; ++one) {
     closed.push_back(one->descriptor);
   }
-  // Of each key, its connections: the longest silent first.
+  // The connections of each key, the longest-silent first.
   std::unordered_map<std::size_t, std::vector<const OpenConnection*>> of_key;
   for (auto one = spoken; one != open.end(); ++one) of_key[one->key].push_back(&*one);
-  using Share = std::pair<std::size_t, std::size_t>;  // how many are left of a key, and the key
+  using Share = std::pair<std::size_t, std::size_t>;  // a key's remaining connections, and the key
   std::priority_queue<Share> largest;
   for (const auto& [key, connections] : of_key) largest.emplace(connections.size(), key);
   while (closed.size() < excess) {

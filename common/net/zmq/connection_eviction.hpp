@@ -7,17 +7,17 @@
 
 namespace taut {
 
-/// A connection to one of this process's sockets, as far as its eviction depends on it.
+/// What eviction must know about a connection to one of this process's sockets.
 struct OpenConnection {
   int descriptor = -1;
-  bool has_spoken = false;  // a message of it was received
-  TimePoint last_heard;     // that message, or the accepting
-  std::size_t key = 0;      // which key it has, once it has spoken: a digest
+  bool has_spoken = false;  // a message was received from it
+  TimePoint last_heard;     // when the last message was received, or it was accepted
+  std::size_t key = 0;      // a digest of its key, once it has spoken
 };
 
-/// Which connections are closed so that `limit` stay: those that have sent nothing, the oldest
-/// first; then, of the key that has most of them, the one that has been silent for longest. So a
-/// key takes no place of another that has fewer.
+/// Chooses the connections to close so that `limit` remain: those that have sent nothing, oldest
+/// first; then, repeatedly, the longest-silent one of the key that has the most. So a key displaces
+/// no connection of a key that has fewer.
 /// Returns   descriptors
 [[nodiscard]] std::vector<int> connections_to_close(std::vector<OpenConnection> open,
                                                     std::size_t limit);

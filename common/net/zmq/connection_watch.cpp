@@ -28,21 +28,21 @@ namespace taut {
 namespace {
 
 constexpr Duration kBetweenChecks{20'000};
-// While handshakes may be under way: any process may send there, as fast as the network takes it.
+// While handshakes may be under way: any process may send there, as fast as the network allows.
 constexpr Duration kBetweenLooksAtStrangers{5'000};
 // ZeroMQ closes a connection whose handshake takes longer.
 constexpr Duration kHandshake{5'000'000};
-// A check that takes long is made less often; strangers do not have it made more often then.
+// A check that takes long is made less often; strangers cannot make it more frequent then.
 constexpr int kPauseShare = 4;
 constexpr int kStrangersPauseShare = 16;
 constexpr Duration kMaxWait{1'000'000};
-// Of all that have said nothing, once they have sent more than they may: what is left may send
-// until the next look.
+// Connections that have sent no message are closed down to this, once they exceed their limit: the
+// remaining ones may send until the next check.
 constexpr std::uint64_t kLeftUnspokenBytes = ConnectionWatch::kMaxUnspokenBytes / 4;
-// Of a handshake: not looked at closer.
+// Enough for a handshake: fewer bytes are not checked further.
 constexpr std::uint64_t kFewBytes = 64ULL << 10U;
 
-/// A number that no other connection of this machine has; nullopt: the descriptor is none of one.
+/// A number that no other connection of this machine has; nullopt if the descriptor has none.
 std::optional<std::uint64_t> cookie_of(int descriptor) {
   std::uint64_t cookie = 0;
   socklen_t size = sizeof cookie;
@@ -50,7 +50,7 @@ std::optional<std::uint64_t> cookie_of(int descriptor) {
   return cookie;
 }
 
-/// Bytes that have arrived from a peer, read or not; nullopt: the descriptor is no connection's.
+/// Bytes that have arrived from a peer, read or not; nullopt if the descriptor is no connection's.
 std::optional<std::uint64_t> arrived(int descriptor) {
   tcp_info info{};
   socklen_t size = sizeof info;
@@ -59,14 +59,14 @@ std::optional<std::uint64_t> arrived(int descriptor) {
   return size < kEnd ? std::optional<std::uint64_t>() : info.tcpi_bytes_received;
 }
 
-/// Of these, those that the kernel still has.
+/// How many of these bytes are still in the kernel.
 std::uint64_t unread(int descriptor) {
   int bytes = 0;
   return ioctl(descriptor, FIONREAD, &bytes) == 0 ? static_cast<std::uint64_t>(bytes) : 0;
 }
 
-/// Ends a connection together with what has arrived and not been read, up to some MiB, which would
-/// still be taken after a shutdown.
+/// Ends a connection and discards what has arrived and not been read: up to some MiB, which would
+/// still be read after a shutdown.
 void disconnect(int descriptor) {
   sockaddr nobody{};
   nobody.sa_family = AF_UNSPEC;
@@ -77,7 +77,7 @@ std::uint64_t less(std::uint64_t from, std::uint64_t what) {
   return from - std::min(from, what);
 }
 
-/// Descriptors that connections may take.
+/// How many descriptors connections may use.
 std::size_t max_connections() {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return 768;
@@ -100,7 +100,7 @@ void ConnectionWatch::wake() const {
   [[maybe_unused]] const ssize_t written = write(wake_, &one, sizeof one);
 }
 
-/// Requires the lock.
+/// REQUIRES: the lock.
 void ConnectionWatch::begin() {
   if (thread_.joinable()) return;
   if (wake_ < 0) wake_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -119,7 +119,7 @@ void ConnectionWatch::add(zmq::socket_t& socket, std::uint64_t unreceived) {
   listener->unreceived = unreceived;
   listener->events = zmq::socket_t(context_, zmq::socket_type::pair);
   listener->events.set(zmq::sockopt::linger, 0);
-  // ZeroMQ's own thread would wait for a place in a queue that has a limit.
+  // With a limit, ZeroMQ's own thread would wait for room in the queue.
   listener->events.set(zmq::sockopt::rcvhwm, 0);
   listener->events.connect(place);
   const std::scoped_lock lock(mutex_);
@@ -179,7 +179,7 @@ void ConnectionWatch::run() {
          connections_.empty() ? kMaxWait : last_check + pause_after(took) - steady_now());
     for (Listener* listener : listeners) note_events(*listener);
     const TimePoint begin = steady_now();
-    // A connection that was accepted just now is looked at sooner.
+    // A connection that was just accepted makes the next check earlier.
     if (begin < last_check + pause_after(took)) continue;
     note_messages();
     check_bytes();
@@ -189,14 +189,14 @@ void ConnectionWatch::run() {
   }
 }
 
-/// How long to wait after a check that took so long.
+/// How long to wait after a check that took `took`.
 Duration ConnectionWatch::pause_after(Duration took) const {
   const Duration usual = std::max<Duration>(kBetweenChecks, kPauseShare * took);
   if (steady_now() >= newest_accepted_ + kHandshake) return usual;
   return std::min(usual, std::max<Duration>(kBetweenLooksAtStrangers, kStrangersPauseShare * took));
 }
 
-/// The sockets that are watched now; forgets those that are not any more.
+/// The sockets that are watched; forgets those that were removed.
 std::vector<ConnectionWatch::Listener*> ConnectionWatch::take_listeners() {
   const std::scoped_lock lock(mutex_);
   std::erase_if(listeners_, [this](const auto& listener) {
@@ -223,9 +223,9 @@ void ConnectionWatch::wait(const std::vector<Listener*>& listeners, Duration lon
   [[maybe_unused]] const ssize_t drained = read(wake_, &wakes, sizeof wakes);
 }
 
-/// A connection's descriptor is closed, and may be used again, after the event of its end is there:
-/// so once all events are taken, each connection that is left had this cookie. Another socket may
-/// have accepted one with the same descriptor meanwhile, and its event may be taken first.
+/// A connection's descriptor is closed, and may be reused, only after the event of its end is sent:
+/// so once all events are read, each remaining connection had its cookie. Another socket may
+/// meanwhile have accepted one with the same descriptor, and its event may be read first.
 void ConnectionWatch::note_events(Listener& listener) {
   try {
     while (const auto event = next_event(listener.events)) {
@@ -238,7 +238,7 @@ void ConnectionWatch::note_events(Listener& listener) {
         connections_[descriptor] = {
             .listener = &listener, .cookie = *cookie, .last_heard = newest_accepted_};
       } else if (known == connections_.end()) {
-        // It ended before its accepting was looked at: what it has sent is not known.
+        // It ended before its accept event was handled: what it has sent is unknown.
         note_ended(listener, descriptor);
       } else if (known->second.listener == &listener) {
         if (has_spoken(descriptor, known->second)) note_ended(listener, descriptor);
@@ -258,8 +258,8 @@ void ConnectionWatch::note_messages() {
     received.swap(received_);
     refused.swap(refused_);
   }
-  // A message may be received before the event of its connection's accepting is taken: then it is
-  // looked at once more.
+  // A message may be received before the accept event of its connection is read: it is then
+  // considered once more in the next check.
   std::unordered_map<int, std::size_t> early;
   const auto is_known = [&](const auto& one) { return connections_.contains(one.first); };
   std::ranges::copy_if(received, std::inserter(early, early.end()), std::not_fn(is_known));
@@ -271,7 +271,8 @@ void ConnectionWatch::note_messages() {
     found->second.has_spoken = true;
     found->second.last_heard = steady_now();
     found->second.key = key;
-    // What is unread is counted first: what arrives in between is not taken yet.
+    // Unread bytes are counted first: bytes that arrive in between count as taken, so that the
+    // connection seems to hold less than it does, not more.
     const std::uint64_t waiting = unread(descriptor);
     found->second.taken = less(arrived(descriptor).value_or(0), waiting);
   }
@@ -281,7 +282,7 @@ void ConnectionWatch::note_messages() {
   }
 }
 
-/// Since note_messages(), which on a busy machine may be long ago.
+/// Whether a message was received since note_messages(), on a busy machine maybe long ago.
 bool ConnectionWatch::has_received(int descriptor) {
   const std::scoped_lock lock(mutex_);
   return received_.contains(descriptor);
@@ -296,7 +297,7 @@ void ConnectionWatch::check_bytes() {
     const std::uint64_t held = less(*bytes, one.taken + unread(descriptor));
     if (held > one.listener->unreceived) {
       if (has_received(descriptor)) continue;
-      close(descriptor, one, fmt::format("{} bytes are of no message that has ended", held));
+      close(descriptor, one, fmt::format("{} bytes of an incomplete message", held));
     } else if (!one.has_spoken) {
       unspoken += held;
       silent.emplace_back(held, descriptor);
@@ -308,7 +309,7 @@ void ConnectionWatch::check_bytes() {
     if (unspoken <= kLeftUnspokenBytes) break;
     unspoken -= held;
     close(descriptor, connections_.at(descriptor),
-          fmt::format("{} bytes are of no message that has ended, and it has sent none", held));
+          fmt::format("{} bytes of an incomplete message, and it has sent no whole one", held));
   }
 }
 
@@ -326,7 +327,7 @@ void ConnectionWatch::check_descriptors() {
   }
 }
 
-/// The descriptor may be another file's by now: a copy of it is looked at, and that one closed.
+/// The descriptor may be another file's by now: a copy is checked, and the copy's connection ended.
 void ConnectionWatch::close(int descriptor, Connection& connection, const std::string& reason) {
   connection.is_closed = true;
   if (dup3(descriptor, spare_, O_CLOEXEC) < 0) return;

@@ -16,21 +16,21 @@
 
 namespace taut {
 
-/// Knows the connections to this process's listening sockets: tells which have ended, and closes
-/// those that cost more than they may. ZeroMQ limits how many messages of a connection wait, but
-/// not what has arrived of a message that never ends; it never drops a peer; and its thread takes a
+/// Watches the connections to this process's listening sockets: reports which have ended and closes
+/// those that exceed a limit. ZeroMQ limits how many messages of a connection wait, but
+/// not what has arrived of a message that never ends; it never drops a peer; and its thread uses a
 /// whole processor while no file descriptor is left to accept with. Three limits:
 ///
-///   a connection       bytes that were taken from it since a message of it was received last
-///   all that have said nothing  bytes that were taken from them together, kMaxUnspokenBytes
+///   a connection       bytes taken from it since its last message was received
+///   all connections that have sent no message  bytes taken from them together, kMaxUnspokenBytes
 ///   all connections    three quarters of the descriptors that this process may have; which are
 ///                      closed beyond that: connections_to_close()
 ///
-/// What was taken follows from TCP's own count and what still waits in the kernel, so nothing is
-/// counted for each message. It is looked at every 20 ms, or less often so that it takes at most a
-/// fifth of a processor, and for five seconds after a connection was accepted every 5 ms, where a
-/// look is that quick: a peer can exceed a limit by what the network brings in that time.
-/// Thread    any, but for add() and remove(): that of the socket
+/// The bytes taken follow from TCP's own count and what still waits in the kernel, so nothing is
+/// counted for each message. They are checked every 20 ms, or less often so that checks use at
+/// most a fifth of a processor; for five seconds after a connection was accepted, every 5 ms if a
+/// check is that quick. A peer can exceed a limit by what the network brings between two checks.
+/// Thread    any; for add() and remove(), the socket's
 class ConnectionWatch {
  public:
   static constexpr std::uint64_t kMaxUnspokenBytes = 16ULL << 20U;
@@ -38,26 +38,26 @@ class ConnectionWatch {
 
   /// context  outlives this
   explicit ConnectionWatch(zmq::context_t& context) : context_(context) {}
-  /// Ends and joins its thread. No socket is watched any more.
+  /// Ends and joins its thread. No socket is watched any longer.
   ~ConnectionWatch();
   ConnectionWatch(const ConnectionWatch&) = delete;
   ConnectionWatch& operator=(const ConnectionWatch&) = delete;
 
   /// Watches the connections of a socket that has not bound yet.
-  /// unreceived  what may be taken from a connection while no message of it is received
+  /// unreceived  bytes that may be taken from a connection while no message of it is received
   /// Throws      std::runtime_error when the process has no file descriptors left, zmq::error_t
   void add(zmq::socket_t& socket, std::uint64_t unreceived);
-  /// Ends that; before the socket is closed.
+  /// Stops watching a socket; must be called before it is closed.
   void remove(zmq::socket_t& socket);
 
   /// A message of the connection was received.
-  /// descriptor  ZeroMQ's, of the connection; -1: none is known
-  /// key         a digest of the one that its handshake proved
+  /// descriptor  ZeroMQ's, of the connection; -1: unknown
+  /// key         a digest of the key that its handshake proved
   void note_received(int descriptor, std::size_t key);
-  /// Closes a connection for what it has sent.
+  /// Closes a connection because of what it has sent.
   void close_connection(int descriptor);
   /// The socket's connections that have ended since the last call, by their descriptors, which
-  /// others may have by now; the newest kMaxEnded of them. Those that are known to have sent no
+  /// others may have by now; at most the newest kMaxEnded. Those that are known to have sent no
   /// message are left out.
   [[nodiscard]] std::vector<int> take_ended(const zmq::socket_t& socket);
 
@@ -71,10 +71,10 @@ class ConnectionWatch {
   };
   struct Connection {
     const Listener* listener = nullptr;
-    std::uint64_t cookie = 0;  // the kernel's, of this connection and no other
-    std::uint64_t taken = 0;   // bytes, when a message was received last
+    std::uint64_t cookie = 0;  // the kernel's unique number of the connection
+    std::uint64_t taken = 0;   // bytes, as of the last received message
     bool has_spoken = false;   // a message was received
-    TimePoint last_heard;      // the last message, or the accepting
+    TimePoint last_heard;      // when the last message was received, or it was accepted
     std::size_t key = 0;       // of that message
     bool is_closed = false;    // by us; ZeroMQ has not noticed yet
   };
@@ -100,7 +100,7 @@ class ConnectionWatch {
   std::unordered_map<int, std::size_t> received_;  // connections with a message, and their keys
   std::vector<int> refused_;                       // connections to be closed
   int wake_ = -1;                                  // an eventfd
-  int spare_ = -1;  // a descriptor that stands for another one while that is looked at
+  int spare_ = -1;  // reserved for a copy of a descriptor that is being closed
   std::atomic<bool> stopping_ = false;
   std::unordered_map<int, Connection> connections_;      // by descriptor; the thread's, as the next
   std::unordered_map<int, std::size_t> early_messages_;  // of connections that are not known yet

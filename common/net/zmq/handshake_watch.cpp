@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kEvents = ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL |
                         ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
-// A process that ends in the middle of a handshake closes the connection too, but not so often.
+// A process that ends in the middle of a handshake closes the connection too, but not this often.
 constexpr int kEarlyEnds = 3;
 
 }  // namespace
@@ -112,7 +112,7 @@ void show_secret(zmq::socket_t& socket, const Frame& request) {
 
 namespace {
 
-/// prepare  gives the socket what it proves itself with
+/// prepare  gives the socket its credentials
 Result<bool> gets_in(const std::string& place, Duration wait,
                      const std::function<void(zmq::socket_t&)>& prepare) {
   zmq::context_t context(1);

@@ -14,11 +14,11 @@ struct SocketEvent {
   std::uint32_t value = 0;
 };
 
-/// The next event that a socket's monitor has sent; nullopt: none is there.
+/// The next event that a socket's monitor has sent; nullopt if none is pending.
 /// events  the other end of the monitor
 [[nodiscard]] std::optional<SocketEvent> next_event(zmq::socket_t& events);
 
-/// The events of one socket's handshakes. Ends before the socket: ZeroMQ's own thread would wait
+/// The events of one socket's handshakes. Must end before the socket: ZeroMQ's thread would wait
 /// forever to hand over an event that no thread can receive.
 /// Thread    the socket's
 class HandshakeEvents {
@@ -40,7 +40,7 @@ class HandshakeEvents {
 /// How a socket proves its identity: decides what a refusal advises.
 enum class Proof : std::uint8_t { kNone, kKey, kSecret };
 
-/// Observes the handshakes of one connecting socket, and says why none succeeds.
+/// Observes the handshakes of one connecting socket, and reports why none succeeds.
 /// Thread    the socket's
 class HandshakeWatch {
  public:
@@ -50,10 +50,10 @@ class HandshakeWatch {
 
   /// To be polled for input together with the socket.
   [[nodiscard]] void* handle() { return events_.handle(); }
-  /// Takes what has happened since the last call. Returns whether a handshake failed.
+  /// Reads the events since the last call. Returns whether a handshake failed.
   bool read();
   [[nodiscard]] const std::optional<Refusal>& refusal() const { return refusal_; }
-  /// Whether one ever has.
+  /// Whether a handshake has ever succeeded.
   [[nodiscard]] bool has_succeeded() const { return has_succeeded_; }
 
  private:
@@ -61,22 +61,22 @@ class HandshakeWatch {
 
   HandshakeEvents events_;
   Proof proof_ = Proof::kNone;
-  int ended_early_ = 0;  // handshakes in a row
+  int ended_early_ = 0;  // consecutive handshakes
   bool has_succeeded_ = false;
   std::optional<Refusal> refusal_;
 };
 
 /// Whether a handshake with a listening socket of the cluster succeeds for a key that was not
-/// admitted: then no handler decides, and every process gets in.
+/// admitted: then no handler decides, and every process is let in.
 /// place   "tcp://HOST:PORT"
 /// Errors  timeout: the listener does not decide in time
 [[nodiscard]] Result<bool> admits_strangers(const std::string& place,
                                             const std::string& cluster_key, Duration wait);
 
-/// Overload for a listening socket of a plain data plane: the same for a secret that was drawn.
+/// Overload for a listening socket of a plain data plane: the same for a randomly drawn secret.
 [[nodiscard]] Result<bool> admits_strangers(const std::string& place, Duration wait);
 
-/// The mechanism of ZeroMQ by which a connection of a plain data plane shows the secret that each
+/// Uses ZeroMQ's mechanism by which a connection of a plain data plane shows the secret that each
 /// of its messages then carries: a peer without one is cut off before it can send a message.
 /// request  DataToken::request()
 /// Throws   zmq::error_t

@@ -19,7 +19,7 @@ namespace taut {
 namespace {
 
 constexpr const char* kPlace = "inproc://zeromq.zap.01";
-// A revocation holds within a second.
+// A revocation takes effect within a second.
 constexpr long kRefresh_ms = 200;
 constexpr std::size_t kMaxFrameBytes = 256;
 constexpr std::size_t kMaxFrames = 16;
@@ -31,7 +31,7 @@ constexpr std::size_t kCurveKeyBytes = 32;
 constexpr std::size_t kPlainUser = 6;
 constexpr std::size_t kPlainSecret = 7;
 
-/// The frames of the next request; a longer frame than any of a request's is cut.
+/// The frames of the next request; a frame longer than any in a request is cut.
 std::vector<std::string> receive(void* socket) {
   std::vector<std::string> frames;
   int more = 1;
@@ -48,7 +48,7 @@ std::vector<std::string> receive(void* socket) {
   return frames;
 }
 
-/// The key that a request of CURVE's proves, as Z85; empty: it proves none.
+/// The key that a CURVE request proves, as Z85; empty if none.
 std::string curve_key_in(const std::vector<std::string>& request) {
   if (request.size() <= kCurveKey || request[kMechanism] != "CURVE" ||
       request[kCurveKey].size() != kCurveKeyBytes) {
@@ -98,13 +98,13 @@ void ZapHandler::run() {
     try {
       admission_->refresh();
     } catch (const std::exception& failure) {
-      log::error("the keys cannot be read again, and hold as they are: {}", failure.what());
+      log::error("the keys cannot be read again; the current ones stay in use: {}", failure.what());
     }
     if ((items[0].revents & ZMQ_POLLIN) != 0) answer_one();
   }
 }
 
-/// The key that a request proves, its own or that of the holder of its secret; empty: none.
+/// The key that a request proves, its own or that of the holder of its secret; empty if none.
 std::string ZapHandler::key_in(const std::vector<std::string>& request) const {
   const bool has_secret = request.size() > kPlainSecret && request[kMechanism] == "PLAIN" &&
                           request[kPlainUser] == kSecretUser;

@@ -12,11 +12,11 @@
 
 namespace taut {
 
-/// Answers ZeroMQ's question, for each handshake in one context, whether a key is admitted, or on a
-/// plain data plane the holder of a secret; its sockets then have the key in the property "User-Id"
-/// of each message. It must exist before a
-/// socket of the context listens: ZeroMQ's CURVE without a handler admits any key, where sockets do
-/// not insist on one as ours do.
+/// Decides for ZeroMQ, for each handshake in one context, whether a key is admitted, or on a plain
+/// data plane the holder of a secret; each message then has the key in its property "User-Id".
+/// It must exist before a
+/// socket of the context listens: without a handler, ZeroMQ's CURVE admits any key, unless sockets
+/// insist on a handler, as ours do.
 /// Source    https://rfc.zeromq.org/spec/27/
 class ZapHandler {
  public:

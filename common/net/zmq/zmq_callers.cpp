@@ -6,7 +6,7 @@
 namespace taut {
 namespace {
 
-// What the connections of one key leave unread together counts as if so many of them shared it.
+// The unread bytes of all connections of a key count as if this many of them shared the bytes.
 constexpr std::uint64_t kSharers = 4;
 constexpr std::size_t kMaxClosed = 4096;
 
@@ -67,12 +67,12 @@ void ZmqCallers::note_descriptor(PeerId peer, int descriptor) {
   ZmqCaller& caller = callers_.at(peer);
   if (caller.descriptor == descriptor) return;
   const auto known = by_descriptor_.find(descriptor);
-  // A message that waited while another connection got the descriptor: its own has closed.
+  // The message waited while another connection got the descriptor: its own has closed.
   if (known != by_descriptor_.end() && peer < known->second) return;
   forget_descriptor(peer, caller.descriptor);
   caller.descriptor = descriptor;
   if (known != by_descriptor_.end()) {
-    // The connection that had it has closed, and its end is reported in a moment.
+    // The connection that had it has closed, and its end will be reported soon.
     callers_.at(known->second).descriptor = -1;
     add_closed(known->second, descriptor);
   }
@@ -93,7 +93,7 @@ void ZmqCallers::note_closed(PeerId peer) {
   forget(peer);
 }
 
-/// Unless another connection has it by now.
+/// Does nothing if another connection has the descriptor by now.
 void ZmqCallers::forget_descriptor(PeerId peer, int descriptor) {
   const auto known = by_descriptor_.find(descriptor);
   if (known != by_descriptor_.end() && known->second == peer) by_descriptor_.erase(known);
@@ -116,7 +116,7 @@ std::vector<PeerId> ZmqCallers::take_closed(std::span<const int> ended) {
   return closed;
 }
 
-/// Of the key that has most connections, the one that has been silent for longest: a peer that
+/// Forgets the longest-silent connection of the key that has the most: a peer that
 /// opens many evicts no other, and without keys none that speaks.
 void ZmqCallers::forget_one() {
   const auto crowded =

@@ -28,11 +28,11 @@ struct UnreadBytes {
 
   void add(std::uint64_t bytes) const;
   void remove(std::uint64_t bytes) const;
-  /// Of the peer, or a quarter of those of all peers with its key, if that is more.
+  /// The peer's bytes, or a quarter of those of all peers with its key, if that is more.
   [[nodiscard]] std::uint64_t bytes() const;
 };
 
-/// What the secret of a caller's messages is, and what it was found to prove.
+/// The secret of a caller's messages, and what it proves.
 struct ProvedSecret {
   Frame request;
   std::shared_ptr<const TokenScope> scope;
@@ -43,9 +43,9 @@ struct ProvedSecret {
 struct ZmqCaller {
   std::string routing_id;
   std::string key;                    // that its handshake proved; empty: no keys here
-  std::list<PeerId>::iterator place;  // in the order of silence
+  std::list<PeerId>::iterator place;  // in by_silence_
   UnreadBytes unread;
-  std::optional<ProvedSecret> proved{};  // of a plain plane
+  std::optional<ProvedSecret> proved{};  // on a plain data plane
   int descriptor = -1;                   // ZeroMQ's, of the connection of its last message
 };
 
@@ -54,10 +54,10 @@ struct ZmqCaller {
 /// Thread    the socket's; UnreadBytes: any
 class ZmqCallers {
  public:
-  /// max  that are remembered
+  /// max  number of connections that are remembered
   explicit ZmqCallers(std::size_t max) : max_(max) {}
 
-  /// Where a message came from; of a call alone, so nothing is copied for each message.
+  /// The origin of a message; valid only during a call, so that nothing is copied per message.
   struct Origin {
     const std::string& routing_id;
     const std::string& key;
@@ -65,13 +65,13 @@ class ZmqCallers {
     int descriptor = -1;  // -1: unknown
   };
   /// The peer that has sent a message; a new one has the number that `make_peer` returns. A routing
-  /// id belongs to the key and the secret that it was first seen with: what takes it over is
-  /// another peer, and gets no answers that are meant for the one before.
+  /// id belongs to the key and the secret that it was first seen with: a connection that takes it
+  /// over is another peer, and gets no answers that are meant for its predecessor.
   PeerId hear(Origin origin, const std::function<PeerId()>& make_peer);
   void forget(PeerId peer);
-  /// Its connection has closed: it cannot be answered.
+  /// The peer's connection has closed: it cannot be answered.
   void note_closed(PeerId peer);
-  /// Those whose connections have closed, as far as is known.
+  /// The peers whose connections have closed, as far as known.
   /// ended  descriptors of connections that have ended since the last call
   [[nodiscard]] std::vector<PeerId> take_closed(std::span<const int> ended);
 
@@ -97,8 +97,8 @@ class ZmqCallers {
   std::unordered_map<PeerId, ZmqCaller> callers_;
   std::unordered_map<int, PeerId> by_descriptor_;
   std::deque<PeerId> closed_;           // known before their ends were reported
-  std::unordered_map<int, int> early_;  // ends that are still to be reported of those
-  std::list<PeerId> by_silence_;        // the one that has been silent for longest first
+  std::unordered_map<int, int> early_;  // by descriptor: their ends that are not reported yet
+  std::list<PeerId> by_silence_;        // the longest-silent first
   std::unordered_map<std::string, KeyUse> use_of_key_;
 };
 

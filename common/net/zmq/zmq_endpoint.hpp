@@ -25,7 +25,7 @@ class ZmqContext {
   /// An endpoint of a server for the data plane: where that is plain, with the server's own secret.
   [[nodiscard]] std::unique_ptr<Endpoint> make_data_endpoint(EndpointLimits limits = {});
 
-  /// What makes the secrets of a plain data plane; nullopt: the data plane is not plain, or this
+  /// Makes the secrets of a plain data plane; nullopt if the data plane is not plain or this
   /// process does not listen.
   [[nodiscard]] const std::optional<TokenKey>& tokens() const;
 

@@ -13,12 +13,12 @@ namespace taut {
 // Below this a copy is cheaper than the bookkeeping of a shared frame.
 inline constexpr std::size_t kCopyBelow = 512;
 
-/// unread  to be counted in, with `bytes`; nullptr: nothing is counted, and small frames are copied
+/// unread  counts `bytes` until the frame is sent; nullptr: no count, and small frames are copied
 [[nodiscard]] zmq::message_t to_zmq(const Frame& frame, const UnreadBytes* unread = nullptr,
                                     std::uint64_t bytes = 0);
 
 /// Passes the frames of a message to a socket, which sends all of them or none. Returns whether it
-/// sends them. If the connection ends between two frames, the socket drops those that it has and
+/// sends them. If the connection ends between two frames, the socket drops the frames it has and
 /// waits for the end of the message, so that the rest is passed to it too: otherwise it would take
 /// the next message for that rest.
 /// has_begun  the socket has a frame of the message already, its routing id

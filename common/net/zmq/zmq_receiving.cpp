@@ -10,8 +10,8 @@
 
 namespace taut {
 
-/// What the first frame of a message proves; nullopt: nothing. Whose key the handshake proved has
-/// each of the connection's messages.
+/// What the first frame of a message proves; nullopt if nothing. Its key must be the one that the
+/// connection's handshake proved.
 std::optional<ProvedSecret> ZmqSockets::check(const std::string& routing_id, const std::string& key,
                                               const Frame& request) const {
   // Most messages have the secret of the one before.
@@ -43,7 +43,7 @@ std::optional<Incoming> ZmqSockets::receive_from(zmq::socket_t& socket, const De
   bool has_parts = true;
   int descriptor = -1;  // of a connection to this side
   std::string key;      // that its handshake proved
-  /// The secret that is the first frame; what follows it is the message.
+  /// Takes the secret, which is the first frame; the rest is the message.
   const auto take_secret = [&]() -> Frame {
     has_parts = part.more();
     Frame secret = from_zmq(std::move(part));
@@ -65,7 +65,7 @@ std::optional<Incoming> ZmqSockets::receive_from(zmq::socket_t& socket, const De
     std::optional<ProvedSecret> proved;
     if (!security_.is_insecure()) {
       // The key that the handshake proved and the handler confirmed, a property of each frame but
-      // the routing id. It is looked up for each message, since a connection that is open never
+      // the routing id. It is looked up for each message, since an open connection never
       // repeats its handshake.
       key = property_of(part, "User-Id");
       incoming.sender = holder_of(key);
@@ -94,8 +94,8 @@ std::optional<Incoming> ZmqSockets::receive_from(zmq::socket_t& socket, const De
   return incoming;
 }
 
-/// Reads a message from its part `part` on. False: it is dropped; its rest is read nevertheless, so
-/// that memory stays bounded.
+/// Reads a message from its part `part` on. Returns false if it is dropped; its rest is still read,
+/// so that memory stays bounded.
 /// accepted  descriptor of a connection to this side, which is closed beyond the limit
 bool ZmqSockets::take_frames(zmq::socket_t& socket, zmq::message_t part,
                              std::optional<int> accepted, bool is_kept, Message& message) {

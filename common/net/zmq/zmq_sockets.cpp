@@ -12,21 +12,21 @@
 namespace taut {
 namespace {
 
-// Of ZMQ_ZAP_ENFORCE_DOMAIN, whose name is a draft of libzmq 4.3 and whose number is not: without a
-// handler no handshake succeeds.
+// The number of ZMQ_ZAP_ENFORCE_DOMAIN, whose name is draft in libzmq 4.3 but whose number is not:
+// without a handler no handshake succeeds.
 constexpr int kEnforceDomain = 93;
 constexpr const char* kDomain = "tautline";
-// A peer that connects and sends nothing takes a file descriptor for so long.
+// A peer that connects and sends nothing takes a file descriptor for this long.
 constexpr Duration kHandshakeLimit = std::chrono::seconds(5);
 // A loopback handshake takes milliseconds; a machine may be busy.
 constexpr Duration kProbeWait = std::chrono::seconds(10);
 
-/// IPv6 only where an address says so: otherwise IPv4 addresses would be written as mapped ones.
+/// IPv6 only for an address in brackets: otherwise IPv4 addresses would be written as mapped ones.
 void allow_ipv6(zmq::socket_t& socket, const std::string& address) {
   if (address.starts_with('[')) socket.set(zmq::sockopt::ipv6, 1);
 }
 
-/// Messages of one peer that may have arrived and wait.
+/// How many messages of one peer may have arrived and wait.
 std::size_t waiting_messages(const EndpointLimits& limits) {
   return std::min(limits.queued_messages, limits.arrived_messages);
 }
@@ -68,7 +68,7 @@ void ZmqSockets::set_limits(zmq::socket_t& socket) const {
   socket.set(zmq::sockopt::rcvhwm, static_cast<int>(limits_.queued_messages));
   socket.set(zmq::sockopt::maxmsgsize, static_cast<std::int64_t>(limits_.frame.value()));
   socket.set(zmq::sockopt::handshake_ivl, to_milliseconds(kHandshakeLimit));
-  // A host that is gone without a word leaves connections that no side would close.
+  // A host that disappears silently leaves connections that neither side would close.
   socket.set(zmq::sockopt::tcp_keepalive, 1);
   socket.set(zmq::sockopt::tcp_keepalive_idle, 60);
   socket.set(zmq::sockopt::tcp_keepalive_intvl, 15);
@@ -81,7 +81,7 @@ Result<void> ZmqSockets::open_router() {
   if (router_) return ok();
   zmq::socket_t router(context_, zmq::socket_type::router);
   set_limits(router);
-  // Of those that this side connects to, no limit is needed: they have the cluster's secret.
+  // Peers that this side connects to need no lower limit: they have the cluster's secret.
   router.set(zmq::sockopt::rcvhwm, static_cast<int>(waiting_messages(limits_)));
   router.set(zmq::sockopt::router_mandatory, 1);
   if (!security_.is_insecure()) {
@@ -104,7 +104,7 @@ Result<void> ZmqSockets::open_router() {
       throw zmq::error_t();
     }
   }
-  // Nor is more taken of a message that has not ended.
+  // The same limit holds for the bytes of a message that has not ended.
   watch_.add(router,
              has_byte_limit() ? limits_.frame.value() : std::numeric_limits<std::uint64_t>::max());
   router_ = std::move(router);
@@ -117,13 +117,13 @@ void ZmqSockets::close_router() {
   router_.close();
 }
 
-/// Whether messages that arrive are limited in bytes, where few of them may wait: each to what one
-/// frame may have, in however many it comes.
+/// Whether messages that arrive are limited in bytes, where few of them may wait: each to the limit
+/// of one frame, however many frames it has.
 bool ZmqSockets::has_byte_limit() const {
   return limits_.arrived_messages < limits_.queued_messages;
 }
 
-/// Tries to get in with a key that was not admitted, or with a secret of another cluster.
+/// Tries to connect with a key that was not admitted, or with a secret of another cluster.
 Result<void> ZmqSockets::probe(const std::string& place) const {
   if (security_.is_insecure()) return ok();
   TAUT_TRY(const bool is_open, is_plain_
@@ -168,8 +168,8 @@ Result<PeerId> ZmqSockets::connect(const std::string& address) {
     auto dealer = std::make_unique<Dealer>(context_, proof, token);
     zmq::socket_t& socket = dealer->socket;
     set_limits(socket);
-    // Connections take turns: the thread with the fewest descriptors, ZeroMQ's own choice, would
-    // get all those that are made before the first of them has one.
+    // I/O threads take turns: the thread with the fewest descriptors, ZeroMQ's own choice, would
+    // get all connections that are made before the first of them has one.
     const auto threads = static_cast<std::uint64_t>(context_.get(zmq::ctxopt::io_threads));
     socket.set(zmq::sockopt::affinity, std::uint64_t{1} << (next_peer_ % threads));
     if (token) {

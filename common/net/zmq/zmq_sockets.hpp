@@ -25,7 +25,7 @@ namespace taut {
 /// Everything received from one socket: a listening ROUTER, or one DEALER for each connection.
 class ZmqSockets final : public WaitingEndpoint {
  public:
-  /// tokens  of a plain data plane, of a process that listens; outlives this, as the watch does
+  /// tokens  for a plain data plane, if this process listens; outlives this, as the watch does
   ZmqSockets(zmq::context_t& context, ConnectionWatch& watch, const Security& security,
              const std::optional<TokenKey>& tokens, EndpointLimits limits);
   ~ZmqSockets() override;
@@ -57,7 +57,7 @@ class ZmqSockets final : public WaitingEndpoint {
     PeerId peer;
     zmq::socket_t socket;
     HandshakeWatch handshakes;             // ends before the socket
-    const std::optional<DataToken> token;  // nullopt: this connection is none of a plain plane
+    const std::optional<DataToken> token;  // nullopt: not on a plain data plane
   };
   [[nodiscard]] static int to_milliseconds(Duration wait);
   void set_limits(zmq::socket_t& socket) const;
@@ -82,7 +82,7 @@ class ZmqSockets final : public WaitingEndpoint {
   std::optional<DataToken> token_;  // of connections that are made from now on
   std::string expected_key_;        // of the other sides; empty: the cluster's
   bool is_plain_ = false;           // the listening socket
-  // Whoever this side connected to, in a cluster with keys.
+  // The identity of each peer that this side connects to, in a cluster with keys.
   const std::shared_ptr<const Identity> cluster_ =
       std::make_shared<Identity>(Identity{"the cluster", KeyRole::kServer});
   const EndpointLimits limits_;

@@ -13,9 +13,9 @@ enum class Exchange : std::uint8_t {
   kElastic,   // each and the shared ones move towards each other
 };
 
-/// Workers train their own parameters, and push only at the end of each interval. What a
-/// worker does there is its AveragingCache; a shard adds up what is pushed, or hands the mean of it
-/// to an outer rule, in which it is the gradient.
+/// Workers train their own parameters, and push only at the end of each interval. The
+/// worker's side is AveragingCache; a shard adds up what is pushed, or passes its mean as the
+/// gradient to an outer rule.
 /// Source    see math::periodic_update() and math::elastic_update(); Douillard et al., "DiLoCo:
 ///           Distributed Low-Communication Training of Language Models", 2023, algorithm 1; Reddi
 ///           et al., "Adaptive Federated Optimization", ICLR 2021, algorithm 1
@@ -23,7 +23,7 @@ class Averaging final : public StalenessPolicy {
  public:
   static constexpr PolicyInfo kPeriodic{
       .name = "periodic_averaging", .mode = PolicyMode::kBsp, .is_alone = true};
-  /// With an outer rule, which gives an update that is late a meaning.
+  /// With an outer rule, under which a late update has a meaning.
   static constexpr PolicyInfo kOuter{
       .name = "periodic_averaging", .is_alone = true, .goes_with_scales = true};
   static constexpr PolicyInfo kElastic{.name = "elastic_averaging", .is_alone = true};
@@ -32,7 +32,7 @@ class Averaging final : public StalenessPolicy {
     Exchange exchange = Exchange::kPeriodic;
     PushSchedule schedule;
     float moving_rate = 0;     // kElastic; 0: 0.9 over the number of workers
-    std::uint32_t buffer = 0;  // an application for every so many updates; 0: according to the mode
+    std::uint32_t buffer = 0;  // updates per application; 0: according to the mode
     bool is_seeded = false;    // updates of clock 0 are initial values
   };
   explicit Averaging(const Settings& settings) : settings_(settings) {}

@@ -5,7 +5,7 @@
 
 namespace taut {
 
-/// A late gradient is corrected for what the parameters did since its worker read them.
+/// A late gradient is corrected for how the parameters changed since its worker read them.
 /// Source    see math::compensate()
 class DelayCompensation final : public StalenessPolicy {
  public:

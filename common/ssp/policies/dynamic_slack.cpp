@@ -10,7 +10,7 @@ std::int64_t extra_clocks(PushTimes fastest, PushTimes slowest, std::int64_t max
   Duration best_gap = Duration::max();
   for (std::int64_t extra = 0; extra <= max_extra; ++extra) {
     const TimePoint ready = fastest.latest + fastest.interval * extra;
-    // Only the slowest worker's pushes on both sides of it can be the nearest.
+    // Only the slowest worker's pushes just before and after `ready` can be the nearest.
     const std::int64_t passed =
         slowest.interval > Duration(0) ? (ready - slowest.latest) / slowest.interval : max_extra;
     for (const std::int64_t near : {passed, passed + 1}) {
@@ -55,7 +55,7 @@ Slack DynamicSlack::slack_of_read(WorkerId worker, Clock clock, Slack /*set*/) {
   });
   const auto fast_times = times_of(own);
   const auto slow_times = times_of(*slow);
-  // Where the slowest is so far behind that one more clock would break the range, no worker
+  // If the slowest is so far behind that one more clock would exceed the range, no worker
   // continues.
   const std::int64_t max_extra = range_.max.clocks() - lead + 1;
   if (!is_fastest || !fast_times || !slow_times || max_extra <= 0) return range_.min;

@@ -12,21 +12,21 @@
 
 namespace taut {
 
-/// The bounds of a slack that moves.
+/// The bounds of a dynamic slack.
 struct SlackRange {
   Slack min;
   Slack max;
 };
 
-/// Two pushes of a worker, one after the other.
+/// A worker's last push, and the interval since the one before.
 struct PushTimes {
   TimePoint latest;
   Duration interval{0};
 };
 
-/// How many further clocks, from 0 to `max_extra`, the fastest worker does before it waits, so that
+/// How many further clocks, from 0 to `max_extra`, the fastest worker runs before it waits, so that
 /// the end of the last one is nearest to a push of the slowest: both are assumed to continue as
-/// they did between their last two pushes. Of equal ones the fewest.
+/// they did between their last two pushes. Ties go to the fewest clocks.
 /// Source    Zhao et al., "Dynamic Stale Synchronous Parallel Distributed Training for Deep
 ///           Learning", ICDCS 2019, algorithm 2
 [[nodiscard]] std::int64_t extra_clocks(PushTimes fastest, PushTimes slowest,
@@ -34,8 +34,8 @@ struct PushTimes {
 
 /// The slack of a job's reads at one shard, within a range: DSSP. Every worker has the smallest
 /// one. When the fastest worker would have to wait under it, it is given as many extra clocks as
-/// extra_clocks() returns, and never so many that it could get further ahead than the largest slack
-/// allows. Pure: the caller passes the time with each push.
+/// extra_clocks() returns, but never gets further ahead than the largest slack allows. Pure: the
+/// caller passes the time with each push.
 /// Source    Zhao et al., as above, algorithm 1
 /// Thread    shard thread
 class DynamicSlack final : public ReadSlack {
@@ -68,7 +68,7 @@ class DynamicSlack final : public ReadSlack {
   std::map<WorkerId, Progress> members_;
 };
 
-/// SSP with a slack that moves by itself.
+/// SSP with a slack that adapts on its own.
 class DynamicSlackPolicy final : public StalenessPolicy {
  public:
   static constexpr PolicyInfo kInfo{.name = "dynamic_slack", .mode = PolicyMode::kSsp};

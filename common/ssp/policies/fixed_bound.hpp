@@ -4,7 +4,7 @@
 
 namespace taut {
 
-/// SSP's own: every read has the job's slack.
+/// Plain SSP: every read has the job's slack.
 /// Source    Ho et al., "More Effective Distributed ML via a Stale Synchronous Parallel Parameter
 ///           Server", NIPS 2013, section 3
 class FixedBound final : public ReadSlack {

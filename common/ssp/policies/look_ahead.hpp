@@ -4,8 +4,8 @@
 
 namespace taut {
 
-/// Workers read where the parameters will be when their gradients arrive. It changes the update
-/// rule alone (math::UpdateRule::looks_ahead).
+/// Workers read where the parameters will be when their gradients arrive. It changes only the
+/// update rule (math::UpdateRule::looks_ahead).
 class LookAhead final : public StalenessPolicy {
  public:
   static constexpr PolicyInfo kInfo{.name = "look_ahead", .mode = PolicyMode::kArrivals};

@@ -6,9 +6,9 @@
 
 namespace taut {
 
-/// An update counts (1 + staleness)^-exponent.
+/// An update has the weight (1 + staleness)^-exponent.
 ///
-/// In both papers a fresh update has staleness 0, and the staleness of another one is how often the
+/// In both papers a fresh update has staleness 0, and otherwise its staleness is how often the
 /// server's model was updated since the worker fetched it; here it is LateUpdate::staleness.
 /// Source    Xie, Koyejo and Gupta, "Asynchronous Federated Optimization", 2019, section 5.2
 ///           (polynomial); with 0.5 the scale of Nguyen et al., "Federated Learning with Buffered

@@ -5,7 +5,7 @@
 
 namespace taut {
 
-/// An update counts one over its staleness.
+/// An update has the weight 1 / staleness.
 /// Source    see math::staleness_scale()
 class StalenessRate final : public StalenessPolicy {
  public:

@@ -20,12 +20,12 @@ constexpr std::int64_t kMeansBytes = 2 * sizeof(float);
 constexpr std::int64_t kOneBitBytes = kMeansBytes + math::kCodecBlock / 8;
 constexpr unsigned kLanes = math::kMeanLanes;
 
-/// Of a block's threads; returned to every thread.
+/// The largest value of a block's threads; returned to every thread.
 __device__ std::uint32_t block_largest(std::uint32_t value) {
   constexpr int kWarps = kThreads / 32;
   using Parts = std::uint32_t[kWarps];
   TAUT_SHARED(Parts, parts);
-  __syncthreads();  // of an earlier call's readers
+  __syncthreads();  // waits for an earlier call's readers
   for (int offset = 16; offset > 0; offset /= 2) {
     const std::uint32_t other = __shfl_xor_sync(kWholeWarp, value, offset);
     value = other > value ? other : value;
@@ -36,8 +36,8 @@ __device__ std::uint32_t block_largest(std::uint32_t value) {
   return value;
 }
 
-/// A call of Philox has the draws of eight values, and each of their threads makes it: it costs
-/// less than to wait for another thread's.
+/// A call of Philox gives the draws of eight values, and each of their threads makes it: that costs
+/// less than waiting for another thread's.
 __device__ std::uint32_t drawn(const math::Draw& draw, std::int64_t block) {
   const math::Int8Draw own = math::int8_draw(threadIdx.x);
   const std::uint64_t counter =
@@ -84,7 +84,7 @@ __device__ void sum_lane(const float* sums, unsigned lane, Lanes& lanes) {
   lanes.negative[lane] = negative;
 }
 
-/// count  of the block's values; zeros fill it up
+/// count  of the values from the block's start on; zeros fill the block
 __device__ math::OneBitMeans means_of(const Lanes& lanes, std::int64_t count) {
   double below = 0;
   double rest = 0;

@@ -9,10 +9,10 @@ namespace taut::cuda {
 namespace {
 
 constexpr unsigned kLanes = math::kRowLanes;
-constexpr unsigned kProducts = kThreads / kLanes;  // of rows, that a block makes at a time
+constexpr unsigned kProducts = kThreads / kLanes;  // of rows, that a block computes at a time
 static_assert(kThreads == math::kColumnLanes);
 
-/// A slice as a matrix, and what is made of it.
+/// A slice as a matrix, and its factors.
 struct Factors {
   std::int64_t count;
   std::int64_t rows;
@@ -24,7 +24,7 @@ struct Factors {
   float* left;    // the same, as it is sent
   float* right;   // [rank, columns]
 
-  /// The values of row i that are the slice's.
+  /// How many values of row i belong to the slice.
   __device__ std::int64_t length_of(std::int64_t i) const {
     const std::int64_t rest = count - i * columns;
     return rest < columns ? rest : columns;
@@ -38,7 +38,7 @@ __device__ bool has_values(const float* row, std::int64_t columns) {
   return __syncthreads_or(found ? 1 : 0) != 0;
 }
 
-/// Rows of the kept factor that are 0, as all are at first, are drawn: one for each block.
+/// Draws the rows of the kept factor that are 0, as all are at first; one row per block.
 __global__ void __launch_bounds__(kThreads)
     draw_missing_kernel(Factors factors, math::Draw draw, Findings sums) {
   if (!all_finite(sums)) return;
@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-/// Products of the matrix' rows with those of the kept factor.
+/// Products of the matrix's rows with those of the kept factor.
 __global__ void __launch_bounds__(kThreads) multiply_rows_kernel(Factors factors, Findings sums) {
   if (!all_finite(sums)) return;
   const std::int64_t products = factors.rank * factors.rows;
@@ -76,14 +76,14 @@ __global__ void __launch_bounds__(kThreads) multiply_rows_kernel(Factors factors
   }
 }
 
-/// The product of two rows of the left factor, of which each thread sums its lane; returned to
-/// every thread.
+/// The product of two rows of the left factor; each thread sums its lane. Returned to every
+/// thread.
 __device__ double multiply_columns(const double* a, const double* b, std::int64_t count) {
   using Lanes = double[kThreads];
   TAUT_SHARED(Lanes, lanes);
   double own = 0;
   for (std::int64_t i = threadIdx.x; i < count; i += kThreads) own += a[i] * b[i];
-  __syncthreads();  // of an earlier call's readers
+  __syncthreads();  // waits for an earlier call's readers
   lanes[threadIdx.x] = own;
   for (unsigned half = kThreads / 2; half > 0; half /= 2) {
     __syncthreads();
@@ -100,10 +100,10 @@ __global__ void __launch_bounds__(kThreads) orthonormalize_kernel(Factors factor
     double* const row = factors.exact + k * factors.rows;
     const double before = sqrt(multiply_columns(row, row, factors.rows));
     for (std::int64_t other = 0; other < k; ++other) {
-      const double* const made = factors.exact + other * factors.rows;
-      const double along = multiply_columns(made, row, factors.rows);
+      const double* const basis = factors.exact + other * factors.rows;
+      const double along = multiply_columns(basis, row, factors.rows);
       for (std::int64_t i = threadIdx.x; i < factors.rows; i += kThreads) {
-        row[i] -= along * made[i];
+        row[i] -= along * basis[i];
       }
     }
     const double rest = sqrt(multiply_columns(row, row, factors.rows));
@@ -115,7 +115,7 @@ __global__ void __launch_bounds__(kThreads) orthonormalize_kernel(Factors factor
   }
 }
 
-/// The right factor, an element for each thread.
+/// The right factor, one element per thread.
 __global__ void __launch_bounds__(kThreads)
     multiply_matrix_kernel(Factors factors, Findings sums, Findings products) {
   if (!all_finite(sums)) return;
@@ -134,7 +134,7 @@ __global__ void __launch_bounds__(kThreads)
   note_findings(products, found);
 }
 
-/// Takes from the matrix what is read of it; or makes both factors NaNs.
+/// Subtracts from the matrix what is decoded of it, or sets both factors to NaNs.
 __global__ void __launch_bounds__(kThreads)
     take_product_kernel(Factors factors, Findings sums, Findings products) {
   if (!all_finite(sums) || !all_finite(products)) {
@@ -155,7 +155,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-/// Keeps the right factor's rows that have values: one for each block.
+/// Keeps the right factor's rows that are not 0; one row per block.
 __global__ void __launch_bounds__(kThreads)
     keep_factor_kernel(Factors factors, Findings sums, Findings products) {
   if (!all_finite(sums) || !all_finite(products)) return;

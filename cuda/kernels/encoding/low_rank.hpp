@@ -10,7 +10,7 @@
 
 namespace taut::cuda {
 
-/// POWER_SGD of encode(): products are summed in the lanes of the CPU.
+/// encode() for POWER_SGD: products are summed in the same lanes as on the CPU.
 /// scratch  low_rank_scratch() bytes
 void encode_low_rank(cudaStream_t stream, const math::Encoding& encoding, const math::Draw& draw,
                      const EncodedSlice& slice, void* scratch);

@@ -16,7 +16,7 @@ static_assert(kPlaces % kThreads == 0, "a block of places ends with one of threa
 constexpr unsigned kCounts = math::kMagnitudeCounts;
 constexpr unsigned kOwnCounts = kCounts / kThreads;
 
-/// The values of larger magnitudes than the smallest one that is kept, and those of its magnitude.
+/// How many values have a larger magnitude than the smallest one kept, and how many have that one.
 struct Numbers {
   std::uint32_t more;
   std::uint32_t equal;
@@ -24,7 +24,7 @@ struct Numbers {
 
 struct Scratch {
   std::uint32_t prefix;  // digits of the smallest magnitude that is kept
-  std::uint32_t more;    // values of larger ones
+  std::uint32_t more;    // number of values with larger ones
   std::uint32_t counts[kCounts];
   Numbers parts[kThreads];  // of the slice, in order, one for each block
   std::uint32_t findings[kThreads];
@@ -38,7 +38,7 @@ struct Slice {
   std::uint32_t kept;
 };
 
-/// Counts the values by their next digit, of those that have the digits found so far.
+/// Counts, by their next digit, the values that have the digits found so far.
 __global__ void __launch_bounds__(kThreads)
     count_digits_kernel(Slice slice, const float* values, math::MagnitudeDigit digit,
                         Findings findings, Scratch* scratch) {
@@ -60,8 +60,8 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-/// Finds the digit of the kept value that is the smallest: one block, each thread with digits in a
-/// row. Leaves no counts.
+/// Finds the next digit of the smallest kept magnitude: one block, each thread with consecutive
+/// digits. Resets the counts to 0.
 __global__ void __launch_bounds__(kThreads)
     find_digit_kernel(std::uint32_t kept, std::uint32_t shift, Scratch* scratch) {
   using Sums = std::uint32_t[kThreads];
@@ -109,7 +109,7 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x == 0) scratch->parts[blockIdx.x] = {more, equal};
 }
 
-/// Numbers of the values in front of a thread's, of those that a block looks at together.
+/// How many values precede a thread's, among those that a block compares together.
 struct Places {
   Numbers before;
   Numbers all;
@@ -122,7 +122,7 @@ __device__ Places count_before(const Found& found) {
   const unsigned lane = threadIdx.x % 32;
   const unsigned warp = threadIdx.x / 32;
   const unsigned lower = (1U << lane) - 1;
-  __syncthreads();  // of an earlier call's readers
+  __syncthreads();  // waits for an earlier call's readers
   if (lane == 0) {
     warps[warp] = {static_cast<std::uint32_t>(__popc(more)),
                    static_cast<std::uint32_t>(__popc(equal))};
@@ -140,7 +140,7 @@ __device__ Places count_before(const Found& found) {
   return places;
 }
 
-/// What is written down, and where.
+/// The parts of the encoded bytes.
 struct Payload {
   std::uint32_t* ends;    // of the blocks of places
   std::uint16_t* places;  // of values in their blocks
@@ -152,14 +152,14 @@ struct Payload {
     values[2 * at] = static_cast<std::uint16_t>(bits & 0xffffU);
     values[2 * at + 1] = static_cast<std::uint16_t>(bits >> 16U);
   }
-  /// Of the values before `end`, where a block of places ends there.
+  /// Writes how many values precede `end`, if a block of places ends there.
   __device__ void write_end(std::uint32_t end, std::uint32_t count, std::uint32_t written) const {
     if (end % kPlaces != 0 && end < count) return;
     ends[(end - 1) / kPlaces] = written;
   }
 };
 
-/// The numbers in front of a block's part.
+/// The numbers before a block's part.
 __device__ Numbers parts_before(const Numbers* parts) {
   const bool is_before = threadIdx.x < blockIdx.x;
   const std::uint32_t more = is_before ? parts[threadIdx.x].more : 0;
@@ -229,7 +229,7 @@ void encode_top_k(cudaStream_t stream, std::uint32_t every, const EncodedSlice& 
   TAUT_CHECK(slice.count <= std::numeric_limits<std::int32_t>::max(), "a slice of an update");
   const auto count = static_cast<std::uint32_t>(slice.count);
   const math::feedback::TopKLayout layout(count, every);
-  const std::uint32_t stretch = kThreads * kThreads;  // of one block of values a part
+  const std::uint32_t stretch = kThreads * kThreads;  // with parts of kThreads values
   const std::uint32_t part = (count + stretch - 1) / stretch * kThreads;
   const Slice whole{count, part, every, static_cast<std::uint32_t>(layout.kept)};
   auto* const own = static_cast<Scratch*>(scratch);

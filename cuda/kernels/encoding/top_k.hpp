@@ -9,7 +9,7 @@
 
 namespace taut::cuda {
 
-/// TOP_K of encode(): its values are found and written down in the order of the CPU.
+/// encode() for TOP_K: values are found and written in the same order as on the CPU.
 /// scratch   top_k_scratch() bytes
 /// REQUIRES  fewer than 2^31 values
 void encode_top_k(cudaStream_t stream, std::uint32_t every, const EncodedSlice& slice,

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-// Momentum of a worker's own on its device: common/math/momentum_correction.hpp, with the bits of
+// A worker's own momentum on its device: common/math/momentum_correction.hpp, with the bits of
 // the CPU.
 namespace taut::cuda {
 

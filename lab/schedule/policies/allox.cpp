@@ -10,11 +10,11 @@ namespace {
 
 /// Jobs matched to types of devices and to places in their queues: on a type, a job that is the
 /// k-th from the end delays k jobs by its time, itself included, so the matching of least cost has
-/// the least mean completion time. Those first in a queue start where they fit; nothing is stopped.
+/// the least mean completion time. Jobs first in a queue start where they fit; nothing is stopped.
 /// Source    Le et al., "AlloX: Compute Allocation in Hybrid Clusters", EuroSys 2020, section 4.
 ///           Its machines take one job each; here a type is one machine that is as fast as its
-///           devices together, which a job uses as long as its device-time takes. The matching is
-///           over the 64 waiting jobs that take least; the fairness parameter is left out.
+///           devices together, which a job uses for its device-time. The matching is over the 64
+///           waiting jobs that take least; the fairness parameter is left out.
 class AlloX : public Policy {
  public:
   [[nodiscard]] Plan decide(const View& view) override {
@@ -67,7 +67,7 @@ class AlloX : public Policy {
     for (const Place& place : places) {
       const std::uint32_t workers = view.job(place.job).workers;
       if (workers > std::ranges::max(use.usable)) {
-        // Too large for any type: it takes several, when they are there.
+        // Too large for any type: it takes several, when they are free.
         plan.grants.push_back({.job = place.job, .workers = workers});
         continue;
       }
@@ -78,7 +78,7 @@ class AlloX : public Policy {
     }
   }
 
-  /// Seconds for which the job takes all devices of the type together.
+  /// How long the job would take with all devices of the type, in seconds.
   static double time_on(const View& view, const TypeUse& use, JobIndex job, std::size_t type) {
     constexpr double kNever = 1e15;
     const std::uint32_t workers = view.job(job).workers;

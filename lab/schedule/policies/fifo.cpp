@@ -4,8 +4,8 @@
 namespace taut::schedule {
 namespace {
 
-/// First in, first out: a job that does not fit holds back all behind it. The coordinator's FIFO
-/// lets later jobs fill gaps; without them it sees no job behind the first that must wait.
+/// First in, first out: a job that does not fit holds back all later ones. The coordinator's FIFO
+/// lets later jobs fill gaps; to prevent that, it sees no job behind the first that must wait.
 /// Source    Feitelson and Rudolph, "Parallel Job Scheduling: Issues and Approaches", JSSPP 1995
 class Fifo : public LivePolicy {
  public:

@@ -7,13 +7,13 @@
 namespace taut::schedule {
 namespace {
 
-/// Time slices, packing and migration: the jobs that ran longest ago have the devices for the next
-/// slice, and of those that run the ones that have had fewest slices in a row. While others wait, a
-/// job also runs on the devices of another one of its size where both keep three quarters of their
+/// Time slices, packing and migration: the jobs that ran longest ago get the devices for the next
+/// slice, and among running jobs those with the fewest slices in a row. While others wait, a job
+/// also runs on the devices of another one of its size if both keep three quarters of their
 /// speed. When none waits, a job that is spread is moved together.
 /// Source    Xiao et al., "Gandiva: Introspective Cluster Scheduling for Deep Learning", OSDI 2018,
-///           section 3. It finds by trial which jobs pack well, here the model says it; its slices
-///           are a minute, here five, because a job may come back on other devices.
+///           section 3. It finds by trial which jobs pack well, here the model determines it; its
+///           slices are a minute, here five, because a job may return on other devices.
 class Gandiva : public Policy {
  public:
   [[nodiscard]] Promise promise() const override { return {.takes_turns = true}; }

@@ -13,17 +13,17 @@ using PerType = std::array<double, kDeviceTypes>;
 
 /// Max-min fairness over types of devices: a linear program gives the part of its time that each
 /// job should have on each type, so that the job that is worst off compared with an equal part of
-/// every type is as well off as can be. Rounds come near to that: the jobs furthest behind their
-/// part of a type have its devices. When jobs arrive or end, the parts are computed again and their
-/// rounds are counted anew, but a job is still owed what it missed under its former parts.
+/// every type is as well off as possible. Rounds approximate that: the jobs furthest behind their
+/// part of a type get its devices. When jobs arrive or end, the parts are computed again and their
+/// rounds are counted from zero, but a job is still owed what it missed under its former parts.
 ///   maximize   z + small x sum of the progress
 ///   so that    progress of each job / that with an equal part >= z
-///              time of each job in all <= 1; devices of each type in all <= what there are
+///              total time of each job <= 1; total devices of each type <= what exists
 /// Source    Narayanan et al., "Heterogeneity-Aware Cluster Scheduling Policies for Deep Learning
 ///           Workloads", OSDI 2020, sections 3 to 5; rounds of six minutes
 class Gavel : public Policy {
  public:
-  /// blind   it takes all types for equal, as schedulers before it did
+  /// blind   it treats all types as equal, as earlier schedulers did
   explicit Gavel(bool blind) : blind_(blind) {}
 
   [[nodiscard]] double round_s() const override { return kRound; }
@@ -44,7 +44,7 @@ class Gavel : public Policy {
  private:
   static constexpr double kRound = 360;
 
-  /// What each job had of each type in the round before.
+  /// What each job had of each type in the previous round.
   void count_round(const View& view) {
     for (const JobIndex job : view.active()) {
       if (received_.size() <= job) {
@@ -64,7 +64,7 @@ class Gavel : public Policy {
   }
 
   /// What each active job would have done in the rounds that it has missed, in rounds at its full
-  /// speed. What it had beyond its part was idle, and does not count against it.
+  /// speed. What it had beyond its part would have been idle, and does not count against it.
   [[nodiscard]] std::vector<double> owed_to(const View& view) const {
     std::vector<double> owed;
     owed.reserve(view.active().size());
@@ -79,7 +79,7 @@ class Gavel : public Policy {
     return owed;
   }
 
-  /// Counts rounds under the new parts, with what is owed on the types that they name.
+  /// Starts counting rounds under the new parts, plus what is owed on the types that they name.
   void begin_anew(const View& view, const std::vector<double>& owed) {
     for (std::size_t i = 0; i < owed.size(); ++i) {
       const JobIndex job = view.active()[i];
@@ -138,7 +138,7 @@ class Gavel : public Policy {
       PerType& part = part_[solved_for_[i]];
       for (std::size_t type = 0; type < kDeviceTypes; ++type) {
         const auto variable = static_cast<std::size_t>(variables[i][type]);
-        // Variable 0 is the objective's.
+        // Variable 0 is the objective.
         part[type] = variable == 0 || values.empty() ? 0 : values[variable];
       }
     }
@@ -178,12 +178,12 @@ class Gavel : public Policy {
           {.job = job, .workers = workers, .type = static_cast<DeviceType>(type)});
     };
     for (const Claim& claim : claims_of(view)) grant(claim.job, claim.type);
-    // What the parts leave idle.
+    // Devices that the parts leave idle.
     for (const JobIndex job : view.active()) {
       const std::uint32_t workers = view.job(job).workers;
       if (granted[job]) continue;
       if (workers > std::ranges::max(usable)) {
-        // Too large for any type: it takes several, when they are there.
+        // Too large for any type: it takes several, when they are free.
         plan.grants.push_back({.job = job, .workers = workers});
       } else if (workers <= std::ranges::max(idle)) {
         for (const std::size_t type : by_speed(view, job)) grant(job, type);
@@ -192,7 +192,8 @@ class Gavel : public Policy {
     return plan;
   }
 
-  /// The types from the one on which the job is fastest; for the blind from any, by the job.
+  /// The types, starting with the one on which the job is fastest; if blind, with any one, by the
+  /// job.
   [[nodiscard]] std::array<std::size_t, kDeviceTypes> by_speed(const View& view,
                                                                JobIndex job) const {
     std::array<std::size_t, kDeviceTypes> types{};
@@ -206,7 +207,7 @@ class Gavel : public Policy {
   std::vector<JobIndex> solved_for_;
   std::vector<PerType> part_;      // of its time, of each job
   std::vector<PerType> due_;       // rounds since the program was solved, and owed from before
-  std::vector<PerType> received_;  // of these
+  std::vector<PerType> received_;  // of the due rounds
 };
 
 }  // namespace

@@ -3,7 +3,7 @@
 
 namespace taut::schedule {
 
-/// Least attained service, as the coordinator does it: nothing that runs is stopped, so that jobs
+/// Least attained service, as in the coordinator: running jobs are not stopped, so that jobs
 /// without preemption are in the order of submission.
 /// Source    Nuyens and Wierman, "The Foreground-Background Queue: A Survey", Performance
 ///           Evaluation 65, 2008; for training jobs: Tiresias (tiresias.cpp)

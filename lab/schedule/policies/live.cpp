@@ -11,7 +11,7 @@
 namespace taut::schedule {
 namespace {
 
-/// What runs keeps its devices.
+/// Running jobs keep their devices.
 constexpr SchedulingPolicy::Ways kOnlyStarts{.shrinks = false, .preempts = false};
 
 ScheduledJob scheduled(const View& view, JobIndex index) {
@@ -26,7 +26,7 @@ ScheduledJob scheduled(const View& view, JobIndex index) {
           .remaining_s = view.remaining_s(index)};
 }
 
-/// The devices that are free, as the simulation has them.
+/// The devices that are free in the simulation.
 Placement placement_of(const View& view) {
   Placement placement(view.cluster());
   for (HostIndex host = 0; host < view.usable_hosts().size(); ++host) {
@@ -44,7 +44,7 @@ Placement placement_of(const View& view) {
   return placement;
 }
 
-/// What a waiting job would have if it started now; empty: there is no place for it.
+/// What a waiting job would get if it started now; empty if there is no place for it.
 std::vector<DeviceIndex> try_place(const View& view, JobIndex job, Placement& placement) {
   const std::uint32_t parts = view.asked_parts_of_device(job);
   const std::vector<DeviceIndex>& before = view.state(job).last_devices;
@@ -97,11 +97,11 @@ std::vector<JobIndex> LivePolicyInOrder::candidates(const View& view) const {
   if (view.has_shares()) return placed_candidates(view);
   std::vector<JobIndex> shown;
   Parts idle = view.idle_parts();
-  std::vector<std::pair<double, Parts>> ends;  // of what runs: after how long, and its parts
+  std::vector<std::pair<double, Parts>> ends;  // of running jobs: after how long, and the parts
   for (const JobIndex job : view.active()) {
     if (view.is_running(job)) ends.emplace_back(view.remaining_s(job), view.job(job).all_parts());
   }
-  // Those that start, up to the first that does not: it reserves its devices.
+  // Jobs that start, up to the first that does not: it reserves its devices.
   const std::vector<JobIndex>& active = view.active();
   auto next = active.begin();
   for (; next != active.end(); ++next) {
@@ -134,7 +134,7 @@ std::vector<JobIndex> LivePolicyInOrder::candidates(const View& view) const {
 std::vector<JobIndex> LivePolicyInOrder::placed_candidates(const View& view) {
   Placement placement = placement_of(view);
   std::vector<Occupancy> occupied = occupancies(view);
-  std::vector<std::vector<DeviceIndex>> places;  // of those that start
+  std::vector<std::vector<DeviceIndex>> places;  // of jobs that start
   std::optional<DeviceReservation> reserved;
   std::vector<JobIndex> starts;
   for (const JobIndex job : view.active()) {
@@ -142,7 +142,7 @@ std::vector<JobIndex> LivePolicyInOrder::placed_candidates(const View& view) {
     if (placement.free_devices() == 0 && placement.loose_parts() == 0) break;
     const std::uint32_t parts = view.asked_parts_of_device(job);
     const double until_s = view.now_s() + view.left_s(job);
-    // Each whole device that is free would be missing: no need to look for the nearest ones.
+    // Any whole free devices would be missing from the reservation: no need to look for a place.
     if (reserved && until_s > reserved->from_s() && parts == kPartsOfDevice &&
         view.job(job).workers > reserved->spare()) {
       continue;

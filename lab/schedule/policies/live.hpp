@@ -7,9 +7,9 @@
 
 namespace taut::schedule {
 
-/// A policy of the coordinator's, the same code over a trace: what runs keeps its devices, and the
-/// SchedulingPolicy says which waiting jobs start. It knows how long each job takes, and counts in
-/// parts of devices.
+/// One of the coordinator's policies, run by the same code over a trace: running jobs keep their
+/// devices, and the SchedulingPolicy chooses which waiting jobs start. It knows how long each job
+/// takes, and counts in parts of devices.
 class LivePolicy : public Policy {
  public:
   explicit LivePolicy(pb::SchedulingConfig::Policy policy)
@@ -19,18 +19,18 @@ class LivePolicy : public Policy {
   [[nodiscard]] Plan decide(const View& view) override;
 
  private:
-  /// Which of those that wait it sees. Of those that ask for more than is idle only the first
-  /// one matters, which reserves its devices; the first by submission, by what is left and by what
-  /// it has had are shown, so that it is among them whatever the policy's order.
+  /// The waiting jobs that the policy sees. Of the jobs that request more than is idle only the
+  /// first one matters, which reserves its devices; the first ones by submission, by remaining time
+  /// and by attained service are shown, so that it is among them whatever the policy's order is.
   [[nodiscard]] virtual std::vector<JobIndex> candidates(const View& view) const;
 
   const std::unique_ptr<SchedulingPolicy> policy_;
 };
 
-/// As LivePolicy, where waiting jobs are in the order of submission. Most of a long queue is not
-/// shown to the policy: what would delay the first job that waits, by its reservation as the policy
-/// makes it. Where jobs share devices, parts that are free on several devices are no device for a
-/// job: then only jobs that find a place are shown, and none that would take that of the first one.
+/// As LivePolicy, with waiting jobs in the order of submission. Most of a long queue is not shown
+/// to the policy: jobs that would delay the first waiting job, by the reservation that the policy
+/// makes for it. Where jobs share devices, free parts of several devices do not make a device for a
+/// job: then only jobs that find a place are shown, and none that would take the first one's.
 class LivePolicyInOrder : public LivePolicy {
  public:
   using LivePolicy::LivePolicy;
@@ -39,7 +39,7 @@ class LivePolicyInOrder : public LivePolicy {
 
  private:
   [[nodiscard]] std::vector<JobIndex> candidates(const View& view) const override;
-  /// Those that start, each with its place as the simulation will choose it.
+  /// The jobs that start, each with the place that the simulation will choose.
   [[nodiscard]] static std::vector<JobIndex> placed_candidates(const View& view);
 };
 

@@ -7,12 +7,12 @@
 namespace taut::schedule {
 namespace {
 
-/// Elastic jobs and hosts on loan. First every job's base, what it asks for: those that run keep
-/// theirs, and those that wait start with the shortest, each on the fastest type that has enough,
+/// Elastic jobs and hosts on loan. First every job gets its base, what it requests: running jobs
+/// keep theirs, and waiting ones start with the shortest, each on the fastest type that has enough,
 /// on one of the cluster's own hosts or else on a lent one. What is left makes jobs larger: half or
 /// twice their base more, by a knapsack over the time that each would save. Devices beyond the base
-/// go back when others wait. Hosts go back to their owner from the one whose return stops fewest
-/// jobs.
+/// are returned when others wait. Hosts return to their owner starting with the one whose return
+/// stops the fewest jobs.
 /// Source    Li et al., "Lyra: Elastic Scheduling for Deep Learning Clusters", EuroSys 2023,
 ///           sections 4 and 5; every five minutes. Running times are known, and every job is
 ///           elastic.
@@ -107,7 +107,7 @@ class Lyra : public Policy {
     for (const std::uint32_t more : {(one.workers + 1) / 2, one.workers}) {
       if (one.workers + more > one.max_workers) continue;
       double saved = time(one.workers) - time(one.workers + more);
-      // A restart must pay; to lose what it has costs one.
+      // A restart must pay off; losing what it has costs one.
       constexpr double kRestart = 60;
       const bool has_it = view.workers(job) == one.workers + more;
       if (has_it) saved += kRestart;
@@ -116,7 +116,7 @@ class Lyra : public Policy {
     return found;
   }
 
-  /// A knapsack of `room` devices, at most one choice of each job.
+  /// A knapsack of `room` devices, with at most one choice for each job.
   static void enlarge(const View& view, DeviceType type, std::uint32_t room, Plan& plan) {
     std::vector<double> best(room + 1);
     std::vector<std::pair<std::size_t, std::vector<std::uint32_t>>> taken;  // grant, more by room

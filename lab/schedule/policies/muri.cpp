@@ -8,11 +8,11 @@
 namespace taut::schedule {
 namespace {
 
-/// Interleaving of resources: jobs that ask for the same number of devices form groups of up to
-/// three that share them, so that each uses another stage at any time. Groups are matched for the
-/// greatest sum of efficiencies, first in pairs, then pairs with single jobs; jobs with least left,
-/// time x devices, go first; what groups leave idle goes to single jobs. When all fit without, no
-/// job shares. A plan stays until a job arrives or ends.
+/// Interleaving of resources: jobs that request the same number of devices form groups of up to
+/// three that share them, so that each uses a different stage at any time. Groups are matched for
+/// the greatest sum of efficiencies, first in pairs, then pairs with single jobs; jobs with the
+/// least left, time x devices, go first; what groups leave idle goes to single jobs. When all fit
+/// without sharing, no job shares. A plan stays until a job arrives or ends.
 /// Source    Zhao et al., "Multi-Resource Interleaving for Deep Learning Training", SIGCOMM 2022,
 ///           sections 4 and 5, with known durations (Muri-S); every six minutes. It has four
 ///           stages; the traces' stages here are three.
@@ -55,15 +55,15 @@ class Muri : public Policy {
     if (a.size() + b.size() > kStages) return 0;
     Group both = a;
     both.insert(both.end(), b.begin(), b.end());
-    // Faster than one of the two after the other.
+    // Faster than running the two one after the other.
     constexpr double kGain = 1.1;
     const double before = std::max(speed_of_all(view, a), speed_of_all(view, b));
     if (speed_of_all(view, both) < kGain * before) return 0;
     return interleaving_efficiency(jobs_of(view, both));
   }
 
-  /// Jobs' worth of progress that a group makes together. A job alone overlaps its stages as it
-  /// does: in turns with no other it would be slower.
+  /// The progress that a group makes together, in jobs. A job alone overlaps its own stages: taking
+  /// turns with no other job, it would be slower.
   static double speed_of_all(const View& view, const Group& group) {
     if (group.size() == 1) return 1;
     const std::vector<const Job*> jobs = jobs_of(view, group);
@@ -78,7 +78,7 @@ class Muri : public Policy {
            view.state(a.front()).devices == view.state(b.front()).devices;
   }
 
-  /// Groups of jobs with the same stages are alike.
+  /// Groups of jobs with the same stages are equivalent.
   using Kind = std::vector<std::array<double, kStages + 1>>;
   static Kind kind_of(const View& view, const Group& group) {
     Kind kind;
@@ -108,7 +108,7 @@ class Muri : public Policy {
       groups[b].clear();
     };
     for (Pairing pairing : pairings) {
-      // Those that are together already first: that costs no restart.
+      // Existing groups first: they need no restart.
       for (const bool only_together : {true, false}) {
         for (const std::size_t a : kinds[pairing.a]) {
           for (const std::size_t b : kinds[pairing.b]) {
@@ -125,7 +125,7 @@ class Muri : public Policy {
     return groups;
   }
 
-  /// Groups by the order of their first jobs, of the jobs that the devices could be enough for.
+  /// Groups in the order of their first jobs, of the jobs for which the devices could suffice.
   static std::vector<Group> groups_of(const View& view, const std::vector<JobIndex>& order) {
     std::map<std::uint32_t, std::vector<Group>> of_size;
     std::vector<std::size_t> rank(*std::ranges::max_element(order) + 1);
@@ -161,7 +161,7 @@ class Muri : public Policy {
       const std::uint32_t workers = view.job(group.front()).workers;
       if (workers > left) continue;
       left -= workers;
-      // The others come to the devices of one that runs.
+      // The others join the devices of a running one.
       const auto leader =
           std::ranges::find_if(group, [&](JobIndex job) { return view.is_running(job); });
       if (leader != group.end()) std::iter_swap(group.begin(), leader);
@@ -175,7 +175,7 @@ class Muri : public Policy {
                                .interleaved = true});
       }
     }
-    // Most of a long queue is in no group.
+    // Most jobs of a long queue are in no group.
     for (const JobIndex job : order) {
       const std::uint32_t workers = view.job(job).workers;
       if (granted[job] || workers > left) continue;

@@ -6,15 +6,15 @@ namespace taut::schedule {
 namespace {
 
 /// Placement by sensitivity to the network: a job waits for devices on one host, then in one rack,
-/// before it starts further apart, the longer the more it would lose there. Those that lose most by
+/// before it starts further apart, for longer the more it would lose there. Jobs that lose most by
 /// distance choose first; nothing is stopped.
 /// Source    Sharma et al., "GPU Cluster Scheduling for Network-Sensitive Deep Learning", 2024
-///           (arXiv 2401.16492), section 4: delay timers for each tier. It tunes them by what
+///           (arXiv 2401.16492), section 4: delay timers for each tier. It tunes them by how long
 ///           recent jobs waited; here a job waits for half of the time that it would lose, so that
 ///           it never waits for longer than it may gain. Preemption is left out.
 class NetworkSensitive : public Policy {
  public:
-  /// blind   no job waits for near devices, nor goes first: the same without its placement
+  /// blind   no job waits for near devices, nor goes first: the policy without its placement
   explicit NetworkSensitive(bool blind) : blind_(blind) {}
 
   [[nodiscard]] Plan decide(const View& view) override {
@@ -37,13 +37,13 @@ class NetworkSensitive : public Policy {
   }
 
  private:
-  /// How much longer than on the nearest devices an hour's work takes, in hours.
+  /// How many more hours an hour's work takes than on the nearest devices.
   static double lost_share(const View& view, JobIndex job, Tier tier) {
     const Job& one = view.job(job);
     return 1 / speed_of(one, {.workers = one.workers, .tier = tier}, view.cluster()) - 1;
   }
 
-  /// The furthest tier that the job takes now, with the time of its next one to the plan.
+  /// The furthest tier that the job accepts now; adds the time of its next tier to the plan.
   static Tier accepted(const View& view, JobIndex job, Plan& plan) {
     constexpr double kPatience = 0.5;
     const Tier nearest = view.cluster().nearest_tier(view.job(job).workers);

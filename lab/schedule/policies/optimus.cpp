@@ -8,10 +8,10 @@ namespace {
 
 /// Marginal gain: every job first gets as few devices as it can have, those that end soonest first;
 /// then devices go one by one to the job whose time one more shortens most, until none shortens
-/// one. A job that runs grows by more than a quarter at once, since a restart for a little more
-/// hardly pays; but what would be idle otherwise goes to the one that gains most by it.
+/// one. A running job grows only by more than a quarter at once, since a restart for a little more
+/// hardly pays; but devices that would otherwise be idle go to the job that gains most by them.
 /// Source    Peng et al., "Optimus: An Efficient Dynamic Resource Scheduler for Deep Learning
-///           Clusters", EuroSys 2018, section 4.1; every ten minutes. What is left of a job is
+///           Clusters", EuroSys 2018, section 4.1; every ten minutes. A job's remaining work is
 ///           known here, where the paper predicts it from the loss.
 class Optimus : public Policy {
  public:
@@ -36,7 +36,7 @@ class Optimus : public Policy {
 
  private:
   struct Gain {
-    double seconds;  // a device
+    double seconds;  // per device
     std::size_t grant;
     bool operator<(const Gain& other) const {
       return seconds != other.seconds ? seconds < other.seconds : grant > other.grant;
@@ -57,12 +57,12 @@ class Optimus : public Policy {
     return keeps(view, grant) ? saved - kRestart : saved;
   }
 
-  /// Whether a job would have what it has.
+  /// Whether the grant is what a job already has.
   static bool keeps(const View& view, const Grant& grant) {
     return view.is_running(grant.job) && view.workers(grant.job) == grant.workers;
   }
 
-  /// How many more a job is offered at once; 0: it may have no more.
+  /// How many more devices a job is offered at once; 0 if it may have no more.
   static std::uint32_t step_of(const View& view, const Grant& grant) {
     const std::uint32_t room = view.job(grant.job).max_workers - grant.workers;
     return std::min(room, keeps(view, grant) ? grant.workers / 4 + 1 : 1);
@@ -77,7 +77,7 @@ class Optimus : public Policy {
       if (gain > 0) gains.push({gain, i});
     };
     for (std::size_t i = 0; i < plan.grants.size(); ++i) offer(i);
-    std::vector<std::size_t> too_large;  // grants whose next step is more than is left
+    std::vector<std::size_t> too_large;  // grants whose next step is more than what is left
     while (left > 0 && !gains.empty()) {
       const std::size_t i = gains.top().grant;
       gains.pop();

@@ -3,7 +3,7 @@
 
 namespace taut::schedule {
 
-/// Shortest job first, as the coordinator does it: nothing that runs is stopped.
+/// Shortest job first, as in the coordinator: running jobs are not stopped.
 /// Source    Smith, "Various Optimizers for Single-Stage Production", Naval Research Logistics
 ///           Quarterly 3, 1956
 std::unique_ptr<Policy> make_shortest() {

@@ -7,9 +7,9 @@
 namespace taut::schedule {
 namespace {
 
-/// Shortest remaining time first without knowing durations: a job is expected to take what ended
-/// jobs of its net and size took in the mean, without such what all ended jobs took. What has run
-/// for longer than expected is expected to run for as long again.
+/// Shortest remaining time first without known durations: a job is expected to take the mean of
+/// ended jobs of its net and size, or if there are none, the mean of all ended jobs. A job that has
+/// run for longer than expected is expected to run for as long again.
 /// Source    Hu et al., "Characterization and Prediction of Deep Learning Workloads in Large-Scale
 ///           GPU Datacenters", SC 2021, section 4.2: predicting durations from history; the
 ///           predictor here is a mean, not the paper's trees

@@ -6,12 +6,12 @@
 namespace taut::schedule {
 namespace {
 
-/// Finish-time fairness: at the end of each lease the devices are offered to the fifth of the jobs
-/// that are treated worst, by what they would take by what they would with a part of the cluster of
-/// their own. Among those the auction maximizes the product of what they gain, and so the sum of
-/// its logarithms, which for jobs that need all of their devices at once is nearly the order of the
-/// gain for each device. What is left goes to the others, the worst treated first. What a job that
-/// ends leaves before is auctioned at once, among those that wait, until the leases end.
+/// Finish-time fairness: at the end of each lease the devices are offered to the worst-treated
+/// fifth of the jobs, by their time over the time with their own part of the cluster. Among those
+/// the auction maximizes the product of their gains, and so the sum of the logarithms, which for
+/// jobs that need all of their devices at once is nearly the order of the gain for each device.
+/// What is left goes to the others, the worst treated first. The devices of a job that ends earlier
+/// are auctioned at once, among the waiting jobs, until the leases end.
 /// Source    Mahajan et al., "Themis: Fair and Efficient GPU Cluster Scheduling", NSDI 2020,
 ///           section 4; leases of 20 minutes and the fraction of 0.8 that is not offered are its
 ///           defaults. Leases all end together here.
@@ -48,7 +48,7 @@ class Themis : public Policy {
   struct Bid {
     JobIndex job;
     double unfairness;  // with devices from now on
-    double gain;        // of the logarithm, a device, over another lease without
+    double gain;        // of the logarithm, per device, over another lease without
   };
 
   /// Orders bids as they are served.

@@ -7,11 +7,11 @@ namespace taut::schedule {
 namespace {
 
 /// Discretized least attained service in two dimensions: a job whose devices x time are below a
-/// threshold is in the first queue, and goes before all of the second one; in a queue, by
-/// submission. Jobs are stopped for others ahead of them. A job in the second queue that has
-/// waited for eight times as long as it has run goes back to the first one, and its service and the
-/// time that it has run count from there; such jobs are looked for at every event, and ten minutes
-/// after the last one was found.
+/// threshold is in the first queue, which precedes the whole second one; within a queue, by
+/// submission. Jobs are stopped for others ahead of them. A job in the second queue that has waited
+/// eight times as long as it has run returns to the first one, and its service and running time
+/// count from there; such jobs are looked for at every event, and ten minutes after the last one
+/// was found.
 /// Source    Gu et al., "Tiresias: A GPU Cluster Manager for Distributed Deep Learning", NSDI 2019,
 ///           section 3.2; the threshold of one device-hour is that of its simulator's example with
 ///           two queues, the factor of 8 an assumption
@@ -22,11 +22,11 @@ class Tiresias : public Policy {
 
   [[nodiscard]] Plan decide(const View& view) override {
     constexpr double kStarving = 8;
-    // Where thousands wait, some job begins to starve at nearly every moment.
+    // When thousands wait, some job begins to starve at nearly every moment.
     constexpr double kBetweenLooks_s = 600;
-    // A job within the rounding of its times has crossed a threshold: it is not seen again.
+    // A job within rounding of a threshold has crossed it, so that it is not processed again.
     constexpr double kRounding = 1e-6;
-    double starving_s = std::numeric_limits<double>::infinity();  // the next one does from then on
+    double starving_s = std::numeric_limits<double>::infinity();  // when the next one starves
     // Active jobs are by submission, and so is each queue.
     std::vector<JobIndex> order;
     std::vector<JobIndex> second_queue;
@@ -57,20 +57,20 @@ class Tiresias : public Policy {
   }
 
  private:
-  /// Until the job, with its devices, has what the first queue gives.
+  /// Time until the job, with its devices, has used up the first queue's allowance.
   [[nodiscard]] double until_second_s(const View& view, JobIndex job) const {
     constexpr double kThreshold = 3600;
     const double left = kThreshold - (view.attained_s(job) - forgiven_[job].attained_s);
     return left / view.job(job).devices();
   }
 
-  /// What counts no longer of what a job has had.
+  /// The part of a job's service that no longer counts.
   struct Forgiven {
     double attained_s = 0;
     double held_s = 0;
   };
   std::vector<Forgiven> forgiven_;  // by job
-  double next_look_s_ = 0;          // for jobs that starve, where nothing else happens before
+  double next_look_s_ = 0;          // for starving jobs, if nothing else happens before
 };
 
 }  // namespace

@@ -62,7 +62,7 @@ std::string frame(const Axis& axis) {
                    kLeft + kWidth / 2, kTop + kHeight + 42);
 }
 
-/// At most a few hundred points of a curve, its ends included.
+/// At most a few hundred points of a curve, including its ends.
 std::string path_of(const Axis& axis, const std::vector<double>& took_s) {
   constexpr std::size_t kPoints = 400;
   const std::size_t step = std::max<std::size_t>(1, took_s.size() / kPoints);

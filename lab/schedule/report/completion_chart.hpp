@@ -17,9 +17,9 @@ struct CompletionCurve {
 [[nodiscard]] CompletionCurve completion_curve(const std::string& policy, std::span<const Job> jobs,
                                                std::span<const JobState> states);
 
-/// The share of the jobs that took no longer than a time, over the time in powers of ten, a line
-/// for each policy: a whole SVG file. Lines differ by colour, dashes and their order in the legend.
-/// Source    of the colours: Wong, "Points of view: Color blindness", Nature Methods 8, 2011
+/// A complete SVG file: the share of the jobs that took no longer than a time, over the time in
+/// powers of ten, a line for each policy. Lines differ by color, dashes and order in the legend.
+/// Source    of the colors: Wong, "Points of view: Color blindness", Nature Methods 8, 2011
 [[nodiscard]] std::string completion_svg(const std::vector<CompletionCurve>& curves);
 
 }  // namespace taut::schedule

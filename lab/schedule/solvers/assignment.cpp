@@ -9,8 +9,8 @@ namespace {
 
 constexpr std::size_t kFree = std::numeric_limits<std::size_t>::max();
 
-/// Rows are assigned one by one; each time along the shortest path of exchanges that ends at a
-/// column which no row has. Prices keep all reduced costs from being negative.
+/// Rows are assigned one by one, each along the shortest path of exchanges that ends at a column
+/// which no row has. Prices keep all reduced costs from being negative.
 class Assignment {
  public:
   explicit Assignment(const std::vector<std::vector<double>>& costs)
@@ -80,7 +80,7 @@ class Assignment {
   std::vector<double> column_price_;
   std::vector<std::size_t> row_of_;  // a column's
   std::vector<double> distance_;
-  std::vector<std::size_t> before_;  // the column before on the path; kFree: the new row
+  std::vector<std::size_t> before_;  // the previous column on the path; kFree: the new row
   std::vector<bool> reached_;
 };
 

@@ -5,8 +5,8 @@
 
 namespace taut::schedule {
 
-/// For each row the column that it is assigned, all different, so that the sum of the costs is
-/// least. costs[row][column]; REQUIRES no fewer columns than rows.
+/// Assigns each row a different column so that the sum of the costs is least: returns the column of
+/// each row. costs[row][column]; REQUIRES no fewer columns than rows.
 /// Source    Kuhn, "The Hungarian Method for the Assignment Problem", Naval Research Logistics 2,
 ///           1955, in the form with shortest augmenting paths: Jonker and Volgenant, Computing 38,
 ///           1987

@@ -8,7 +8,7 @@ namespace taut::schedule {
 
 inline constexpr std::uint32_t kMaxWorkers = 65536;  // of one job
 
-// Each adds the jobs of a table to the trace, in the table's order.
+// Each reader adds the jobs of a table to the trace, in the table's order.
 
 /// job_id,num_gpu,submit_time,iterations,model_name,duration,interval: times in seconds.
 /// Source    Gu et al., "Tiresias", NSDI 2019: its simulator's traces

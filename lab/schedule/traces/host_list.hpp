@@ -9,17 +9,17 @@
 
 namespace taut::schedule {
 
-/// Reads the hosts of Alibaba's cluster, gzip's or not: sn,cpu_milli,memory_mib,gpu,model. Of a
-/// model whose speed is not known here (A10, G1, G2, G3) devices count as V100. Nodes without a
-/// device are left out; processors and memory are not in the simulation.
-/// rack_hosts  as of parse_cluster()
+/// Reads the hosts of Alibaba's cluster, gzipped or not: sn,cpu_milli,memory_mib,gpu,model. Devices
+/// of a model whose speed is not known here (A10, G1, G2, G3) count as V100. Nodes without a device
+/// are left out; processors and memory are not simulated.
+/// rack_hosts  as for parse_cluster()
 /// Errors      the file, the line and the column, what is wrong and what is required
 /// Source      Weng et al., "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with
 ///             Fragmentation Gradient Descent", ATC 2023
 [[nodiscard]] Result<Cluster> read_nodes(const std::filesystem::path& path,
                                          std::uint32_t rack_hosts);
 
-/// As read_nodes(), for a text; `name` is what errors call it.
+/// As read_nodes(), for a text; errors call it `name`.
 [[nodiscard]] Result<Cluster> parse_nodes(const std::string& text, const std::string& name,
                                           std::uint32_t rack_hosts);
 

@@ -9,7 +9,7 @@ bool is_muri(const TraceTable& table) {
 }
 
 Result<void> read_muri(const TraceTable& table, Trace& trace) {
-  constexpr double kSecond = 1e-3;  // of a millisecond
+  constexpr double kSecond = 1e-3;  // in a millisecond
   constexpr double kMax = 1e3 * kMaxSeconds;
   const auto time = [&table](std::size_t row, const char* column, bool above = false) {
     return table.number(row, column, 0, above, kMax);

@@ -169,7 +169,7 @@ void plan_jobs(std::vector<Job>& jobs, const PlannedModels& models, const Cluste
   for (Job& job : jobs) {
     job.planned = model_of(job, models);
     if (job.planned == nullptr) continue;
-    // A kind of job that is none of the built-in table's.
+    // A kind of job that is not in the built-in table.
     const auto number = std::ranges::find(models, job.planned) - models.begin();
     job.model = schedule::models().size() + static_cast<std::size_t>(number);
     const bool across = cluster.nearest_tier(job.workers) != Tier::kHost;

@@ -14,7 +14,7 @@
 
 namespace taut::schedule {
 
-/// How fast a net trains with so many workers, all on devices of one type.
+/// How fast a net trains with `workers` workers, all on devices of one type.
 struct PlannedRate {
   DeviceType type = DeviceType::kV100;
   bool across = false;  // on several hosts, as few as they fit on; false: on one
@@ -22,7 +22,7 @@ struct PlannedRate {
   double iterations_per_s = 0;  // of all workers together
 };
 
-/// A net's throughput as `tautline lab plan --throughput` has it, instead of a Model's formula.
+/// A net's throughput from `tautline lab plan --throughput`, instead of a Model's formula.
 class PlannedModel {
  public:
   /// REQUIRES  a rate on one host
@@ -32,12 +32,12 @@ class PlannedModel {
   [[nodiscard]] bool has(DeviceType type, bool across) const {
     return !curve(type, across).empty();
   }
-  /// Of all workers together. Between two numbers of workers it is on a straight line; more than
-  /// the most are no faster, and fewer than the fewest have their part. Of a type that it has no
-  /// rates of: as best_iterations_per_s().
+  /// The rate of all workers together. It is linear between two known numbers of workers, constant
+  /// above the largest and in proportion to the workers below the smallest. For a type without
+  /// rates: as best_iterations_per_s().
   [[nodiscard]] double iterations_per_s(DeviceType type, bool across, std::uint32_t workers) const;
-  /// As iterations_per_s(), for the fastest type that the net has rates of there; across hosts,
-  /// where it has none of any type, as on one.
+  /// As iterations_per_s(), for the fastest type with rates there; across hosts, if no type has
+  /// any, as on one host.
   [[nodiscard]] double best_iterations_per_s(bool across, std::uint32_t workers) const;
 
  private:
@@ -53,26 +53,26 @@ class PlannedModel {
 
 using PlannedModels = std::vector<std::shared_ptr<const PlannedModel>>;
 
-/// The text of a file with one net's rates: a line for each, below one with the columns.
+/// The text of a file with one net's rates: a line with the columns, then one for each rate.
 [[nodiscard]] std::string planned_csv(const std::string& model, std::span<const PlannedRate> rates);
 
 /// Reads such files, one after the other.
-/// Errors    the file and the line, what is wrong with it and what is required; a net that has
-///           no rates of a type of the cluster's devices
+/// Errors    the file and the line, what is wrong and what is required; a net that has no rates for
+///           a type of the cluster's devices
 [[nodiscard]] Result<PlannedModels> read_planned_models(const std::vector<std::string>& files,
                                                         const Cluster& cluster);
 
-/// As read_planned_models(), for a text; `name` is what errors call it.
+/// As read_planned_models(), for a text; errors call it `name`.
 [[nodiscard]] Result<PlannedModels> parse_planned_models(const std::string& text,
                                                          const std::string& name);
 
-/// Errors    a net without rates that the cluster's jobs could have
+/// Errors    a net lacks rates that the cluster's jobs could have
 [[nodiscard]] Result<void> check_covers(const PlannedModels& models, const Cluster& cluster,
                                         const std::string& name);
 
-/// Gives jobs that name one of the nets its rates, and those that name none one of the nets by
-/// their own names. Others keep the net that they have. Of an iteration what one worker takes is
-/// the device's stage, and what more workers take beyond that the network's.
+/// Gives jobs that name one of the nets its rates, and jobs that name none one of the nets, chosen
+/// by the job's name. Others keep their net. What an iteration takes with one worker is the
+/// device's stage, and what more workers take beyond that is the network's.
 void plan_jobs(std::vector<Job>& jobs, const PlannedModels& models, const Cluster& cluster);
 
 }  // namespace taut::schedule

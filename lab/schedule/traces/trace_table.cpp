@@ -20,7 +20,7 @@ std::vector<std::string_view> fields_of(std::string_view line) {
   }
 }
 
-/// Of a line's field, from 1.
+/// Column of a line's field, from 1.
 std::size_t column_of(const std::vector<std::string_view>& fields, std::size_t field) {
   return static_cast<std::size_t>(fields[field].data() - fields.front().data()) + 1;
 }
@@ -48,7 +48,7 @@ Result<TraceTable> TraceTable::parse(std::string_view text, const std::string& n
     if (table.columns_.empty()) {
       for (std::size_t i = 0; i < fields.size(); ++i) table.columns_.emplace(fields[i], i);
     } else if (fields.size() != table.columns_.size()) {
-      // At the first field too many, or where one is missing.
+      // At the first excess field, or where one is missing.
       const bool is_long = fields.size() > table.columns_.size();
       const std::size_t column =
           is_long ? column_of(fields, table.columns_.size()) : line.size() + 1;

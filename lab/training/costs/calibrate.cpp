@@ -33,13 +33,13 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-/// Rounded to a hundredth, for a file that people read.
+/// Rounds to a hundredth, for a file that people read.
 double rounded(double value) {
   constexpr double kParts = 100;
   return std::round(value * kParts) / kParts;
 }
 
-/// What the making of a batch takes.
+/// The time to make a batch.
 Result<double> measure_feed(const worker::JobAssets& assets, std::uint32_t threads) {
   BackendOptions options;
   options.device = DeviceKind::kCpu;
@@ -60,7 +60,7 @@ Result<double> measure_feed(const worker::JobAssets& assets, std::uint32_t threa
   return median(std::move(times));
 }
 
-/// Trains some clocks in the lab: the caches then see what they see in a real training.
+/// Trains some clocks in the lab, so that the caches are as in a real training.
 Result<Meter> measure_training(const pb::Job& job, const pb::LabCluster& cluster,
                                std::uint32_t threads) {
   // Long enough for answers to arrive while it computes: the client's work is measured then.
@@ -80,8 +80,8 @@ Result<Meter> measure_training(const pb::Job& job, const pb::LabCluster& cluster
   return invalid("nothing was measured: " + outcome.job.message());
 }
 
-/// Sets what computing takes: each layer's median, all of them scaled so that a clock takes its
-/// mean, and the deviation of clocks.
+/// Sets the compute times: each layer's median, all scaled so that a clock takes its mean, and the
+/// deviation of clocks.
 void describe(const model::Graph& graph, const Meter& meter, pb::LabCompute& compute) {
   const std::size_t layers = graph.nodes.size();
   std::vector<double> clocks(kClocks);
@@ -115,7 +115,7 @@ void describe(const model::Graph& graph, const Meter& meter, pb::LabCompute& com
   compute.set_deviation(std::round(deviation * 1e3) / 1e3);
 }
 
-/// The processor's time that this process has taken so far, in microseconds.
+/// The processor time that this process has used so far, in microseconds.
 double processor_us() {
   rusage used{};
   (void)getrusage(RUSAGE_SELF, &used);
@@ -124,8 +124,8 @@ double processor_us() {
          static_cast<double>(used.ru_utime.tv_usec + used.ru_stime.tv_usec);
 }
 
-/// What a small message takes from one thread to another, through sockets of the loopback: until it
-/// has arrived, and of the processor on both sides.
+/// The time of a small message from one thread to another, through loopback sockets: until it has
+/// arrived, and of the processor on both sides.
 struct Way {
   double us = 0;
   double processor_us = 0;
@@ -161,7 +161,7 @@ Result<Way> measure_way() {
   return Way{median(std::move(ways)), (processor_us() - before_us) / (2 * kPings)};
 }
 
-/// Of copies of a slice, which is what payloads in shared memory take at most.
+/// The rate of copying a slice, which is the most that payloads in shared memory take.
 double measure_copies() {
   constexpr std::size_t kBytes = 1UL << 20U;
   constexpr int kCopies = 100;
@@ -179,8 +179,8 @@ double measure_copies() {
   return kBitsPerByte * kBytes / median(std::move(times)) / kBitsPerUs;
 }
 
-/// Scales the costs of messages so that a clock takes what it took of real processes. Where the
-/// compute leaves too little for a worker's messages, it is scaled instead.
+/// Scales the costs of messages so that a clock takes as long as in real processes. If the compute
+/// leaves too little time for a worker's messages, the compute is scaled instead.
 Result<void> fit(const ProcessTimes& processes, const pb::Job& job, pb::LabCluster& cluster) {
   TrainingOptions options;
   options.job = job_to_measure(job, processes.workers);
@@ -242,7 +242,7 @@ pb::Job job_to_measure(pb::Job job, std::uint32_t workers) {
   job.clear_checkpoint();
   job.clear_restart();
   job.clear_resume();
-  // What encoding takes is measured by itself.
+  // Encoding times are measured separately.
   job.clear_compression();
   // Messages cost the same between workers.
   job.clear_exchange();
@@ -295,7 +295,7 @@ Result<pb::LabCluster> calibrate(const pb::Job& job, std::uint32_t threads,
   pb::LabLink& loopback = *cluster.add_link();
   loopback.set_name("loopback");
   TAUT_TRY(const Way way, measure_way());
-  // What it takes of the processors is in the costs.
+  // Its processor time is in the costs.
   loopback.set_latency_us(rounded(std::max(0.0, way.us - way.processor_us)));
   loopback.set_gbit_per_s(rounded(measure_copies()));
   pb::LabCompute& compute = *cluster.mutable_compute();
@@ -308,10 +308,10 @@ Result<pb::LabCluster> calibrate(const pb::Job& job, std::uint32_t threads,
   const MessageCost shard = cost_of(meter.shard);
   const MessageCost client = cost_of(meter.client);
   pb::LabCosts& costs = *cluster.mutable_costs();
-  // A shard receives a message and sends its answer; a client does one of both.
+  // A shard receives a message and sends its answer; a client does only one of these.
   costs.set_shard_message_us(rounded(shard.each_us + way.processor_us));
   TAUT_TRY(measure_codecs(job, assets.train_graph().parameters, costs));
-  // A MiB that arrives is applied, and a MiB leaves for it.
+  // A MiB that arrives is applied, and a MiB is sent back for it.
   costs.set_shard_us_per_mib(
       rounded(std::max(0.0, shard.us_per_mib - costs.apply_us_per_mib() / 2)));
   costs.set_client_message_us(rounded(client.each_us + way.processor_us / 2));

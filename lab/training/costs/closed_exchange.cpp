@@ -11,7 +11,7 @@
 namespace taut::lab {
 namespace {
 
-// As collective::ReplicaGroup has them.
+// As collective::ReplicaGroup sets them.
 constexpr std::uint64_t kBucket = (1UL << 20U) / sizeof(float);
 constexpr std::uint64_t kChunk = (1UL << 20U) / sizeof(float);
 
@@ -26,11 +26,11 @@ std::uint64_t values_of(const model::Graph& graph) {
 /// Gradients that are summed together.
 struct Bucket {
   std::uint64_t count = 0;  // elements
-  double left_us = 0;       // of backward, once they are there
+  double left_us = 0;       // of backward, once they are ready
 };
 
 /// In the order in which backward completes them.
-/// scale  of what computing takes
+/// scale  factor on the compute times
 std::vector<Bucket> buckets_of(const model::Graph& graph, const ComputeTimes& times, double scale) {
   std::vector<Bucket> buckets;
   double left_us = 0;
@@ -81,7 +81,7 @@ class Exchange {
       TAUT_TRY(result.chain_us, chain_us(values_of(graph)));
       return result;
     }
-    // Each bucket's sum begins when its gradients are there and the one before is over.
+    // Each bucket's sum begins when its gradients are ready and the previous sum is over.
     std::optional<double> end_us;  // after backward
     for (const Bucket& bucket : buckets_of(graph, times, scale)) {
       TAUT_TRY(const double takes_us, chain_us(bucket.count));
@@ -134,7 +134,7 @@ class Exchange {
       sim::NodeId from = topology.worker_node(rank);
       sim::NodeId to = topology.worker_node(transfer.peer.value());
       if (!transfer.is_send) {
-        // What it receives is sent by the others, but for the answers to those that ask.
+        // What it receives is sent by the others, except for the answers to those that request.
         if (!is_asynchronous_) continue;
         std::swap(from, to);
       }
@@ -142,7 +142,7 @@ class Exchange {
     }
   }
 
-  /// Of messages that follow from each other in an exchange of so many elements.
+  /// The time of messages that depend on each other in an exchange of `count` elements.
   Result<double> chain_us(std::uint64_t count) const {
     TAUT_TRY(const auto topology, Topology::make(cluster_, servers_, workers_, 1));
     collective::Cost chain;

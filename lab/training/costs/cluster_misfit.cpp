@@ -20,7 +20,7 @@ bool has_times(const pb::LabCompute& compute) {
 }  // namespace
 
 double heartbeat_s(std::uint32_t workers) {
-  constexpr double kMin_s = 0.2;  // as `tautline train` has its daemons
+  constexpr double kMin_s = 0.2;  // as `tautline train` sets it for its daemons
   constexpr double kOfMany_s = 2e-3;
   constexpr double kMax_s = 4;
   return std::clamp(kOfMany_s * workers, kMin_s, kMax_s);

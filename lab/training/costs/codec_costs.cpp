@@ -18,7 +18,7 @@ namespace {
 
 constexpr double kValuesPerMib = 0x1p20 / sizeof(float);
 
-/// Rounded to a hundredth, for a file that people read.
+/// Rounds to a hundredth, for a file that people read.
 double in_hundredths(double value) {
   constexpr double kParts = 100;
   return std::round(value * kParts) / kParts;
@@ -34,7 +34,7 @@ const std::vector<DataItem>& items_of(const DataMessage& message) {
   return items == nullptr ? kNone : items->items;
 }
 
-/// Microseconds of a MiB of values that the job's rule changes by a gradient.
+/// Microseconds per MiB of values that the job's rule updates by a gradient.
 double measure_apply(const math::UpdateRule& rule) {
   constexpr std::size_t kValues = SliceLayout::kSliceElements;
   constexpr int kRounds = 21;
@@ -176,7 +176,7 @@ Result<void> measure_codecs(const pb::Job& job, const std::vector<TableSpec>& ta
     for (const math::Encoding& encoding :
          {compression.of_push(table), compression.of_pull(table)}) {
       if (!known.insert(encoding.codec).second) continue;
-      // Codecs of values keep nothing, and have no velocity.
+      // Codecs of values keep no state, and have no velocity.
       const auto momentum = encoding.has_residual() ? applied : std::nullopt;
       add_codec(encoding, momentum, pulled.contains(encoding.codec), plain_add_s, costs);
     }

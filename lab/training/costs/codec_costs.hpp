@@ -19,25 +19,25 @@
 
 namespace taut::lab {
 
-/// What encoding, decoding and applying updates take of a process, in microseconds of a processor,
-/// as a cluster file has them.
+/// What encoding, decoding and applying updates cost a process, in microseconds of a processor,
+/// from a cluster file.
 class CodecCosts {
  public:
   CodecCosts() = default;
   explicit CodecCosts(const pb::LabCosts& costs);
 
-  /// Whether no codec takes time, so that messages need not be looked into.
+  /// Whether no codec takes time, so that messages need not be inspected.
   [[nodiscard]] bool are_free() const { return are_free_; }
   [[nodiscard]] double encode_us(const math::Encoding& encoding, std::uint64_t count) const;
   [[nodiscard]] double decode_us(const math::Encoding& encoding, std::uint64_t count) const;
   [[nodiscard]] double encode_us(const DataItem& item) const;
-  /// Of all items of a message.
+  /// For all items of a message.
   [[nodiscard]] double decode_us(const DataMessage& message) const;
-  /// What a shard takes to change its values by a message's updates.
+  /// The time that a shard takes to apply a message's updates to its values.
   [[nodiscard]] double apply_us(const DataMessage& message) const;
 
  private:
-  struct Each {  // value
+  struct Each {  // per value
     double encode_us = 0;
     double decode_us = 0;
   };
@@ -46,7 +46,7 @@ class CodecCosts {
   }
 
   std::array<Each, math::kCodecs> each_{};
-  double apply_us_ = 0;  // a value
+  double apply_us_ = 0;  // per value
   bool are_free_ = true;
 };
 
@@ -54,7 +54,7 @@ class CodecCosts {
 /// Thread    one
 class Encoded {
  public:
-  /// What encoding those of a message's payloads takes that are new.
+  /// The time to encode those of a message's payloads that are new.
   [[nodiscard]] double take(const CodecCosts& costs, const DataMessage& message);
 
  private:
@@ -65,17 +65,17 @@ class Encoded {
 
 /// The codecs of a job's compression, by name and without float32, in the order of math::Codec.
 [[nodiscard]] std::vector<std::string> codecs_of(const pb::Job& job);
-/// Those that a cluster file has no times of.
+/// The codecs for which a cluster file has no times.
 [[nodiscard]] std::vector<std::string> missing_codecs(const pb::Job& job,
                                                       const pb::LabCosts& costs);
 
-/// Seconds a value of reading what a codec has encoded, of which a cluster file has one for each
-/// codec: of one that values have too, a worker's of decoding them; of one that only updates have,
-/// what a shard takes longer to add such an update than one in float32, which applying contains.
-/// plain_add_s  of adding one in float32
+/// Decoding time per value. For codecs used only for updates: the extra time to add such an
+/// update, compared with float32.
+/// is_pulled    values are encoded with it too
+/// plain_add_s  time per value to add an update in float32
 [[nodiscard]] double reading_s(const worker::CodecTime& time, bool is_pulled, double plain_add_s);
-/// Times each codec of a job's compression on this machine, with its tables (reading_s()), and what
-/// its rule takes to change values by a float32 update. With DGC, encoding contains the momentum.
+/// Times each codec of a job's compression on this machine, with its tables (reading_s()), and how
+/// long its rule takes to apply a float32 update. With DGC, encoding includes the momentum.
 /// Errors    as to_compression() and to_shard_rule()
 [[nodiscard]] Result<void> measure_codecs(const pb::Job& job, const std::vector<TableSpec>& tables,
                                           pb::LabCosts& costs);

@@ -12,8 +12,8 @@
 
 namespace taut::lab {
 
-/// What computing takes, in microseconds of a core of speed 1: a function of the seed, the worker
-/// and the clock.
+/// Compute times, in microseconds of a core of speed 1: a function of the seed, the worker and the
+/// clock.
 class ComputeTimes {
  public:
   /// graph  the training net's
@@ -23,18 +23,18 @@ class ComputeTimes {
                                                  const model::Graph& graph, std::int64_t batch,
                                                  std::uint64_t seed);
 
-  /// The spread alone: only factor() says something.
+  /// The spread alone: only factor() is meaningful.
   [[nodiscard]] static ComputeTimes of_spread(const pb::LabCompute& compute, std::uint64_t seed);
 
   [[nodiscard]] double layer(worker::Pace::Pass pass, std::size_t layer, std::uint32_t worker,
                              Clock clock) const;
   /// The mean of a clock's forward and backward.
   [[nodiscard]] double whole_clock() const;
-  /// Of making a clock's batch.
+  /// The time to make a clock's batch.
   [[nodiscard]] double feed() const { return feed_; }
-  /// Of a test net's forward over so many records.
+  /// The time of a test net's forward over `records` records.
   [[nodiscard]] double test(std::int64_t records) const;
-  /// What a worker's clock takes over its mean.
+  /// A worker's time for a clock, relative to its mean.
   [[nodiscard]] double factor(std::uint32_t worker, Clock clock) const;
 
  private:

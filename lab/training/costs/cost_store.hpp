@@ -11,12 +11,12 @@
 
 namespace taut::lab {
 
-/// The memory that all workers have in common where none learns: what is read is never used, and
-/// every update is zero.
+/// Memory that all workers share where none learns: what is read is never used, and every update is
+/// zero.
 struct CostMemory {
   explicit CostMemory(const std::vector<TableSpec>& tables);
 
-  /// So many bytes, which all share that have some.
+  /// Returns `bytes` zeros, in memory that all callers share.
   [[nodiscard]] Frame zeros(std::size_t bytes);
 
   struct Table {
@@ -29,7 +29,7 @@ struct CostMemory {
   Buffer longest;  // zeros
 };
 
-/// A store for a worker that only costs: it pushes and reads as a HostStore does, and takes no
+/// A store for a worker that does not learn: it pushes and reads as a HostStore does, and takes no
 /// memory.
 class CostStore final : public ValueStore {
  public:

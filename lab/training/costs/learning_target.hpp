@@ -10,7 +10,7 @@
 
 namespace taut::lab {
 
-/// What a test of a training has to show: either of the two.
+/// What a test must show: either of the two.
 struct LearningTarget {
   std::optional<double> accuracy;  // at least
   std::optional<double> loss;      // at most
@@ -18,21 +18,21 @@ struct LearningTarget {
   [[nodiscard]] bool is_reached(const Playback::Test& test) const;
 };
 
-/// How a training in the lab gets to a target.
+/// How a training in the lab reaches a target.
 struct TargetRun {
   std::uint32_t workers = 0;
   Slack slack;
   std::optional<Playback::Test> reached{};  // its first test that shows the target
-  std::optional<Playback::Test> best{};     // by the target's figure, the first of equal ones
+  std::optional<Playback::Test> best{};     // by the target's figure; ties go to the first
   bool has_failed = false;                  // it diverged, or lost its processes
   double price_per_hour = 0;                // of the hosts that it runs on
 };
 
 /// Trains with real gradients in virtual time until a test shows the target, or to the end of the
-/// job, in which case a target is not reached. Times of tests are since the cluster's start. The
+/// job, in which case the target is not reached. Times of tests are since the cluster's start. The
 /// same options give the same run.
 /// proceed   called now and then; false ends it
-/// Errors    as run_training; closed: by proceed(); invalid: a job without tests
+/// Errors    as run_training(); closed: by proceed(); invalid: a job without tests
 [[nodiscard]] Result<TargetRun> train_to_target(const ScalingOptions& options,
                                                 std::uint32_t workers, Slack slack,
                                                 const LearningTarget& target,

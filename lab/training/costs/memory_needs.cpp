@@ -16,14 +16,14 @@ namespace {
 
 constexpr double kGib = 1UL << 30U;
 
-/// Of the tables that are not kept by rows.
+/// Of the tables not kept by rows.
 std::uint64_t values_of(std::span<const TableSpec> tables) {
   std::uint64_t values = 0;
   for (const TableSpec& table : tables) values += table.rows ? 0 : table.count();
   return values;
 }
 
-/// What updates of a worker leave out for its next ones.
+/// What a worker's updates leave out for its later ones.
 std::uint64_t left_out_of(std::span<const TableSpec> tables, const Compression& compression) {
   std::uint64_t values = 0;
   for (const TableSpec& table : tables) {
@@ -32,7 +32,7 @@ std::uint64_t left_out_of(std::span<const TableSpec> tables, const Compression& 
   return values;
 }
 
-/// Of the rows that a batch names, of all tables that are kept by rows.
+/// Of the rows that a batch names, in all tables kept by rows.
 std::uint64_t batch_values_of(std::span<const TableSpec> tables) {
   std::uint64_t values = 0;
   for (const TableSpec& table : tables) {
@@ -41,7 +41,7 @@ std::uint64_t batch_values_of(std::span<const TableSpec> tables) {
   return values;
 }
 
-/// What a server reserves for its part of the tables that are kept by rows.
+/// What a server reserves for its part of the tables kept by rows.
 std::uint64_t row_bytes_of(std::span<const TableSpec> tables, const math::UpdateRule& rule,
                            std::uint32_t servers, std::uint32_t workers) {
   std::uint64_t bytes = 0;
@@ -54,9 +54,9 @@ std::uint64_t row_bytes_of(std::span<const TableSpec> tables, const math::Update
   return bytes;
 }
 
-/// How many of a clock's gradients a server has at once.
+/// How many of a clock's gradients a server holds at once.
 std::uint64_t gradients_of(const pb::Job& job) {
-  // Their sum is taken in the workers' order.
+  // They are summed in the workers' order.
   return job.consistency().mode() == pb::Consistency::BSP ? job.workers() : 1;
 }
 
@@ -126,13 +126,13 @@ Result<std::uint64_t> lab_memory(const pb::Job& job, std::span<const TableSpec> 
   // Measured: 994 MiB for 10,000 workers and 16 servers that do not learn.
   constexpr std::uint64_t kOfWorker = 96UL << 10U;
   TAUT_TRY(const Compression compression, to_compression(job));
-  // Each worker encodes its own updates, of zeros too.
+  // Each worker encodes its own updates, even of zeros.
   const std::uint64_t left_out = sizeof(float) * left_out_of(tables, compression);
   const std::uint64_t processes = (kOfWorker + left_out) * job.workers();
   if (!learns) return processes;
   TAUT_TRY(const math::UpdateRule rule, to_update_rule(job));
   const std::uint64_t kept = 1 + static_cast<std::uint64_t>(rule.state_count());
-  // Rows are made as they are updated: of those only what workers compute with is known.
+  // Rows are created as they are updated: only those that workers compute with are known.
   return processes + sizeof(float) * (values_of(tables) * (job.workers() + kept) +
                                       batch_values_of(tables) * job.workers());
 }

@@ -13,17 +13,18 @@
 
 namespace taut::lab {
 
-/// Bytes that a job's processes take of their hosts for its parameters. What a net computes with
-/// otherwise, its data and the programs themselves are not in it.
+/// Bytes that a job's processes take on their hosts for its parameters. Excludes what else a net
+/// computes with, its data and the programs themselves.
 struct ProcessMemory {
-  /// Of each worker, four times the parameters: those that it computes with, those that come next,
-  /// its gradients, and what is on its way to it and from it; and what compressed updates left out.
-  /// Of a table by rows, of a batch's rows.
+  /// Of each worker: four times the parameters (those that it computes with, the next ones, its
+  /// gradients, and what is on its way to and from it), and what compressed updates left out. For a
+  /// table by rows: those of a batch's rows.
   /// Source    of the four: docs/SCALE.md, "Memory of real processes"
   std::uint64_t worker = 0;
-  /// Of each server, for its part of the parameters: the values, the states of the rule, the
-  /// gradients of a clock (one of each worker in lock-step, else one); the values and states of as
-  /// many other servers' parts as each shard has backups. Of a table by rows what it reserves.
+  /// Of each server, for its part of the parameters: the values, the rule's states, and the
+  /// gradients of a clock (one for each worker in lock-step, else one); and the values and states
+  /// of as many other servers' parts as each shard has backups. For a table by rows: what it
+  /// reserves.
   std::uint64_t server = 0;
 };
 
@@ -34,8 +35,8 @@ struct ProcessMemory {
                                                    std::span<const TableSpec> tables,
                                                    std::uint32_t servers, std::uint32_t backups);
 
-/// The first host that has less memory than the processes on it take; nullopt: all have enough, or
-/// do not say how much they have.
+/// The first host with less memory than the processes on it take; nullopt if all have enough, or do
+/// not state how much they have.
 /// Errors    as process_memory()
 [[nodiscard]] Result<std::optional<ClusterMisfit>> host_misfit(const pb::Job& job,
                                                                std::span<const TableSpec> tables,
@@ -43,8 +44,9 @@ struct ProcessMemory {
                                                                const Topology& topology,
                                                                std::uint32_t servers);
 
-/// Bytes that the lab itself takes at least: in one process, where workers share what is the same.
-/// What compression leaves out of a worker's updates is its own, whether it learns or not.
+/// The least number of bytes that the lab itself takes: in one process, where workers share what is
+/// the same. What compression leaves out of updates is kept for each worker, whether it learns or
+/// not.
 /// learns  whether it has gradients
 /// Errors  as to_update_rule() and to_compression()
 [[nodiscard]] Result<std::uint64_t> lab_memory(const pb::Job& job,

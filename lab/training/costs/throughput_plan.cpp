@@ -5,12 +5,12 @@
 namespace taut::lab {
 namespace {
 
-/// Workers of a host of that kind.
+/// The number of workers on a host of that kind.
 std::uint32_t places_of(const pb::LabHost& kind) {
   return kind.devices() > 0 ? std::min(kind.devices(), kind.workers()) : kind.workers();
 }
 
-/// The cluster with workers on so many hosts of one kind alone, and all of its servers.
+/// The cluster with workers on `hosts` hosts of one kind alone, and all of its servers.
 pb::LabCluster only_on(const pb::LabCluster& cluster, int kind, std::uint32_t hosts) {
   pb::LabCluster only = cluster;
   only.clear_outage();

@@ -9,12 +9,12 @@
 
 namespace taut::lab {
 
-/// How fast a job is on hosts of one kind alone.
+/// A job's rate on hosts of a single kind.
 struct KindRate {
   std::string kind;     // LabHost::name
   bool across = false;  // on as few hosts as the workers fit on, but at least two; false: on one
   std::uint32_t workers = 1;
-  double iterations_per_s = 0;  // of all workers; with global_batch of the batch that they share
+  double iterations_per_s = 0;  // of all workers; with global_batch of their shared batch
 };
 
 struct ThroughputPlan {
@@ -22,10 +22,10 @@ struct ThroughputPlan {
   std::vector<KindRate> rates;  // by kind, on one host first, by workers
 };
 
-/// Rates with each of the options' numbers of workers that a kind has places for: a worker for each
-/// of its devices, or for each place of a host without devices. Servers are where the cluster file
-/// has them. With `checks` the rates are those of the lab, otherwise the formula's.
-/// Errors    as run_training; invalid: several slacks
+/// Rates with each of the options' numbers of workers for which a kind has places: one worker for
+/// each of its devices, or for each place of a host without devices. Servers are where the cluster
+/// file places them. With `checks` the rates are the lab's, otherwise the formula's.
+/// Errors    as run_training(); invalid: several slacks
 [[nodiscard]] Result<ThroughputPlan> plan_throughput(const ScalingOptions& options);
 
 }  // namespace taut::lab

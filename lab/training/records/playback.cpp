@@ -10,10 +10,10 @@ namespace {
 
 constexpr Duration kFirstWidth{100};
 
-/// As many bins as keep all rows together to a few millions of numbers.
+/// Enough bins to keep all rows together to a few million numbers.
 std::size_t bins_for(std::size_t rows) {
   constexpr std::size_t kNumbers = 2'000'000;
-  // Even: two neighbours become one.
+  // Even, since two neighbors are merged.
   return std::clamp(kNumbers / std::max<std::size_t>(rows, 1) / 2 * 2, Playback::kMinBins,
                     Playback::kMaxBins);
 }
@@ -37,7 +37,7 @@ void Playback::open(const Topology& topology, std::uint32_t servers, std::uint32
   workers_ = workers;
   const auto used = static_cast<std::size_t>(
       std::ranges::count_if(hosts_, [](const Host& host) { return host.has_processes(); }));
-  // Rows that something is added to: what a host's processes do, and its links.
+  // Rows with sums: what a host's processes do, and its links.
   constexpr std::size_t kOfHost = 6;
   const std::size_t rows = kOfHost * used + 2 * (topology.devices().size() + workers);
   const std::size_t values = std::size_t{2} * workers + 1;  // the last one: the bound
@@ -99,7 +99,7 @@ void Playback::finish(const Totals& before, const Totals& after, std::optional<d
 }
 
 void Playback::test(const Test& test) {
-  // A worker that takes the tests over may repeat the last one.
+  // A worker that takes over the tests may repeat the last one.
   if (!tests_.empty() && test.clock <= tests_.back().clock) return;
   tests_.push_back(test);
 }
@@ -119,7 +119,7 @@ void Playback::lose(std::uint32_t server, TimePoint now) {
 
 void Playback::set_bound(TimePoint now) {
   const std::int32_t largest = std::ranges::max(allowed_);
-  // Where the last shard is lost, the newest bound stays.
+  // After the last shard is lost, the newest bound remains.
   if (largest == TimeBins::kNone || std::exchange(bound_, largest) == largest) return;
   bound_moves_ = true;
   bins_->set(std::size_t{2} * workers_, now, largest);

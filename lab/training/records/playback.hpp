@@ -15,15 +15,15 @@
 
 namespace taut::lab {
 
-/// What plays a training in the lab again: over virtual time, in a limited number of bins, what
-/// hosts do, how links are loaded, which clock each worker is at, losses, the staleness of reads;
-/// and the tests. It only listens: a training has the same bits with and without it.
+/// The data that replays a training in the lab: over virtual time, in a limited number of bins,
+/// what hosts do, how links are loaded, each worker's clock, losses and the staleness of reads; and
+/// the tests. It only observes: a training has the same bits with and without it.
 class Playback {
  public:
-  /// What processes of a host do. The first three are of workers.
+  /// What processes of a host do; the first three are of workers.
   enum class State : std::uint8_t { kComputing, kWaiting, kPaused, kServing };
   static constexpr std::size_t kStates = 4;
-  /// Bins, where there are few rows and where there are many.
+  /// The numbers of bins for few rows and for many.
   static constexpr std::size_t kMaxBins = 512;
   static constexpr std::size_t kMinBins = 64;
 
@@ -50,7 +50,7 @@ class Playback {
     double staleness = 0;  // of all reads together
   };
 
-  /// Learns what there is. Called once, before the other methods.
+  /// Sets hosts, links and workers. Called once, before the other methods.
   /// shards  of each server
   void open(const Topology& topology, std::uint32_t servers, std::uint32_t shards,
             std::uint32_t workers);
@@ -64,18 +64,18 @@ class Playback {
   /// A worker is no longer a member of the job.
   void leave(std::uint32_t worker, TimePoint now);
   /// A worker has finished clocks between two of its totals.
-  /// loss  of the newest; nullopt: unknown
+  /// loss  of the newest; nullopt if unknown
   void finish(const Totals& before, const Totals& after, std::optional<double> loss, TimePoint now);
   void test(const Test& test);
   /// The largest slack that a shard of a server allows from now on, where a policy moves it.
   void bound(std::uint32_t server, std::uint32_t shard, Slack slack, TimePoint now);
-  /// A server's shards allow nothing any more.
+  /// A server is lost: its shards no longer allow any slack.
   void lose(std::uint32_t server, TimePoint now);
   /// The training ended. Called once, after the other methods.
   void close(TimePoint end) { bins_->cover(end); }
 
   [[nodiscard]] const std::vector<Host>& hosts() const { return hosts_; }
-  /// As the topology's pipes.
+  /// In the order of the topology's pipes.
   [[nodiscard]] const std::vector<Link>& links() const { return links_; }
   [[nodiscard]] const std::vector<Test>& tests() const { return tests_; }
   [[nodiscard]] std::uint32_t workers() const { return workers_; }
@@ -84,7 +84,7 @@ class Playback {
   /// Up to the end, or before.
   [[nodiscard]] std::size_t bins(TimePoint end) const { return bins_->count(end); }
 
-  // In each bin; empty: never.
+  // In each bin; empty if never.
   [[nodiscard]] std::span<const double> spent_us(std::size_t host, State state) const;
   [[nodiscard]] std::span<const double> busy_us(std::size_t link) const;
   [[nodiscard]] std::span<const double> finished() const { return bins_->sums(kFinished); }
@@ -92,12 +92,12 @@ class Playback {
   [[nodiscard]] std::span<const double> losses() const { return bins_->sums(kLosses); }
   [[nodiscard]] std::span<const double> staleness_sums() const { return bins_->sums(kStaleness); }
   [[nodiscard]] std::span<const double> reads() const { return bins_->sums(kReads); }
-  /// By worker, at the end of each bin, the clock that it computes, or would if it had what it
-  /// waits for and all workers have finished the clocks before; TimeBins::kNone: it is no member.
-  /// So none is farther ahead of the slowest one than the bound allows.
+  /// By worker, at the end of each bin, the clock that it computes, or would compute if it had what
+  /// it waits for and all workers had finished the earlier clocks; TimeBins::kNone if it is not a
+  /// member. So none is further ahead of the slowest one than the bound allows.
   [[nodiscard]] std::vector<std::vector<std::int32_t>> clocks(std::size_t count) const;
-  /// At the end of each bin, the largest slack that any shard allows; TimeBins::kNone: no policy
-  /// has moved it. Empty: none ever does.
+  /// At the end of each bin, the largest slack that any shard allows; TimeBins::kNone if no policy
+  /// has moved it. Empty if none ever does.
   [[nodiscard]] std::vector<std::int32_t> bounds(std::size_t count) const;
 
  private:

@@ -133,7 +133,7 @@ void VirtualTimeline::write(const Row& row, std::string_view name, Clock clock, 
                   about));
 }
 
-/// Keeps what is done while one worker computes some clocks.
+/// Keeps what is done while the drawn worker computes some clocks.
 void VirtualTimeline::draw(const Row& row, Clock clock, TimePoint begin, TimePoint end) {
   if (drawn_end_ != TimePoint::never()) return;
   const bool is_of_worker = row.process == drawn_worker_ && row.kind == Kind::kCompute;
@@ -144,7 +144,7 @@ void VirtualTimeline::draw(const Row& row, Clock clock, TimePoint begin, TimePoi
       return;
     }
   }
-  // What ends in it may have begun before.
+  // Spans that end in it may have begun before.
   if (end > drawn_begin_) drawn_.push_back({row, std::max(begin, drawn_begin_), end});
 }
 

@@ -17,12 +17,12 @@
 namespace taut::lab {
 
 /// What each process and link of a training in the lab did and when, in virtual time: written to a
-/// file that ui.perfetto.dev and chrome://tracing open, and kept of a few clocks for a drawing.
+/// file that ui.perfetto.dev and chrome://tracing open, and kept for a few clocks for a drawing.
 /// Source    "Trace Event Format", Google, 2016: the JSON array format
 class VirtualTimeline {
  public:
   enum class Kind : std::uint8_t { kCompute, kWait, kPause, kServe, kLink };
-  /// A row of the picture; what is in it does not overlap.
+  /// A row of the picture; its entries do not overlap.
   struct Row {
     std::uint32_t process = 0;  // a node's number; links have kLinks
     Kind kind = Kind::kCompute;
@@ -33,9 +33,9 @@ class VirtualTimeline {
   static constexpr std::uint32_t kLinks = 1U << 31U;  // the process that all links are rows of
 
   struct Options {
-    std::filesystem::path file;  // empty: none is written
+    std::filesystem::path file;  // empty: no file
     Bytes limit{256UL << 20U};   // of the file, which ends there
-    Clock drawn_from{0};         // the clock of the drawn worker with which the drawing begins
+    Clock drawn_from{0};         // the drawn worker's clock at which the drawing begins
     std::int64_t drawn_clocks = 8;
   };
   /// Errors    io
@@ -47,13 +47,13 @@ class VirtualTimeline {
   /// Names a process, and for links a row.
   void name_process(std::uint32_t process, const std::string& name);
   void name_link(std::uint32_t link, const std::string& name);
-  /// Of a process, or of a link.
+  /// The name of a process, or of a link.
   [[nodiscard]] std::string name_of(const Row& row) const;
-  /// The worker whose clocks say when the drawing begins and ends.
+  /// The worker whose clocks determine when the drawing begins and ends.
   void draw_clocks_of(std::uint32_t process) { drawn_worker_ = process; }
 
-  /// Something lasted from `begin` to `end`. A wait that continues the last one of its row is one
-  /// with it. Messages that overlap on a link get separate rows; they are added as they end.
+  /// Something lasted from `begin` to `end`. A wait that continues the last one of its row is
+  /// merged with it. Messages that overlap on a link get separate rows; they are added as they end.
   void add(const Row& where, std::string_view name, Clock clock, TimePoint begin, TimePoint end);
 
   /// Whether the file has reached its limit.
@@ -66,8 +66,8 @@ class VirtualTimeline {
     TimePoint begin;
     TimePoint end;
   };
-  /// The spans of the drawing, which goes from drawn_begin() to drawn_end(); never: it did not
-  /// begin, or the training ended first.
+  /// The spans of the drawing, from drawn_begin() to drawn_end(); never if it did not begin, or if
+  /// the training ended first.
   [[nodiscard]] const std::vector<Span>& drawn() const { return drawn_; }
   [[nodiscard]] TimePoint drawn_begin() const { return drawn_begin_; }
   [[nodiscard]] TimePoint drawn_end() const { return drawn_end_; }

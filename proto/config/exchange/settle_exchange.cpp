@@ -16,7 +16,7 @@ FieldMisfit misfit_at(const char* field, const std::string& what) {
   return {{{"exchange"}, {field}}, fmt::format("exchange: {}", what)};
 }
 
-/// A policy that cannot be where updates do not reach the servers.
+/// A policy that is impossible if updates do not reach the servers.
 std::optional<std::string> other_policy(const Consistency& consistency) {
   if (!is_bsp(consistency)) {
     return fmt::format("mode: {}", Consistency::Mode_Name(consistency.mode()));
@@ -62,7 +62,7 @@ std::optional<FieldMisfit> misfit_of_fields(const WorkerExchange& exchange) {
   return std::nullopt;
 }
 
-/// A graph that so many workers do not have. Where some are lost, the rest make do with what is
+/// A graph that does not exist for this number of workers. If some are lost, the rest use what is
 /// left of it.
 std::optional<FieldMisfit> misfit_of_graph(const pb::Job& job) {
   const std::uint32_t workers = job.workers();

@@ -8,8 +8,8 @@
 
 namespace taut {
 
-/// The first of a job's `exchange` that is out of its range or cannot be combined with the rest of
-/// it.
+/// The first field of a job's `exchange` that is out of its range or cannot be combined with the
+/// rest of it.
 [[nodiscard]] std::optional<FieldMisfit> misfit_of_exchange(const pb::Job& job);
 
 /// Whether workers sum their gradients, or average their parameters, among themselves.
@@ -18,9 +18,9 @@ namespace taut {
 /// Whether each worker has its own parameters, which it averages with its neighbours'.
 [[nodiscard]] bool gossips(const pb::Job& job);
 
-/// To the servers and for checkpoints, workers that exchange among themselves train on their own
-/// and meet at intervals; where they sum, with values that are the same already. Says so in the
-/// job's `consistency`.
+/// Sets the job's `consistency` for workers that exchange among themselves. To the servers and for
+/// checkpoints, they train on their own and meet at intervals; if they sum, with values that are
+/// already equal.
 void settle_exchange(pb::Job& job);
 
 }  // namespace taut

@@ -10,7 +10,7 @@ namespace taut {
 
 bool carries_state(const pb::Job& job) {
   if (keeps_residuals(job)) return true;
-  // The solver's state is at workers that average, and what they train between two meetings.
+  // Workers that average keep the solver's state, and what they train between two meetings.
   const pb::PeriodicAveraging& averaging = job.consistency().periodic_averaging();
   if (job.consistency().has_periodic_averaging() && !job.external_members()) {
     const auto rule = to_update_rule(job.solver_param());

@@ -4,8 +4,8 @@
 
 namespace taut {
 
-/// Whether workers have a part of checkpoints, which only they can save: state that a net carries
-/// between batches, or what compression leaves out of updates.
+/// Whether checkpoints have a part that only workers can save: state that a net carries between
+/// batches, or what compression leaves out of updates.
 [[nodiscard]] bool carries_state(const pb::Job& job);
 
 }  // namespace taut

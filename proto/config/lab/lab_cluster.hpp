@@ -11,15 +11,16 @@
 
 namespace taut {
 
-/// Reads a lab's cluster, and checks that it can be.
-/// Errors    not_found; invalid: "name:line:column: what", of the first value that cannot be
+/// Reads a lab's cluster, and checks that it is possible.
+/// Errors    not_found; invalid: "name:line:column: what", of the first impossible value
 [[nodiscard]] Result<pb::LabCluster> read_lab_cluster(const std::filesystem::path& path);
 
 /// Overload for a text of a given name.
 [[nodiscard]] Result<pb::LabCluster> parse_lab_cluster(std::string_view text,
                                                        const std::string& name);
 
-/// "name:line:column: what", at the field of a file to which the steps lead; empty: of no file.
+/// "name:line:column: what", at the field of a file to which the steps lead; `what` alone if `path`
+/// is empty.
 [[nodiscard]] Error lab_cluster_error(const std::filesystem::path& path,
                                       const std::vector<PlacedText::Step>& steps,
                                       const std::string& what);

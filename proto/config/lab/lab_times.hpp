@@ -9,9 +9,9 @@
 
 namespace taut {
 
-/// Reads times of clocks that were measured, in milliseconds: a number on each line, or the column
-/// compute_s of a worker's metrics.csv without its lines about tests.
-/// Errors    not_found; invalid: "name:line: what", of the first value that cannot be
+/// Reads measured clock times, in milliseconds: a number on each line, or the column compute_s of a
+/// worker's metrics.csv without its lines about tests.
+/// Errors    not_found; invalid: "name:line: what", of the first impossible value
 [[nodiscard]] Result<std::vector<double>> read_compute_times(const std::filesystem::path& path);
 
 /// Overload for a text of a given name.

@@ -18,7 +18,7 @@ inline constexpr std::int64_t kOperatorSet = 17;
 /// Protobuf's own limit of a message.
 inline constexpr std::uint64_t kMaxModelBytes = (1ULL << 31U) - 1;
 
-/// Brings elements [first, first + out.size()) of a tensor.
+/// Reads elements [first, first + out.size()) of a tensor.
 using ReadNumbers = std::function<Result<void>(std::uint64_t first, std::span<float> out)>;
 
 /// A float32 constant of a graph whose numbers are read only when the file is written.

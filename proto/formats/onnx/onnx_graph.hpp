@@ -7,7 +7,7 @@
 
 #include "proto/formats/onnx/onnx.pb.h"
 
-// What ONNX's messages are filled with.
+// Fills ONNX's messages.
 namespace taut::onnx {
 
 /// Extents, outermost first.
@@ -21,7 +21,7 @@ struct Attribute {
 };
 using Attributes = std::vector<Attribute>;
 
-/// A whole number as an attribute, of whatever type it has here.
+/// A whole number as an attribute, whatever its type in the caller.
 [[nodiscard]] inline Attribute whole(std::string name, std::int64_t value) {
   return {std::move(name), value};
 }
@@ -37,7 +37,7 @@ void add_node(GraphProto& graph, const std::string& op, const std::string& name,
 [[nodiscard]] TensorProto bool_tensor(const std::string& name, const Dims& dims,
                                       const std::vector<bool>& values);
 
-/// An extent of an input or output: a number, or a name for what is known only in use.
+/// An extent of an input or output: a number, or a name if it is known only when the model is used.
 using Extent = std::variant<std::int64_t, std::string>;
 
 /// A float32 input or output.

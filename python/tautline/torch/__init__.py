@@ -10,9 +10,9 @@
             loss.backward()                   # each gradient leaves as soon as it is made
             optimizer.step(loss)              # the rule is the job's
 
-Optimizer says what may be done with gradients on their way: adding several batches up, clipping,
+Optimizer says what may be done with gradients on their way: adding up several batches, clipping,
 scaling. DDPHook is for machines whose processes form a DistributedDataParallel group: together they
-are one member. Meetings is for models that train by themselves, with an optimizer of PyTorch's, and
+are one member. Meetings is for models that train on their own, with an optimizer of PyTorch's, and
 meet now and then.
 """
 

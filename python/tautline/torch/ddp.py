@@ -20,10 +20,10 @@ def _exchange(hook: "DDPHook",
 
 
 class DDPHook:
-    """A communication hook of DistributedDataParallel: the processes of a machine add their
-    gradients up as they do without it, and one of them, the member of a job, exchanges the
+    """A communication hook of DistributedDataParallel: the processes of a machine add up their
+    gradients as they do without it, and one of them, the member of a job, exchanges the
     machine's with those of other machines, under the job's staleness bound. It takes the
-    optimizer's place too, as the rule is the job's.
+    optimizer's place too, because the rule is the job's.
 
         torch.distributed.init_process_group("gloo", ...)     # of this machine's processes
         model = torch.nn.parallel.DistributedDataParallel(model)
@@ -36,9 +36,9 @@ class DDPHook:
                 loss.backward()                  # added up here, and sent bucket by bucket
                 hook.step(loss)                  # new parameters, the same in all processes
 
-    An update is the mean over the machine's processes, so all machines should have as many. DDP's
-    model.no_sync() adds several batches up. As with DDP, all processes make the same calls; if one
-    ends, the others' calls fail.
+    An update is the mean over the machine's processes, so all machines should have equally
+    many. DDP's model.no_sync() adds up several batches. As with DDP, all processes make the same
+    calls; if one ends, the others' calls fail.
 
     model    a DistributedDataParallel without a hook, of processes of this machine
     member   in the process of the group's rank 0, without tables; None in all others
@@ -83,7 +83,7 @@ class DDPHook:
 
     def exchange(self,
                  bucket: torch.distributed.GradBucket) -> torch.futures.Future[torch.Tensor]:
-        """What DDP calls when a bucket's gradients are made."""
+        """Called by DDP when a bucket's gradients are ready."""
         parameters, gradients = bucket.parameters(), bucket.gradients()  # views of its buffer
         whole = bucket.buffer().div_(self.ranks)
         added = torch.distributed.all_reduce(whole, group=self._group, async_op=True).get_future()
@@ -140,7 +140,7 @@ class DDPHook:
 
     def clocks(self, end: Optional[int] = None, progress: Optional[bool] = None) -> Iterator[int]:
         """Clocks until `end` is done, from where the member joined, in all processes alike. It
-        stops early where the member is drained.
+        stops early if the member is drained.
 
         end       the last clock; None: without end
         progress  whether rank 0 shows a bar; None: in notebooks
@@ -159,7 +159,7 @@ class DDPHook:
 
     def sampler(self, records: Union[int, Sized], batch: int, *, seed: int = 1,
                 shuffle: bool = True, end: Optional[int] = None) -> Sampler:
-        """Draws this process's share of a data set, as Member.sampler() does a member's.
+        """Draws this process's share of a data set, as Member.sampler() does for a member.
 
         batch  how many this process reads at a clock
         """

@@ -1,4 +1,4 @@
-"""PyTorch models that train by themselves and meet now and then: an optimizer of PyTorch's inside,
+"""PyTorch models that train on their own and meet now and then: an optimizer of PyTorch's inside,
 the job's outer rule outside (DiLoCo)."""
 
 from typing import Any, Iterator, Optional
@@ -12,7 +12,7 @@ from tautline.torch.tensors import tensors_of
 
 
 def _interval(member: Member, given: Optional[int]) -> int:
-    """The job's interval, which a program may name to be sure of it."""
+    """The job's interval, which a program may pass to check it."""
     if given is not None and (int(given) != given or given < 1):
         raise InvalidError(f"interval is {given}; it must be a whole number of steps, at least 1")
     averaging = member.definition.get("consistency", {}).get("periodic_averaging")
@@ -28,15 +28,15 @@ def _interval(member: Member, given: Optional[int]) -> int:
 
 
 def _fragments(member: Member) -> int:
-    """In how many parts the job's tables meet."""
+    """The number of parts in which the job's tables meet."""
     return int(member.definition["consistency"]["periodic_averaging"].get("fragments", 1))
 
 
 class Meetings:
     """Steps an optimizer at this member, and after each interval of the job lets the model meet
-    those of the other members: what it has gone since the last meeting is pushed, and it continues
-    from what the servers have made of all members' ways. The job's slack counts intervals. The
-    optimizer's state (momentum, Adam's moments) stays this member's.
+    those of the other members: how far it has moved since the last meeting is pushed, and it
+    continues from what the servers have made of all members' moves. The job's slack counts
+    intervals. The optimizer's state (momentum, Adam's moments) stays this member's.
 
     A clock of the member is a meeting. With `fragments` parts of the model meet in turn: a clock is
     interval / fragments steps, and one part meets at its end.
@@ -59,7 +59,7 @@ class Meetings:
     model     its parameters are float32, on the CPU or on CUDA devices; those without
               requires_grad stay as they are
     inner     an optimizer of those parameters
-    interval  steps between two meetings, for a program that relies on it; None: as the job says
+    interval  steps between two meetings, for a program that relies on it; None: the job's
     """
 
     def __init__(self, member: Member, model: torch.nn.Module, inner: torch.optim.Optimizer,
@@ -74,7 +74,7 @@ class Meetings:
         self._loss: Optional[float] = None
         member.attach(self)
 
-        # The tables' memory is the shared values', from which the model goes its own way.
+        # The tables' memory has the shared values, from which the model moves on its own.
         def shared(name: str, one: torch.Tensor, kind: str) -> tuple[Table, torch.Tensor]:
             memory = one.detach().cpu().clone(memory_format=torch.contiguous_format)
             return member.table(name, memory, kind), one
@@ -82,18 +82,18 @@ class Meetings:
         self._parameters = [shared(name, one, "trained") for name, one in parameters.items()]
         self._buffers = [shared(name, one, "averaged") for name, one in buffers.items()]
         self._all = self._parameters + self._buffers
-        self._owed: set[str] = set()  # tables with steps that no meeting has had
+        self._owed: set[str] = set()  # tables with steps that no meeting has included
         member.open()
         self._take_shared(self._all)
 
     @property
     def next_clock(self) -> int:
-        """The clock whose meeting is next."""
+        """The clock of the next meeting."""
         return self._member.clock
 
     @property
     def next_batch(self) -> int:
-        """The step that is next, counted from 1: a member that joins at a later clock begins at the
+        """The next step, counted from 1: a member that joins at a later clock begins at the
         steps of that clock."""
         return (self._member.clock - 1) * self.steps_of_clock + self._steps + 1
 
@@ -103,11 +103,11 @@ class Meetings:
         return True
 
     def release(self) -> None:
-        """Called when its member is closed: the model is as if it had none."""
+        """Called when its member is closed: the model is as if it had never had one."""
 
     def steps(self, end: Optional[int] = None, progress: Optional[bool] = None) -> Iterator[int]:
         """Steps until `end` is done, from those of the clock at which the member joined: for a loop
-        that calls step() once. It stops early where the member is drained, which it then leaves.
+        that calls step() once. It stops early if the member is drained, and the member then leaves.
 
         end       the last step; None: without end
         progress  whether a bar shows how far it is; None: in notebooks
@@ -166,7 +166,7 @@ class Meetings:
             self.meet()
 
     def meet(self) -> None:
-        """Pushes how far the part of the model that is due has gone back from the shared values,
+        """Pushes the shared values minus those of the part of the model that is due,
         and continues from the new ones as soon as the job's slack allows."""
         with torch.no_grad():
             for table, parameter in self._due(self._parameters):

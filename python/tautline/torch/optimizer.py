@@ -62,26 +62,26 @@ def _check_members(groups: list[dict[str, Any]], model: torch.nn.Module) -> None
 
 
 class Optimizer(torch.optim.Optimizer):
-    """Sends a model's gradients to the servers and takes the parameters that come back, into the
-    parameters' own memory. What the servers do with gradients is the job's rule. Made by
+    """Sends a model's gradients to the servers and receives the new parameters into the parameters'
+    own memory. What the servers do with gradients is the job's rule. Made by
     me.optimizer(model).
 
-    A gradient leaves when autograd has made it, while backward continues; the parameters that a
-    module reads are waited for before its next forward, module by module. Floating-point buffers,
+    A gradient is sent when autograd has computed it, while backward continues; the parameters that
+    a module reads are waited for before its next forward, module by module. Floating-point buffers,
     such as running statistics, are averaged over the members.
 
     member      from job.member(), without tables that are already in use
     model       its parameters are float32, on the CPU or on CUDA devices, where copies are queued
                 on the current stream; those without requires_grad stay as they are
-    overlap     False: gradients leave in step(), for loops that change them before
-    clip_norm   before they leave, gradients are scaled so that the norm of all of this member's is
-                at most this; they leave in step(), as each must be known for the norm
-    clip_value  every element is limited to [-clip_value, clip_value] before it leaves
-    scaler      a GradScaler: gradients leave in its step(optimizer), when it has unscaled them. If
+    overlap     False: gradients are sent in step(), for loops that change them before
+    clip_norm   before they are sent, gradients are scaled so that the norm of all of this member's
+                is at most this; they are sent in step(), as the norm needs all of them
+    clip_value  every element is limited to [-clip_value, clip_value] before it is sent
+    scaler      a GradScaler: gradients are sent in its step(optimizer), once unscaled. If
                 it finds one that is not finite, that clock is computed again with a lower scale.
     groups      parameters with their own rates, [{"params": ..., "lr_mult": 0.1, "decay_mult": 0}]:
-                multiples of the job's rate and weight decay, 1 where not given and for parameters
-                of no group. The servers apply them, whatever the rule, so they stay as they are
+                multiples of the job's rate and weight decay, 1 if not given and for parameters
+                of no group. The servers apply them, whatever the rule, so they must not change
                 here; all members give the same
     """
 
@@ -125,7 +125,7 @@ class Optimizer(torch.optim.Optimizer):
             self._buffers.append((member.table(name, buffer, "averaged"), buffer))
         self._wait_in_modules(model)
         if overlap and clip_norm is None and scaler is None:
-            # The node that adds a gradient up: its hook runs when that is whole. Kept alive here.
+            # The node that adds up a gradient: its hook runs when that is whole. Kept alive here.
             self._nodes = [one.expand_as(one).grad_fn.next_functions[0][0] for one in self._tables]
             for node, parameter in zip(self._nodes, self._tables):
                 self._hooks.append(
@@ -147,7 +147,7 @@ class Optimizer(torch.optim.Optimizer):
                     module.register_forward_pre_hook(lambda *_, own=own: self._await(own)))
 
     def _leave_at_once(self, parameter: torch.Tensor) -> None:
-        """Called when autograd has made its gradient."""
+        """Called when autograd has computed its gradient."""
         if self._holds:
             return
         # Autograd has a thread for each device.
@@ -161,7 +161,7 @@ class Optimizer(torch.optim.Optimizer):
 
     def push(self, parameter: torch.Tensor, gradient: Optional[torch.Tensor]) -> None:
         """Sends a parameter's gradient of this clock; None is one of zeros. step() does it for all
-        that have not left."""
+        that were not sent yet."""
         if not self._left:
             self.synchronize()  # ends the clock before
         table = self._tables[parameter]
@@ -179,7 +179,7 @@ class Optimizer(torch.optim.Optimizer):
     def _await(self, tables: list[Table]) -> None:
         """Called before a module's forward, with the tables of the module's own parameters."""
         if self._left:
-            # Between backward() and step(). What has left may be overwritten at any time.
+            # Between backward() and step(). What was sent may be overwritten at any time.
             if on_the_way := self._waiting.intersection(tables):
                 name = min(table.name for table in on_the_way)
                 raise InvalidError(
@@ -190,7 +190,7 @@ class Optimizer(torch.optim.Optimizer):
         self._member.open()
         if not self._is_begun:
             # Some modules read others' parameters without a call of those: MultiheadAttention does.
-            # So what was not called for at the clock before is waited for at the beginning.
+            # So what was not requested at the clock before is waited for at the beginning.
             self._is_begun = True
             self._covered, self._called = self._called, set()
             self._pull(self._waiting - self._covered)
@@ -205,7 +205,7 @@ class Optimizer(torch.optim.Optimizer):
     @contextlib.contextmanager
     def no_sync(self) -> Iterator[None]:
         """Gradients of a backward() in its block stay, and the next ones are added to them: for
-        batches in several parts, of which the last part's backward() is outside of it.
+        batches in several parts, with the backward() of the last part outside of the block.
 
             with optimizer.no_sync():
                 criterion(model(first), targets).backward()
@@ -219,8 +219,8 @@ class Optimizer(torch.optim.Optimizer):
             self._holds = before
 
     def synchronize(self) -> None:
-        """Waits for every parameter of the last step: before they are read outside of the model, or
-        the member leaves."""
+        """Waits for every parameter of the last step: call it before they are read outside of
+        the model, or the member leaves."""
         self._member.open()
         self._pull(set(self._waiting))
         if self._has_stepped:
@@ -236,7 +236,7 @@ class Optimizer(torch.optim.Optimizer):
 
     @property
     def next_batch(self) -> int:
-        """The clock whose batch is read next."""
+        """The clock of the next batch."""
         return self.next_clock
 
     @property
@@ -252,7 +252,7 @@ class Optimizer(torch.optim.Optimizer):
         self._hooks.clear()
 
     def step(self, loss: Any = None, items: int = 0) -> Any:
-        """Sends what has not left yet. Parameters without a gradient send zeros.
+        """Sends what was not sent yet. Parameters without a gradient send zeros.
 
         loss   a number or a tensor of one, for status and page
         items  how many were trained at this clock
@@ -282,7 +282,7 @@ class Optimizer(torch.optim.Optimizer):
         self._left.clear()
         self._has_stepped = True
         self._is_begun = False
-        # Read when the clock ends: that of a device would be waited for here, with all of backward.
+        # Read when the clock ends: one on a device would be waited for here, with all of backward.
         if isinstance(loss, torch.Tensor):
             self._report = (loss.detach().clone(), items)
         else:
@@ -291,10 +291,10 @@ class Optimizer(torch.optim.Optimizer):
 
     def state_dict(self) -> dict[str, Any]:
         """A checkpoint of what this member holds, for torch.save(): the values of all tables, and
-        the clock that is next. Waits for the last step's values.
+        the next clock. Waits for the last step's values.
 
-        What the rule keeps, such as momentum, is at the servers: the job's own checkpoints
-        (`checkpoint=` of submit()) have that too, and `resume=` continues from them.
+        The rule's state, such as momentum, is at the servers: the job's own checkpoints
+        (`checkpoint=` of submit()) have it too, and `resume=` continues from them.
         """
         if self._left:
             raise InvalidError("state_dict() between backward() and step(): parameters are on the "
@@ -306,10 +306,10 @@ class Optimizer(torch.optim.Optimizer):
                 "tables": {table.name: value.detach().clone() for table, value in values}}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Makes a state_dict()'s values the initial ones of a new job: before its first clock. Of
+        """Makes a state_dict()'s values the initial ones of a new job: before its first clock. With
         several members, the values of the first count, so let all of them load the same.
 
-        The new job's clocks count from 1; state["clock"] says how far the other one had come.
+        The new job's clocks count from 1; state["clock"] is how far the other one had got.
         """
         if self._member.is_open or self._member.clock > 1:
             raise InvalidError(

@@ -1,5 +1,5 @@
 """A figure of a grid of cells, e.g. the best bound of each spread and number of workers: an SVG
-file and a CSV file. The colours are cividis', from blue to yellow, which are told apart with any
+file and a CSV file. The colours are cividis', from blue to yellow, distinguishable with any
 colour vision, and each cell has its value in words, too."""
 
 import csv
@@ -68,7 +68,7 @@ class Grid:
 
 
 def colour_of(part):
-    """Of cividis.  part  from 0 to 1"""
+    """A colour of cividis.  part  from 0 to 1"""
     place = part * (len(CIVIDIS) - 1)
     below = min(int(place), len(CIVIDIS) - 2)
     mixed = (round(a + (b - a) * (place - below))

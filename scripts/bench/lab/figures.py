@@ -1,5 +1,5 @@
 """Figures for papers of the tables that the measuring commands print: a CSV file of the numbers and
-an SVG file of their lines. Colours are those of Okabe and Ito, which are told apart with any colour
+an SVG file of their lines. Colours are those of Okabe and Ito, distinguishable with any colour
 vision; lines differ in their marks and dashes, too."""
 
 import csv

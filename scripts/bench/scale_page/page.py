@@ -86,7 +86,7 @@ class Page:
         return quoting
 
     def dates(self):
-        """The numbers of the lines that say when figures were seen."""
+        """The numbers of the lines with the dates of figures."""
         return [i + 1 for i, line in enumerate(self.lines)
                 if DATE.search(line) and not line.startswith("|")]
 
@@ -99,7 +99,7 @@ def figures_of(rows):
 
 
 def is_telling(figure):
-    """Whether it has so many digits that it hardly stands for something else: 4.8, but not 0.1."""
+    """Whether it has enough digits to be unambiguous: 4.8, but not 0.1."""
     return len(re.sub(r"\D", "", figure).strip("0")) > 1
 
 
@@ -198,7 +198,7 @@ def draw(kept, folder):
 
 
 def unplaced(kept, commands):
-    """The outputs that no table has: what they say is in sentences."""
+    """The outputs that no table has: their figures are in sentences."""
     used = {line for table in TABLES.values() for line in table.lines}
     return [line for line, _ in kept.those_of([one.line for one in commands])
             if line not in used]

@@ -19,7 +19,7 @@ class PageTable:
     draw_kept writes figures of what is in no cell, given the outputs and a folder; returns their
               files
     title     of the figures
-    pictures  the figures' names, where they are others than the table's; * stands for anything
+    pictures  the figures' names, if they differ from the table's; * matches anything
     written   the column whose cells are written by hand and may quote figures
     notes     what to check by hand in the text below the table, given the outputs"""
 
@@ -44,7 +44,7 @@ def lines_of(section, *titles):
 
 
 def number(cell):
-    """The number that a cell starts with; nothing: it has none."""
+    """The number that a cell starts with; None if it has none."""
     found = re.match(r"[-+]?\d[\d,]*(\.\d+)?", cell.replace("*", ""))
     return float(found[0].replace(",", "")) if found else None
 

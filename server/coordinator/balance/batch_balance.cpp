@@ -20,10 +20,10 @@ namespace taut {
 namespace {
 
 constexpr double kMinGain = 0.1;
-// Batches of a share over which a worker is measured, at least.
+// The minimum number of batches of its share over which a worker is measured.
 constexpr std::uint64_t kBatches = 4;
-// A worker that begins its clocks faster than it is heard of is met within a few attempts, each of
-// which is four times further ahead than the one before it.
+// A worker that begins clocks faster than it reports them is overtaken within a few attempts, each
+// of which is four times as far ahead as the one before.
 constexpr std::int64_t kLead = 2;
 constexpr std::uint32_t kMaxMisses = 6;
 
@@ -41,7 +41,7 @@ google::protobuf::RepeatedField<std::uint32_t> working_members(const JobRecord& 
 }
 
 /// Forgets changes before all clocks that a member may still begin. The newest ones stay: an update
-/// may be weighed after its clock has ended, as a device's are.
+/// may be weighted after its clock has ended, as a device's are.
 void forget_past_shares(const JobRecord& job, pb::StoredJob& stored) {
   std::int64_t lowest = Clock::never().value();
   for (const pb::StoredMember& member : stored.members()) {
@@ -63,9 +63,9 @@ void measure_anew(JobRecord& job) {
   }
 }
 
-/// Notes what a worker has shown of its speed since it was first heard of at its present share.
-/// from     the clock that its share is from
-/// records  of its share
+/// Measures a worker's speed since its first report at its current share.
+/// from     the clock from which its share applies
+/// records  its share
 void measure(JobRecord::Worker& worker, const pb::Progress& progress, std::int64_t from,
              std::uint32_t records, Duration at_least) {
   if (progress.clock() <= from || progress.images() == 0) return;
@@ -79,7 +79,7 @@ void measure(JobRecord::Worker& worker, const pb::Progress& progress, std::int64
   worker.measured = BatchTime{records, computed / static_cast<double>(trained) * records};
 }
 
-/// Shares that are better than those of now; nullopt if there are none, or they are not known yet.
+/// Better shares than the current ones; nullopt if there are none, or they are not known yet.
 std::optional<std::vector<std::uint32_t>> better_shares(JobRecord& job, const BatchShares& shares,
                                                         Duration at_least) {
   const pb::StoredJob& stored = job.stored();
@@ -106,7 +106,7 @@ std::optional<std::vector<std::uint32_t>> better_shares(JobRecord& job, const Ba
     measured.push_back(measured_share(slot, *worker.measured, earlier));
   }
   if (as_now.empty()) return std::nullopt;
-  // A member has come or gone: the others have more or fewer records than equal shares.
+  // A member has joined or left: the others have more or fewer records than equal shares.
   if (sum != std::uint64_t{equal} * as_now.size()) return balanced_shares(as_now, now, equal, 0);
   if (measured.size() < as_now.size() || measured.size() < 2) return std::nullopt;
   auto better = balanced_shares(measured, now, equal, kMinGain);
@@ -159,7 +159,7 @@ void make(JobRecord& job, Notes& notes) {
   job.revise_workers();
 }
 
-/// The proposal has had no effect: every worker begins its clock with the old shares.
+/// Withdraws the proposal, which has no effect: every worker begins its clock with the old shares.
 void withdraw(JobRecord& job, std::string_view why, Notes& notes) {
   pb::StoredJob& stored = job.change();
   notes.add(JobId(stored.job()), fmt::format("shares of the batch for clock {} are withdrawn: {}",
@@ -168,15 +168,15 @@ void withdraw(JobRecord& job, std::string_view why, Notes& notes) {
   job.revise_workers();
 }
 
-/// Makes the proposed change once every worker holds its clock, or moves that further ahead.
+/// Makes the proposed change once every worker holds its clock, or moves the clock further ahead.
 void conclude(JobRecord& job, Duration hold, TimePoint now, Notes& notes) {
   const std::int64_t clock = job.stored().proposed_shares().first_clock();
-  // One that has gone may have begun the clock before it heard of the proposal.
+  // A worker that has left may have begun the clock before it received the proposal.
   if (!std::ranges::equal(job.stored().share_workers(), working_members(job))) {
     return withdraw(job, "a worker has come or gone", notes);
   }
   if (!job.all_answer()) {
-    // A coordinator that has restarted counts from now.
+    // A restarted coordinator counts from now.
     if (!job.shares_proposed) job.shares_proposed = now;
     if (now - *job.shares_proposed >= hold) withdraw(job, "a worker has not answered", notes);
     return;

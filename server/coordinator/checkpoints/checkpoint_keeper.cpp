@@ -50,7 +50,7 @@ bool is_of(const CheckpointTask& task, const std::string& folder) {
 }
 
 /// The folder that already has the task's checkpoint: it was moved there, and the report of that
-/// was lost. Empty: none has.
+/// was lost. Empty if there is none.
 std::string finished_folder(const CheckpointTask& task) {
   std::error_code failed;
   if (fs::exists(task.aside, failed)) return {};
@@ -93,13 +93,13 @@ Result<bool> is_taken(const CheckpointTask& task, const std::string& folder,
   return !is_of(task, manifest.payload.text(), fs::path(folder) / kManifestName);
 }
 
-/// The path that the checkpoint gets: FOLDER, or next to others of that name, here and on the disks
-/// of the servers that have parts of it.
+/// The path for the checkpoint: FOLDER, or a numbered one if that is taken, here or on the disk of
+/// a server that has parts of it.
 Result<std::string> free_path(const CheckpointTask& task, server::PartClient* parts) {
   for (int number = 1;; ++number) {
     const std::string folder = numbered(task.folder, number);
     std::error_code failed;
-    // A link counts, wherever it leads.
+    // A symbolic link counts as taken, whatever it points to.
     bool taken = fs::symlink_status(folder, failed).type() != fs::file_type::not_found;
     for (const pb::PartHolder& holder : task.holders) {
       if (taken || parts == nullptr) break;
@@ -109,8 +109,8 @@ Result<std::string> free_path(const CheckpointTask& task, server::PartClient* pa
   }
 }
 
-/// What is reported as not written must not be found as a whole checkpoint, which nothing would
-/// ever remove: it is moved back.
+/// Moves a checkpoint back that will be reported as not written: nothing would ever remove it if it
+/// stayed in place as a whole checkpoint.
 Error move_back(const CheckpointTask& task, const std::string& folder, Error why) {
   if (std::rename(folder.c_str(), task.aside.c_str()) != 0) {
     why.message += fmt::format("; its folder stays at {}", folder);
@@ -118,11 +118,11 @@ Error move_back(const CheckpointTask& task, const std::string& folder, Error why
   return why;
 }
 
-/// Moves the folder to its final path, where nothing may be: another coordinator may have put
-/// something there since it was looked at.
+/// Moves the folder to its final path, unless something exists there: another coordinator may have
+/// used the path since it was checked.
 Result<std::string> put_in_place(const CheckpointTask& task, const std::string& folder) {
   int moved = renameat2(AT_FDCWD, task.aside.c_str(), AT_FDCWD, folder.c_str(), RENAME_NOREPLACE);
-  // Not every file system can do it: then what is there must be an empty folder.
+  // Not every file system supports this: rename() replaces at most an empty folder.
   if (moved != 0 && errno == EINVAL) moved = std::rename(task.aside.c_str(), folder.c_str());
   if (moved != 0) return io_error(folder, "be moved to its final path");
   const Result<void> flushed = flush_folder(fs::path(folder).parent_path());
@@ -198,7 +198,7 @@ Result<void> copy_manifest(const CheckpointTask& task, const std::string& folder
   return ok();
 }
 
-/// The manifest's file. Errors: invalid: it would be too long to be read.
+/// The text of the manifest's file. Errors: invalid: it would be too long to be read.
 Result<std::string> manifest_text(const CheckpointTask& task) {
   pb::CheckpointManifest manifest = task.manifest;
   // In virtual time the task has it already.
@@ -225,12 +225,12 @@ Result<std::string> finish_checkpoint(const CheckpointTask& task, Notes& notes,
     } else {
       TAUT_TRY(check_parts(task));
     }
-    // Not next to another checkpoint of that name: of another job, or of this one before it was
-    // resumed from an earlier clock.
+    // Another checkpoint may have that name: of another job, or of this one before it was resumed
+    // from an earlier clock.
     TAUT_TRY(const std::string path, free_path(task, parts));
     if (tried != nullptr) *tried = path;
     if (task.manifest.has_coding()) {
-      // Wherever there is a manifest, the parts are in place.
+      // The parts come first: a manifest proves that they are in place.
       TAUT_TRY(move_parts(task, path, *parts));
       TAUT_TRY(copy_manifest(task, path, text, *parts));
     }
@@ -246,7 +246,7 @@ Result<std::string> finish_checkpoint(const CheckpointTask& task, Notes& notes,
 
 namespace {
 
-/// Whether a folder has a complete checkpoint, and it is none that this job has written there.
+/// Whether a folder has a complete checkpoint other than the one that this job wrote there.
 bool is_anothers(const CheckpointTask& task, const UnkeptCheckpoint& unkept) {
   const fs::path manifest = fs::path(unkept.folder) / kManifestName;
   const auto bytes = read_file(manifest, Bytes(kMaxManifestBytes));
@@ -270,7 +270,7 @@ void remove_unkept(const CheckpointTask& task, Notes& notes) {
   }
 }
 
-/// Has servers remove parts. One that does not answer is not asked for others; it is again later.
+/// Has servers remove parts. One that does not answer is asked for no others until a later task.
 void remove_parts(CheckpointTask& task, Notes& notes, server::PartClient* parts) {
   std::set<std::string> silent;
   for (PartRemoval& removal : task.removals) {
@@ -289,7 +289,7 @@ void remove_parts(CheckpointTask& task, Notes& notes, server::PartClient* parts)
   }
 }
 
-/// Adds what the record keeps of a finished checkpoint.
+/// Adds what the job's record keeps about a finished checkpoint.
 Result<void> note_manifest(CheckpointTask& task) {
   if (!task.manifest.has_coding()) return ok();
   TAUT_TRY(const SavedCheckpoint saved, find_saved(task.folder));
@@ -342,7 +342,7 @@ CheckpointKeeper::~CheckpointKeeper() {
 
 void CheckpointKeeper::put(CheckpointTask task) {
   if (tasks_.push(std::move(task), Duration::zero())) return;
-  // A task that the queue did not take is unchanged. NOLINTNEXTLINE(bugprone-use-after-move)
+  // A rejected task was not moved from. NOLINTNEXTLINE(bugprone-use-after-move)
   give({std::move(task), "too many checkpoints are waiting to be completed", {}});
 }
 

@@ -16,15 +16,15 @@
 namespace taut {
 
 /// Completes a checkpoint whose parts are in `aside`: checks that they exist, adds the
-/// manifest, flushes and renames the folder, then removes the older ones that the task names.
-/// Where the name is taken by another checkpoint, here or on a server's disk, -2, -3, ... is
-/// appended to it. A repetition changes nothing.
-/// The parts of a coded one are moved and the manifest is copied on the servers that have them,
-/// before it is here.
+/// manifest, flushes and renames the folder, then removes the remains of earlier unfinished orders.
+/// If another checkpoint has the name, here or on a server's disk, -2, -3, ... is appended to it.
+/// Repeating a finished task changes nothing.
+/// For a coded checkpoint, the servers first move their parts and get a copy of the manifest,
+/// before it is written here.
 /// notes     further lines for the log
-/// parts     reaches the task's holders; nullptr: it has none
-/// tried     becomes the final path as soon as it is chosen: on failure servers may have moved
-///           parts there
+/// parts     reaches the task's holders; nullptr if it has none
+/// tried     is set to the final path as soon as it is chosen: after a failure servers may have
+///           moved parts there
 /// Returns   the folder that now has the checkpoint
 /// Errors    not_found: a part is missing, for instance if servers do not share the folder; io
 [[nodiscard]] Result<std::string> finish_checkpoint(const CheckpointTask& task, Notes& notes,
@@ -35,7 +35,7 @@ namespace taut {
 /// Errors    io
 [[nodiscard]] Result<void> remove_checkpoint(const std::string& folder);
 
-/// A task and what became of it.
+/// A task and its result.
 struct DoneCheckpointTask {
   CheckpointTask task;
   std::string error;  // empty on success

@@ -22,9 +22,9 @@ namespace fs = std::filesystem;
 
 static_assert(kMaxDataParts == ReedSolomon::kMaxData && kMaxParityParts == ReedSolomon::kMaxParity);
 
-// After this many consecutive orders that were too late, something else is wrong.
+// If this many consecutive orders were too late, something else is wrong.
 constexpr std::uint32_t kMaxMisses = 12;
-// A stripe of 4 + 2 of them is in a core's second cache while it is encoded.
+// A stripe of 4 + 2 of these fits in a core's second-level cache while it is encoded.
 constexpr std::uint64_t kBlockBytes = 256ULL << 10U;
 
 struct Place {
@@ -32,7 +32,7 @@ struct Place {
   std::string name;
 };
 
-/// The place of a job's checkpoints, as Caffe's users expect of a prefix: FOLDER/NAME_iter_K.
+/// The place of a job's checkpoints, as Caffe's users expect from a prefix: FOLDER/NAME_iter_K.
 Place place_of(const pb::StoredJob& stored) {
   const pb::Job& definition = stored.definition();
   const fs::path prefix = definition.solver_param().snapshot_prefix();
@@ -55,14 +55,14 @@ std::int64_t interval(const pb::Job& definition) {
   return definition.solver_param().snapshot();
 }
 
-/// If updates arrive only every few clocks, V takes multiples of that interval, and the end.
+/// The clocks between two pushes: V takes only multiples of this, and the job's end.
 std::int64_t interval_of_pushes(const pb::Job& definition) {
   const auto policies = to_policies(definition);
   return policies ? policies.value().schedule().interval : 1;
 }
 
-/// The clock at which a job is over. External members say so by finishing: it is known once the
-/// last of them has left.
+/// The clock at which a job is over; never() if it is not known yet. With external members it is
+/// known once one has finished and the last one has left.
 std::int64_t end_of(const JobRecord& job) {
   const Clock end = end_clock(job.stored().definition());
   if (end != Clock::never() || !job.has_finished_members()) return end.value();
@@ -73,14 +73,14 @@ std::int64_t end_of(const JobRecord& job) {
   return last;
 }
 
-/// Whether any order is due at some time.
+/// Whether any order can ever be due.
 bool orders_any(const pb::StoredJob& stored) {
   const pb::Job& definition = stored.definition();
   return stored.checkpoint_wanted() || definition.has_checkpoint() || interval(definition) > 0;
 }
 
 /// The clock of the next order; 0 if none is due.
-/// lowest  an order below it would be too late
+/// lowest  an order below this clock would be too late
 std::int64_t due_clock(const JobRecord& job, std::int64_t lowest) {
   const pb::StoredJob& stored = job.stored();
   const std::int64_t end = end_of(job);
@@ -109,7 +109,7 @@ const pb::CodedCheckpoints* coding_of(const pb::StoredJob& stored) {
   return options.has_coded() ? &options.coded() : nullptr;
 }
 
-/// The servers that may have parts of a job's checkpoints; none where its files are whole.
+/// The servers that may have parts of a job's checkpoints; empty if its files are whole.
 std::vector<pb::PartHolder> holders_of(const pb::StoredJob& stored) {
   std::vector<pb::PartHolder> holders;
   if (coding_of(stored) == nullptr) return holders;
@@ -122,7 +122,7 @@ std::vector<pb::PartHolder> holders_of(const pb::StoredJob& stored) {
   return holders;
 }
 
-/// Why no coded checkpoint can be ordered; empty: it can, or files are whole.
+/// Why no coded checkpoint can be ordered; empty if one can, or if files are whole.
 std::string too_few_servers(const pb::StoredJob& stored) {
   const pb::CodedCheckpoints* coded = coding_of(stored);
   const auto servers = static_cast<std::uint32_t>(holders_of(stored).size());
@@ -135,7 +135,7 @@ std::string too_few_servers(const pb::StoredJob& stored) {
       (parts + coded->parity() - 1) / coded->parity());
 }
 
-/// Adds where an order's parts go, and what that survives.
+/// Adds to an order where its parts go. Returns a note if they survive fewer losses than intended.
 std::string place_parts(const pb::StoredJob& stored, pb::CheckpointOrder& order) {
   const pb::CodedCheckpoints* coded = coding_of(stored);
   if (coded == nullptr) return "";
@@ -160,7 +160,7 @@ void order(JobRecord& job, std::int64_t clock, Notes& notes) {
   order.set_folder(fmt::format("{}{}{}", folder_of(stored, clock),
                                unfinished_mark(JobId(stored.job()), stored.token()),
                                order.number()));
-  // Servers link to its files themselves; where it is gone by then, they write everything.
+  // Servers link to the base's files themselves; if it is gone by then, they write everything.
   const int kept = stored.checkpoints_size();
   if (stored.definition().checkpoint().incremental() && kept > 0) {
     order.set_base(stored.checkpoints(kept - 1).folder());
@@ -186,7 +186,7 @@ std::string no_checkpoint_text(const std::string& refusal) {
 void order_next(JobRecord& job, std::int64_t lowest, Notes& notes) {
   const std::int64_t clock = due_clock(job, lowest);
   if (clock <= 0) {
-    // Nothing is left to be trained, and what there is was saved.
+    // Nothing is left to train, and everything trained was saved.
     if (job.stored().saved_before() > 0) job.change().set_checkpoint_wanted(false);
     return;
   }
@@ -195,18 +195,18 @@ void order_next(JobRecord& job, std::int64_t lowest, Notes& notes) {
     order(job, clock, notes);
     return;
   }
-  // Servers may join: it is tried again whenever something changes.
+  // Servers may join, so this is tried again whenever something changes.
   const std::string failure = no_checkpoint_text(refusal);
   if (job.stored().checkpoint_failure() == failure && !job.stored().checkpoint_wanted()) return;
   pb::StoredJob& stored = job.change();
-  // One that is requested, or the last one before a stop, is not waited for.
+  // A requested checkpoint, or the last one before a stop, is not waited for.
   stored.set_checkpoint_wanted(false);
   stored.set_checkpoint_failure(failure);
   notes.add(JobId(stored.job()), failure);
 }
 
-/// The lowest clock of an order. Its distance from the highest known clock grows with each order
-/// that was late. Workers that are held begin none of those behind it.
+/// The lowest clock for an order. Its distance from the highest known clock grows with each order
+/// that was too late. If workers are held, it is measured from the first clock that none has begun.
 std::int64_t lowest_clock(const JobRecord& job) {
   const std::uint32_t misses = std::min(job.stored().checkpoint_misses(), kMaxMisses);
   const bool is_held = job.stored().saved_before() > 0 && job.working() > 0;
@@ -214,8 +214,8 @@ std::int64_t lowest_clock(const JobRecord& job) {
   return first + (std::int64_t{1} << (2 * misses)) - 1;
 }
 
-/// Whether the last checkpoint of a job that stops then cannot be ordered yet: a worker may have
-/// begun clocks, and begin further ones, that it has not reported.
+/// Whether a stopping job's last checkpoint cannot be ordered yet: a worker may have begun clocks
+/// that it has not reported, and may begin more.
 bool waits_for_answers(const JobRecord& job) {
   return job.stored().saved_before() > 0 && !job.all_answer();
 }
@@ -248,8 +248,8 @@ void withdraw_checkpoint(JobRecord& job, CheckpointTasks& tasks) {
 
 namespace {
 
-/// Whether no other checkpoint is to follow the current one before a stop: one that was ordered
-/// before the job was to stop is not its last.
+/// Whether the current checkpoint is the last one before a stop: one that was ordered before the
+/// job was asked to stop is not.
 bool is_last_before_stop(const pb::StoredJob& stored) {
   return stored.saved_before() == 0 || stored.saved_before() == stored.checkpoint().clock();
 }
@@ -284,8 +284,8 @@ void finish(JobRecord& job, CheckpointTasks& tasks) {
   job.finishes_checkpoint = true;
 }
 
-/// Whether the current order can no longer be complete, as a server was lost since it was given:
-/// one that was to keep parts, or, where the coordinator has started again in between, one whose
+/// Whether the current order can no longer be completed because a server was lost since it was
+/// given: one that had to keep parts, or, if the coordinator has restarted in between, one whose
 /// shard may have moved.
 bool misses_server(const JobRecord& job) {
   const pb::CheckpointOrder& order = job.stored().checkpoint();
@@ -296,7 +296,7 @@ bool misses_server(const JobRecord& job) {
 }
 
 void conclude(JobRecord& job, Duration limit, TimePoint now, CheckpointTasks& tasks, Notes& notes) {
-  // Without any finished member, the job waits for workers: one that joins brings V to the clock.
+  // Without a finished member, the job waits for workers: one that joins advances V to the clock.
   if (job.working() > 0 || !job.has_finished_members()) {
     job.waits_for_checkpoint.reset();
   } else if (!job.waits_for_checkpoint) {
@@ -326,7 +326,7 @@ void conclude(JobRecord& job, Duration limit, TimePoint now, CheckpointTasks& ta
   } else if (job.waits_for_checkpoint && now - *job.waits_for_checkpoint >= limit) {
     give_up(job, fmt::format("not all of it was written within {:g} s", seconds(limit)), tasks,
             notes);
-    // No member is left to bring V to a later one. External members may yet join.
+    // No member is left to advance V to a later clock. External members may still join.
     const Clock end = end_clock(job.stored().definition());
     if (end != Clock::never()) job.change().set_checkpointed_to(end.value());
   }
@@ -348,7 +348,7 @@ void advance_checkpoint(JobRecord& job, Duration limit, TimePoint now, Checkpoin
     if (under_way) give_up(job, "the job has ended", tasks, notes);
     return;
   }
-  // One that V will not reach, as the last member has finished before.
+  // V will not reach this clock if the last member has finished before it.
   if (stored.has_checkpoint() && stored.checkpoint().clock() > end_of(job)) {
     withdraw_checkpoint(job, tasks);
   }
@@ -376,7 +376,7 @@ Result<std::string> order_checkpoint_now(JobRecord& job, CheckpointTasks& tasks,
                        stored.job());
   }
   const std::int64_t soon = lowest_clock(job);
-  // A distant order can be replaced; a near one is what the user requests.
+  // A distant order can be replaced; a near one already is what the user requests.
   if (stored.has_checkpoint() && !job.finishes_checkpoint && stored.checkpoint().clock() > soon) {
     withdraw_checkpoint(job, tasks);
   }
@@ -398,11 +398,11 @@ Result<std::string> order_last_checkpoint(JobRecord& job, CheckpointTasks& tasks
   job.change().set_stops_when_saved(true);
   if (job.stored().definition().external_members()) {
     auto order = order_checkpoint_now(job, tasks, notes);
-    // Whichever is in progress; if none is, the last one is written.
+    // The one in progress counts; if there is none, the last checkpoint is already written.
     job.change().set_checkpoint_wanted(job.stored().has_checkpoint());
     return order;
   }
-  // One that is about to be complete stays, and the last one follows it.
+  // A checkpoint that is about to be complete stays, and the last one follows it.
   if (job.stored().has_checkpoint() && !job.finishes_checkpoint) withdraw_checkpoint(job, tasks);
   if (const std::string refusal = too_few_servers(job.stored()); !refusal.empty()) {
     return no_checkpoint(job, refusal);
@@ -411,7 +411,7 @@ Result<std::string> order_last_checkpoint(JobRecord& job, CheckpointTasks& tasks
   stored.clear_checkpoint_failure();
   stored.set_checkpoint_misses(0);
   stored.set_checkpoint_wanted(true);
-  // Until the last checkpoint's clock is known, a clock that no earlier order has.
+  // Until the last checkpoint's clock is known, use a clock that no earlier order has.
   stored.set_saved_before(stored.has_checkpoint() && stored.checkpoint().clock() == 1 ? 2 : 1);
   job.revise_workers();
   return fmt::format("job {}: its workers begin no clock until the last checkpoint's is known",
@@ -423,7 +423,7 @@ void note_finished(JobRecord& job, const CheckpointTask& task, const std::string
   const pb::StoredJob& before = job.stored();
   if (!before.has_checkpoint() || before.checkpoint().number() != task.number) return;
   if (!error.empty()) {
-    // What some servers have moved already.
+    // Some servers may have moved their parts already.
     leave_parts(job, task.tried, task.number);
     give_up(job, error, tasks, notes);
     return;
@@ -447,7 +447,7 @@ void note_finished(JobRecord& job, const CheckpointTask& task, const std::string
   stored.set_checkpoint_wanted(!is_last);
   stored.clear_checkpoint_failure();
   job.finishes_checkpoint = false;
-  // Servers keep memory ready for the next one: they must know if there is none.
+  // Servers keep memory ready for the next checkpoint: they must know if there will be none.
   const bool continues = stored.state() == pb::RUNNING && !stored.closing();
   if (continues && due_clock(job, lowest_clock(job)) == 0) job.revise();
   notes.add(JobId(stored.job()),

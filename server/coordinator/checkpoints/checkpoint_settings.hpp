@@ -5,13 +5,13 @@
 
 #include "proto/job.pb.h"
 
-/// What a job says of its checkpoints.
+/// A job's checkpoint settings.
 namespace taut {
 
-/// The folder that a job's checkpoints are made in; relative: to the coordinator's working folder.
+/// The folder for a job's checkpoints; a relative one starts at the coordinator's working folder.
 [[nodiscard]] std::filesystem::path checkpoint_folder(const pb::Job& definition);
 
-/// Of so many parts on so many servers, the most servers that may be lost; 0: none may be.
+/// How many lost servers a coded checkpoint survives, if its parts are spread over `servers`.
 [[nodiscard]] std::uint32_t losses_survived(const pb::CodedCheckpoints& coded,
                                             std::uint32_t servers);
 

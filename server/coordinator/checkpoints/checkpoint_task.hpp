@@ -16,35 +16,35 @@ struct PartRemoval {
   std::string address;  // of its first shard
   std::string folder;   // as the job names it
   std::uint64_t order = 0;
-  bool failed = false;  // the server did not answer
+  bool failed = false;  // the server could not be asked, or did not answer
 };
 
-/// A complete checkpoint that is not kept any more.
+/// A complete checkpoint that is no longer kept.
 struct UnkeptCheckpoint {
   std::string folder;
-  std::uint64_t order = 0;  // its number; 0: not known
+  std::uint64_t order = 0;  // its number; 0: unknown
 };
 
 /// Work on the file system for a job's checkpoint.
 struct CheckpointTask {
   enum class Kind : std::uint8_t {
     kFinish,       // its parts are written: add the manifest and move the folder to its final path
-    kDrop,         // it will not be completed: remove the coordinator's folder of it, and what is
-                   // left of earlier ones
-    kRemove,       // complete checkpoints that are not kept any more: as kDrop
-    kRemoveParts,  // parts on the servers' disks, of both
+    kDrop,         // it will not be completed: remove the coordinator's folder for it, and the
+                   // remains of earlier ones
+    kRemove,       // remove complete checkpoints that are no longer kept
+    kRemoveParts,  // remove parts on the servers' disks, of dropped and of unkept ones
   };
   Kind kind = Kind::kFinish;
   JobId job;
   std::uint64_t number = 0;  // of the order
   std::string aside;         // the folder of the parts
-  std::string folder;        // kFinish: the final path; once finished, the path that was free
+  std::string folder;        // kFinish: the requested final path; once finished, the path used
   pb::CheckpointManifest manifest;
   std::vector<UnkeptCheckpoint> unkept;  // kRemove
-  // kFinish of a coded one: the servers that may have parts. Other checkpoints are whole files.
+  // kFinish of a coded checkpoint: the servers that may have parts. Others are whole files.
   std::vector<pb::PartHolder> holders;
-  std::string tried;            // kFinish, once tried: the final path, also where it has failed
-  std::string manifest_sha256;  // kFinish of a coded one, once finished: of the manifest's file
+  std::string tried;            // kFinish, once tried: the final path, even if it has failed
+  std::string manifest_sha256;  // kFinish of a coded one, once finished: the manifest file's hash
   std::uint64_t token = 0;      // kDrop, kRemove, kRemoveParts: of the job's submission
   std::vector<PartRemoval> removals;  // kRemoveParts
 };

@@ -11,7 +11,7 @@
 namespace taut {
 namespace {
 
-/// Removes those kept checkpoints that `is_unkept` says, from the list at once.
+/// Removes the kept checkpoints for which `is_unkept` is true; they leave the list immediately.
 template <class Predicate>
 void remove_kept(JobRecord& job, CheckpointTasks& tasks, Notes& notes, const std::string& why,
                  Predicate is_unkept) {
@@ -45,7 +45,7 @@ bool has_proved(const JobRecord& job, std::int64_t clock) {
   bool any = false;
   for (const pb::StoredMember& member : stored.members()) {
     if (member.lost()) continue;
-    // The evaluator tests at a clock before it trains it, and at the end before it has finished.
+    // The evaluator tests at a clock before training it, and at the end before it finishes.
     if (!member.finished() && member.progress().clock() <= clock) return false;
     any = true;
   }

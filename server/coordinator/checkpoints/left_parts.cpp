@@ -8,7 +8,7 @@ namespace taut {
 namespace {
 
 constexpr Duration kRemoveAgain = std::chrono::minutes(1);
-// A server that is away for good is not remembered for more checkpoints than this.
+// A server that never returns is remembered for at most this many checkpoints.
 constexpr int kMaxLeft = 256;
 
 void add(pb::StoredJob& stored, const std::string& server, const std::string& folder,

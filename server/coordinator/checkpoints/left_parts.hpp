@@ -11,18 +11,18 @@
 namespace taut {
 
 /// Lists a checkpoint's parts for removal on every server of the job that may have some, lost ones
-/// too: a server that returns still has its disk. The list is in the job's record until each has
-/// removed them, so no restart forgets it. Nothing where the job's checkpoints are whole files.
+/// too: a server that returns still has its disk. The list is in the job's record until each server
+/// has removed its parts, so no restart forgets it. Does nothing if checkpoints are whole files.
 /// folder  of the checkpoint, unfinished or complete
 /// order   its number
 void leave_parts(JobRecord& job, const std::string& folder, std::uint64_t order);
 
-/// Issues what is listed for the servers that are here: once for each of their lives, and again
-/// after a minute.
+/// Issues the listed removals for connected servers: once in each life of a server, and again a
+/// minute after a failure.
 void remove_left_parts(JobRecord& job, const Registry& registry, TimePoint now,
                        CheckpointTasks& tasks);
 
-/// Adopts the result of a kRemoveParts task. An error: none of it was done.
+/// Adopts the result of a kRemoveParts task. With an error, none of it was done.
 void note_removed(JobRecord& job, const CheckpointTask& task, const std::string& error,
                   TimePoint now);
 

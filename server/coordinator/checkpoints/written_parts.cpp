@@ -24,7 +24,7 @@ void add_part(const pb::CheckpointPart& part, std::uint64_t number, const std::s
   }
 }
 
-/// Whether a worker takes part: it trains at the clock, or just before.
+/// Whether a worker takes part in the checkpoint at this clock: it is not lost and joined by then.
 bool contributes(const pb::StoredMember& member, std::int64_t clock) {
   return !member.lost() && member.member().join_clock() <= clock;
 }

@@ -5,7 +5,7 @@
 #include "proto/checkpoint.pb.h"
 #include "server/coordinator/store/job_record.hpp"
 
-/// What servers and workers have written of the checkpoint that is ordered.
+/// What servers and workers have written of the ordered checkpoint.
 namespace taut {
 
 /// Whether a member takes part in the current checkpoint, even if it has finished training.
@@ -13,15 +13,15 @@ namespace taut {
 
 /// The progress of the current order.
 struct PartsProgress {
-  bool missed = false;
+  bool missed = false;  // by some process: the order was too late
   bool written = true;  // by every process
   std::string error;
 };
 
-/// REQUIRES: one is ordered.
+/// REQUIRES: a checkpoint is ordered.
 [[nodiscard]] PartsProgress progress_of_parts(const JobRecord& job);
 
-/// What its parts make together. REQUIRES: all are written.
+/// The manifest of the ordered checkpoint. REQUIRES: all its parts are written.
 [[nodiscard]] pb::CheckpointManifest manifest_of(const JobRecord& job);
 
 }  // namespace taut

@@ -5,13 +5,13 @@
 
 namespace taut {
 
-/// Chooses the schemes of a job whose compression is AUTO, once every worker that it has says what
-/// it has measured: they become part of its definition, which its servers have before any worker
-/// opens its tables. No worker trains before.
+/// Chooses the schemes of a job whose compression is AUTO, once each of its workers has reported
+/// its measurements: they become part of the job's definition, which its servers have before any
+/// worker opens its tables. No worker trains earlier.
 void advance_compression(JobRecord& job, Notes& notes);
 
-/// Gives a job that is resumed the schemes with which the checkpoint was written, if both jobs have
-/// left them open.
+/// Gives a job that resumes a checkpoint the schemes with which it was written, if both jobs leave
+/// the choice open.
 void keep_compression(pb::StoredJob& job);
 
 }  // namespace taut

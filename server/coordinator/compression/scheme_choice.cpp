@@ -16,15 +16,15 @@ using pb::PullCompression;
 using pb::PushCompression;
 using Costs = google::protobuf::RepeatedPtrField<pb::SchemeCost>;
 
-// Less is within what a prediction misses, and no reason to round.
+// A smaller gain is within a prediction's error, and no reason to lose precision.
 constexpr double kGain = 0.05;
-// Beyond these a measurement has failed.
+// A measurement outside these bounds has failed.
 constexpr double kMinBytesPerS = 100;
 constexpr double kMaxBytesPerS = 1e13;
 constexpr double kMaxSeconds = 1e6;
 constexpr std::uint64_t kMaxBytes = std::uint64_t{1} << 50;
 
-/// The schemes of updates or values that are compared: one where the job names what it has.
+/// The schemes of updates or values that are compared: a single one if the job names it.
 template <class List>
 auto schemes_of(const List& list) {
   using Scheme = decltype(list.Get(0).scheme());
@@ -40,7 +40,7 @@ bool is_time(double time_s) {
   return std::isfinite(time_s) && time_s >= 0 && time_s <= kMaxSeconds;
 }
 
-/// One cost of each scheme, in their order.
+/// Whether there is one sound cost for each scheme, in order.
 template <class Scheme>
 bool are_of(const Costs& costs, const std::vector<Scheme>& schemes) {
   return std::ranges::equal(costs, schemes, [](const pb::SchemeCost& cost, Scheme scheme) {
@@ -56,12 +56,12 @@ bool is_usable(const pb::CompressionCosts& worker, const pb::Compression& compre
          are_of(worker.pull(), schemes_of(compression.pull()));
 }
 
-/// What a worker's clock takes with two schemes, by their places in the lists.
+/// Predicts a worker's clock with two schemes, given by their positions in the lists.
 pb::PredictedClock predict(const SchemeQuestion& question, const pb::CompressionCosts& worker,
                            int push, int pull) {
   const pb::SchemeCost& pushed = worker.push(push);
   const pb::SchemeCost& pulled = worker.pull(pull);
-  // Whose updates a shard adds up, at decode_s each.
+  // A shard decodes and adds up the updates of all these.
   const auto workers = static_cast<double>(question.workers.size());
   pb::PredictedClock clock;
   clock.set_push(pushed.scheme());
@@ -75,14 +75,14 @@ pb::PredictedClock predict(const SchemeQuestion& question, const pb::Compression
   return clock;
 }
 
-/// Two schemes, and what a clock takes the worker that is slowest with them.
+/// Two schemes, and the predicted clock of the worker that is slowest with them.
 struct Pair {
   int push = 0;
   int pull = 0;
   pb::PredictedClock clock;
 };
 
-/// All of them, the most exact first.
+/// All pairs of schemes, the most exact first.
 std::vector<Pair> pairs_of(const SchemeQuestion& question) {
   std::vector<Pair> pairs;
   const pb::CompressionCosts& any = question.workers.front();
@@ -111,7 +111,7 @@ std::string rate_text(double bytes_per_s) {
   return fmt::format("{:.3g} Mbit/s", bits / 1e6);
 }
 
-/// E.g. "push INT8, pull FP16", without what the job names itself.
+/// E.g. "push INT8, pull FP16", without schemes that the job names itself.
 std::string names_of(const pb::Compression& requested, int push, int pull) {
   std::string text;
   if (is_open(requested.push())) {
@@ -146,7 +146,7 @@ std::string parts_text(const pb::PredictedClock& clock) {
                      time_text(clock.codec_s()));
 }
 
-/// Why the chosen one is: the fastest and FLOAT32 are what it is held against.
+/// Why a pair was chosen, compared with the fastest pair and with FLOAT32.
 std::string reason(const pb::Compression& requested, const pb::PredictedClock& chosen,
                    const pb::PredictedClock& exact, const pb::PredictedClock& fastest) {
   std::string text =

@@ -15,7 +15,7 @@ namespace {
 constexpr std::string_view kDigits =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// Why a request failed. A streamed one, as that which keeps a lease alive, has an object as error.
+/// Why a request failed. Streamed requests, such as lease keep-alives, have an object as the error.
 std::string reason_of(const nlohmann::json& content, const std::string& body) {
   const auto text_of = [](const nlohmann::json& object, const char* name) {
     const auto found = object.find(name);
@@ -30,7 +30,7 @@ std::string reason_of(const nlohmann::json& content, const std::string& body) {
 }  // namespace
 
 std::string to_base64(std::string_view bytes) {
-  // With room for the zero at the end.
+  // With room for the final zero.
   std::string text((bytes.size() + 2) / 3 * 4 + 1, '\0');
   const int size = EVP_EncodeBlock(reinterpret_cast<unsigned char*>(text.data()),
                                    reinterpret_cast<const unsigned char*>(bytes.data()),
@@ -40,7 +40,7 @@ std::string to_base64(std::string_view bytes) {
 }
 
 Result<std::string> from_base64(std::string_view text) {
-  // What pads the last group of four is no byte.
+  // Padding in the last group of four stands for no byte.
   const std::size_t digits = std::min(text.find_first_not_of(kDigits), text.size());
   const std::size_t padding = text.size() - digits;
   const bool is_padded = text.substr(digits).find_first_not_of('=') == std::string_view::npos;
@@ -71,7 +71,7 @@ Result<nlohmann::json> EtcdClient::call(const std::string& path, const nlohmann:
     if (answer || answer.error().code != ErrorCode::kUnavailable) return answer;
     reasons += (reasons.empty() ? "" : "; ") + answer.error().message;
     const std::size_t next = (member + 1) % members_.size();
-    // Unless another client has found one meanwhile.
+    // Unless another client has found a member that answers meanwhile.
     if (first_->compare_exchange_strong(known, next)) known = next;
     member = next;
   }
@@ -87,7 +87,7 @@ Result<nlohmann::json> EtcdClient::ask(http::HttpClient& member, const std::stri
   const std::string message =
       fmt::format("etcd at {}{}: status {}: {}", member.address(), path, answer.value().status,
                   reason_of(content, answer.value().body));
-  // 5xx: without a leader, or overloaded. Another member, or a later time, may do.
+  // 5xx: no leader, or overloaded. Another member or a later attempt may succeed.
   const bool may_pass = answer.value().status >= 500 || answer.value().status == 200;
   return make_error(may_pass ? ErrorCode::kUnavailable : ErrorCode::kInvalid, message);
 }

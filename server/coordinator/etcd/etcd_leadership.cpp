@@ -14,10 +14,10 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr Duration kLook{200'000};       // between two looks at which coordinator leads
+constexpr Duration kLook{200'000};       // between two checks of which coordinator leads
 constexpr Duration kAside = 10 * kLook;  // after a resignation
 
-/// One silent member must not cost the lease: there is time to ask the others.
+/// Shortens the wait so that one silent member does not cost the lease: others can be asked.
 EtcdOptions settled(EtcdOptions options, Duration lease) {
   options.wait = std::min(options.wait, lease / 4);
   return options;
@@ -81,7 +81,7 @@ void EtcdLeadership::run() {
   revoke();
 }
 
-/// Ends the term of one that resigns. Returns whether it does: others go first.
+/// Ends this process's term if it resigns. Returns whether it does, so that others go first.
 bool EtcdLeadership::step_aside() {
   {
     const std::scoped_lock lock(mutex_);
@@ -92,7 +92,7 @@ bool EtcdLeadership::step_aside() {
   return true;
 }
 
-/// What etcd answers may have another form than is expected, which costs one look.
+/// An answer of etcd in an unexpected form costs only one attempt.
 Result<void> EtcdLeadership::advance() {
   try {
     return has_lease_ ? keep() : look();
@@ -101,20 +101,20 @@ Result<void> EtcdLeadership::advance() {
   }
 }
 
-/// Stands for election where no coordinator leads.
+/// Finds out which coordinator leads, and campaigns if none does.
 Result<void> EtcdLeadership::look() {
   const std::string key = to_base64(options_.prefix + "/leader");
   TAUT_TRY(const Json found, client_.call("/v3/kv/range", {{"key", key}}));
   const auto pairs = found.find("kvs");
-  if (pairs == found.end() || pairs->empty()) return stand();
+  if (pairs == found.end() || pairs->empty()) return campaign();
   TAUT_TRY(std::string leader, from_base64(pairs->at(0).value("value", "")));
-  // One's own key is of an earlier life of this process: it ends with its lease.
+  // A key with our own address stems from an earlier life of this process and ends with its lease.
   const std::scoped_lock lock(mutex_);
   leader_ = std::move(leader);
   return ok();
 }
 
-Result<void> EtcdLeadership::stand() {
+Result<void> EtcdLeadership::campaign() {
   const TimePoint began = steady_now();
   if (lease_id_.empty()) {
     const std::int64_t whole = (lease_.count() + 999'999) / 1'000'000;
@@ -131,10 +131,10 @@ Result<void> EtcdLeadership::stand() {
   const auto answer = client_.call("/v3/kv/txn", {{"compare", Json::array({absent})},
                                                   {"success", Json::array({put})},
                                                   {"failure", Json::array({get})}});
-  // Of a request without an answer it is not known whether the key is put under the lease.
+  // Without an answer it is not known whether the key was put under the lease.
   if (!answer && answer.error().code == ErrorCode::kUnavailable) return answer.error();
   if (!answer || !answer.value().value("succeeded", false)) {
-    // It is not kept alive until the next election, in which an ended lease would be refused.
+    // The lease would end before the next election, in which it would then be refused.
     revoke();
     if (!answer) return answer.error();
     return ok();
@@ -149,8 +149,8 @@ Result<void> EtcdLeadership::stand() {
   return ok();
 }
 
-/// A term that was left for want of an answer is taken up again where its lease has outlived the
-/// silence: no other can have led meanwhile.
+/// Keeps the lease alive. A term that lapsed without an answer resumes if its lease has outlived
+/// the silence: no other process can have led meanwhile.
 Result<void> EtcdLeadership::keep() {
   const TimePoint began = steady_now();
   TAUT_TRY(const Json answer, client_.call("/v3/lease/keepalive", {{"ID", lease_id_}}));
@@ -171,7 +171,7 @@ void EtcdLeadership::revoke() {
   [[maybe_unused]] const auto revoked = client_.call("/v3/lease/revoke", {{"ID", id}});
 }
 
-/// What was led is over: the next term needs a new lease.
+/// Ends the current term: the next one needs a new lease.
 void EtcdLeadership::lose(const std::string& why) {
   has_lease_ = false;
   const std::scoped_lock lock(mutex_);

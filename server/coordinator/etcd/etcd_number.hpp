@@ -7,7 +7,7 @@
 
 namespace taut {
 
-/// A number of etcd's answer, whose 64-bit integers are texts; 0 if there is none.
+/// A number in etcd's answer, which encodes 64-bit integers as strings; 0 if absent.
 [[nodiscard]] inline std::int64_t etcd_number(const nlohmann::json& content, const char* name) {
   const auto found = content.find(name);
   if (found == content.end()) return 0;

@@ -17,19 +17,19 @@ namespace {
 
 using Json = nlohmann::json;
 
-// etcd takes requests of 1.5 MiB by default, and base64 makes 4 bytes of 3; the rest is for records
-// that change with the definition.
+// By default etcd takes requests of up to 1.5 MiB, and base64 turns 3 bytes into 4; the rest is for
+// records that change together with the definition.
 constexpr std::size_t kMaxDefinition = 768ULL << 10U;
-constexpr std::size_t kMaxOperations = 128;  // of a transaction, by default
-// Keys that are read at once: each may have a definition, and the client waits only so long.
+constexpr std::size_t kMaxOperations = 128;  // in a transaction, by default
+// Keys that are read at once: each may be a large definition, and the client's wait is limited.
 constexpr int kPage = 16;
 // Base64 in a transaction of several jobs; one job alone may have more.
 constexpr std::size_t kMaxText = 1024ULL << 10U;
 
-/// Operations that are carried out together or not at all.
+/// Operations that are executed together or not at all.
 struct Batch {
   Json operations = Json::array();
-  std::size_t text = 0;           // bytes of what they put
+  std::size_t text = 0;           // bytes that they put
   std::map<JobId, bool> defined;  // the definitions among them, as in EtcdStore
 
   void add(Batch other) {
@@ -37,15 +37,15 @@ struct Batch {
     text += other.text;
     defined.merge(other.defined);
   }
-  /// Whether these fit in addition, and the fence.
+  /// Whether these, and the fence, fit in as well.
   [[nodiscard]] bool has_room_for(const Batch& other) const {
     return operations.size() + other.operations.size() < kMaxOperations &&
            text + other.text <= kMaxText;
   }
 };
 
-/// Jobs that are to be saved together, as a job and the one that continues it: without the other,
-/// each of them would have the next coordinator continue it again, or not at all.
+/// Jobs that must be saved together, such as a job and the one that continues it: if only one were
+/// saved, the next coordinator would continue the job twice, or not at all.
 std::vector<std::vector<JobId>> groups_of(const std::map<JobId, pb::StoredJob>& jobs) {
   std::vector<std::vector<JobId>> groups;
   std::map<JobId, std::size_t> group_of;
@@ -53,7 +53,7 @@ std::vector<std::vector<JobId>> groups_of(const std::map<JobId, pb::StoredJob>& 
     const auto [group, is_first] = group_of.try_emplace(id, groups.size());
     if (is_first) groups.emplace_back();
     groups[group->second].push_back(id);
-    // Its number is a later one.
+    // Its number is higher, so it follows.
     if (job.restarted_as() != 0) group_of[JobId(job.restarted_as())] = group->second;
   }
   // Those that have ended go first: their workers may be other jobs' members in the same step.
@@ -90,9 +90,9 @@ class EtcdStore final : public CoordinatorStore {
   const std::shared_ptr<const Leadership> leadership_;
   EtcdClient client_;
   std::int64_t term_ = 0;
-  std::int64_t saves_ = 0;      // the number of the newest save that was tried
+  std::int64_t saves_ = 0;      // the number of the newest attempted save
   std::int64_t fenced_at_ = 0;  // the revision of PREFIX/fence; 0: it does not exist
-  /// Whose definition is stored, and whether with what was chosen for it.
+  /// Jobs whose definition is stored, and whether it includes the chosen compression.
   std::map<JobId, bool> defined_;
 };
 
@@ -119,11 +119,11 @@ Result<CoordinatorRecords> EtcdStore::load() {
   return records;
 }
 
-/// Reads some keys from `from` on, all pages as of one revision. Returns where the next page is
-/// from; empty: this was the last one.
+/// Reads some keys from `from` on, all pages as of one revision. Returns the first key of the next
+/// page; empty if this was the last one.
 Result<std::string> EtcdStore::load_page(const std::string& from, std::int64_t& revision,
                                          CoordinatorRecords& records) {
-  // All keys with the prefix: '0' follows '/'.
+  // The end of the keys with the prefix: '0' follows '/'.
   std::string end = prefix_;
   end.back() = '0';
   const auto found = client_.call("/v3/kv/range", {{"key", to_base64(from)},
@@ -141,7 +141,7 @@ Result<std::string> EtcdStore::load_page(const std::string& from, std::int64_t& 
     if (!last.starts_with(prefix_)) continue;
     TAUT_TRY(take(last.substr(prefix_.size()), value, etcd_number(pair, "mod_revision"), records));
   }
-  // The next key is the same with a zero byte.
+  // The next possible key is the last one with a zero byte appended.
   if (last.empty() || !found.value().value("more", false)) return std::string();
   return last + '\0';
 }
@@ -193,7 +193,7 @@ void EtcdStore::put_job(JobId id, const pb::StoredJob& job, Batch& batch) const 
   put(fmt::format("jobs/{}", id.value()), record.SerializeAsString(), batch);
 }
 
-/// The counters are in the first one: no number is given twice, whichever batch is the last.
+/// The counters are in the first batch: no number is reused, whichever batch is the last one saved.
 std::vector<Batch> EtcdStore::batches_of(const CoordinatorChanges& changes) const {
   std::vector<Batch> batches(1);
   const auto add = [&batches](Batch batch) {
@@ -215,8 +215,8 @@ std::vector<Batch> EtcdStore::batches_of(const CoordinatorChanges& changes) cons
   return batches;
 }
 
-/// After a failure a part of it may be stored, to which the next save adds the rest: nothing of it
-/// is sent before. A coordinator that takes over in between finds some jobs as they were.
+/// After a failure some of the changes may be stored, and the next save adds the rest: none of them
+/// is sent before. A coordinator that takes over in between finds some jobs in their old state.
 Result<void> EtcdStore::save(const CoordinatorChanges& changes) {
   for (Batch& batch : batches_of(changes)) {
     put("fence", std::to_string(++saves_), batch);
@@ -227,7 +227,7 @@ Result<void> EtcdStore::save(const CoordinatorChanges& changes) {
   return ok();
 }
 
-/// Tries again where a save of ours before this one was made after all.
+/// Tries again if an earlier save of ours was made after all.
 Result<void> EtcdStore::commit(const Json& operations) {
   constexpr int kTries = 3;
   const std::string leader = to_base64(prefix_ + "leader");
@@ -260,7 +260,7 @@ Result<void> EtcdStore::commit(const Json& operations) {
     if (pair(1).is_null()) return make_error(ErrorCode::kIo, "etcd: the fence is missing");
     TAUT_TRY(const std::string newest, from_base64(pair(1).value("value", "")));
     fenced_at_ = etcd_number(pair(1), "mod_revision");
-    // This very save, whose answer was lost.
+    // This save was made already, and its answer was lost.
     if (newest == std::to_string(saves_)) return ok();
   }
   return make_error(ErrorCode::kIo, "etcd: other saves intervened several times");

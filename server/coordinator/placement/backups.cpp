@@ -14,10 +14,10 @@
 namespace taut::placement {
 namespace {
 
-// Another host is chosen until then; where there is none, this one is tried again.
+// For this long another host is chosen; afterwards a host that was given up may be tried again.
 constexpr Duration kGivenUpPause = std::chrono::seconds(60);
 
-/// Whether another server takes work, if it was given up as a backup of the shard or not.
+/// Whether another server takes work, even if it was given up as a backup of the shard.
 bool could_have_backup(const JobRecord& job, const Registry& registry, int number) {
   const auto loads = loads_of(job, registry);
   return std::ranges::any_of(loads, [&](const auto& entry) {
@@ -27,7 +27,7 @@ bool could_have_backup(const JobRecord& job, const Registry& registry, int numbe
 
 }  // namespace
 
-int wanted_backups(const pb::StoredJob& stored) {
+int required_backups(const pb::StoredJob& stored) {
   return static_cast<int>(std::max(stored.replication_copies(), 1U));
 }
 
@@ -47,8 +47,8 @@ std::optional<std::uint32_t> choose_backup(const JobRecord& job, const Registry&
            is_given_up(job, static_cast<std::uint32_t>(number), entry.first);
   });
   if (loads.empty()) return std::nullopt;
-  // The host that follows the primary comes first among equals: backups of one server's shards
-  // are spread.
+  // Among equals the host that follows the primary comes first, so that the backups of one server's
+  // shards are spread.
   const std::uint32_t hosts = host_count(job.stored());
   const auto turn = [&](std::uint32_t host) { return (host + hosts - shard.host() - 1) % hosts; };
   int least = std::numeric_limits<int>::max();
@@ -89,15 +89,15 @@ bool give_backups(JobRecord& job, const Registry& registry, int number) {
     const auto& backups = job.stored().shards(number).backups();
     return static_cast<int>(std::count_if(backups.begin(), backups.end(), std::not_fn(goes)));
   };
-  while (staying() < wanted_backups(job.stored())) {
+  while (staying() < required_backups(job.stored())) {
     const auto backup = choose_backup(job, registry, number);
     if (!backup) break;
     add_backup(job, number, *backup);
     changed = true;
   }
-  // One that was given up is tried again later: until then the one that leaves is all there is.
+  // A server that was given up is tried again later: until then only the leaving one has images.
   if (staying() == 0 && could_have_backup(job, registry, number)) return changed;
-  // One that leaves and does not have all of it yet protects nothing: the images are for another.
+  // A leaving backup that is not whole protects nothing: another server should get the images.
   if (staying() > 0) {
     changed |= remove_backups(job, number, [&](const pb::StoredBackup& one) {
       return goes(one) && !job.is_whole(number, one);
@@ -142,7 +142,7 @@ bool remove_extra_backups(JobRecord& job, const Registry& registry) {
   bool changed = false;
   for (int number = 0; number < job.stored().shards_size(); ++number) {
     const auto& backups = job.stored().shards(number).backups();
-    if (backups.size() <= wanted_backups(job.stored())) continue;
+    if (backups.size() <= required_backups(job.stored())) continue;
     const auto loads = loads_of(job, registry);
     const auto cost_of = [&](const pb::StoredBackup& one) {
       const auto load = loads.find(one.host());
@@ -166,10 +166,10 @@ bool spread_backups(JobRecord& job, const Registry& registry) {
                                          [&](const pb::StoredBackup& backup) {
                                            return is_near(job, registry, shard, backup.host());
                                          });
-    if (!is_any_near || shard.backups_size() > wanted_backups(job.stored())) continue;
+    if (!is_any_near || shard.backups_size() > required_backups(job.stored())) continue;
     const auto other = choose_backup(job, registry, number);
     if (!other || is_near(job, registry, shard, *other)) continue;
-    // Each attempt costs images, and there is a backup.
+    // Each attempt costs images, and the shard has a backup.
     const auto had = std::pair(static_cast<std::uint32_t>(number), job.server_of(*other));
     if (job.unsuited.contains(had)) continue;
     add_backup(job, number, *other);

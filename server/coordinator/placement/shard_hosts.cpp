@@ -13,7 +13,7 @@ const Participant* process_of(const JobRecord& job, const Registry& registry, st
   return registry.find_live(pb::ROLE_SERVER, server.name(), Incarnation(server.incarnation()));
 }
 
-/// Whether two hosts are lost with one machine, as far as is known.
+/// Whether two hosts are on the same machine, as far as is known.
 bool share_machine(const JobRecord& job, const Registry& registry, std::uint32_t one,
                    std::uint32_t other) {
   const Participant* first = process_of(job, registry, one);

@@ -20,8 +20,8 @@ namespace {
 
 using namespace placement;
 
-/// The host that takes a shard over: of those that have all of it the one that has the least to do;
-/// nullopt if there is none.
+/// The host that takes over a shard: the least loaded of those that have all of it; nullopt if
+/// there is none.
 std::optional<std::uint32_t> find_successor(const JobRecord& job, const Registry& registry,
                                             int number) {
   const auto loads = loads_of(job, registry);
@@ -29,14 +29,14 @@ std::optional<std::uint32_t> find_successor(const JobRecord& job, const Registry
   for (const pb::StoredBackup& one : job.stored().shards(number).backups()) {
     if (!job.is_whole(number, one)) continue;
     const auto load = loads.find(one.host());
-    // A server that leaves hands it over again.
+    // A server that leaves would have to hand it over again.
     const int cost = load == loads.end() ? std::numeric_limits<int>::max() : load->second;
     if (!best || cost < best->first) best = {cost, one.host()};
   }
   return best ? std::optional(best->second) : std::nullopt;
 }
 
-/// A backup serves a shard from now on. REQUIRES: it is whole.
+/// Makes a backup serve a shard from now on. REQUIRES: it is whole.
 void move_to_backup(JobRecord& job, int number, std::uint32_t host, const char* verb,
                     Notes& notes) {
   remove_backups(job, number, [&](const pb::StoredBackup& one) { return one.host() == host; });
@@ -47,7 +47,7 @@ void move_to_backup(JobRecord& job, int number, std::uint32_t host, const char* 
                                                    verb, name_of(job, host), shard.term()));
 }
 
-/// Servers that have joined since the job started can keep images too.
+/// Adds servers that have joined since the job started: they can keep images too.
 bool add_new_servers(JobRecord& job, const Registry& registry) {
   bool added = false;
   for (const Participant* server : registry.available(pb::ROLE_SERVER)) {
@@ -66,7 +66,7 @@ bool add_new_servers(JobRecord& job, const Registry& registry) {
   return added;
 }
 
-/// What is being prepared counts on the servers that were there: it is withdrawn.
+/// Withdraws what is being prepared, as it relies on the previous servers.
 void withdraw_preparations(JobRecord& job, CheckpointTasks& tasks) {
   pb::StoredJob& stored = job.change();
   const auto kind = stored.preparing().kind();
@@ -77,15 +77,15 @@ void withdraw_preparations(JobRecord& job, CheckpointTasks& tasks) {
   if (stored.has_checkpoint() && !job.finishes_checkpoint) withdraw_checkpoint(job, tasks);
 }
 
-/// Whether a checkpoint is being written, or will be soon; one that is ordered for a distant clock
-/// can be withdrawn, and is ordered again.
+/// Whether a checkpoint is being written, or will be soon. One that is ordered for a distant clock
+/// can be withdrawn and ordered again.
 bool is_saving(const JobRecord& job) {
   return job.stored().has_checkpoint() &&
          (job.finishes_checkpoint || job.stored().checkpoint().clock() <= first_free_clock(job));
 }
 
-/// Whether no worker gets an answer of a server, as all report of some shard that it serves now.
-/// Those that do not know of the job yet report nothing.
+/// Whether no worker gets an answer from a server: all report so about some shard that it serves
+/// now. Workers that do not know of the job yet do not count.
 bool answers_no_worker(const JobRecord& job, int server) {
   bool any = false;
   for (int i = 0; i < job.stored().members_size(); ++i) {
@@ -101,14 +101,15 @@ bool answers_no_worker(const JobRecord& job, int server) {
   return any;
 }
 
-/// Whether a server lives and answers the coordinator, but not its workers, and others can take all
-/// that it serves: a thread of it hangs, or a network between them. The job continues without it.
+/// Whether a server is alive and answers the coordinator but not its workers, and others can take
+/// over all that it serves: one of its threads hangs, or a network has failed between them. The job
+/// then continues without the server.
 bool is_to_give_up(const JobRecord& job, const Registry& registry, int server) {
   const pb::StoredServer& stored = job.stored().servers(server);
   if (stored.lost() || !answers_no_worker(job, server)) return false;
   const Participant* process =
       registry.find_live(pb::ROLE_SERVER, stored.name(), Incarnation(stored.incarnation()));
-  // A server that is dead, or stopped for a while, is lost by that: it works again if it returns.
+  // A dead or suspended server is lost through its silence instead: it is used again if it returns.
   if (process != nullptr && registry.is_silent(*process)) return false;
   for (int number = 0; number < job.stored().shards_size(); ++number) {
     if (job.server_of(job.stored().shards(number).host()) != server) continue;
@@ -118,7 +119,7 @@ bool is_to_give_up(const JobRecord& job, const Registry& registry, int server) {
   return true;
 }
 
-/// Marks servers that are lost. Returns what has happened to them; empty: none was.
+/// Marks servers that are lost. Returns what has happened to them; empty if none was lost.
 std::string note_lost_servers(JobRecord& job, const Registry& registry) {
   std::string names;
   const auto lose = [&](int i, const std::string& what) {
@@ -134,7 +135,7 @@ std::string note_lost_servers(JobRecord& job, const Registry& registry) {
     if (server.lost() || registry.find_live(pb::ROLE_SERVER, server.name(), incarnation)) continue;
     lose(i, registry.loss_of(pb::ROLE_SERVER, server.name(), incarnation));
   }
-  // What is left takes its shards.
+  // The remaining servers take over their shards.
   for (int i = 0; i < job.stored().servers_size(); ++i) {
     if (!is_to_give_up(job, registry, i)) continue;
     lose(i, fmt::format("server \"{}\" answers no worker, and takes no work until it is restarted",
@@ -153,14 +154,14 @@ const char* why_lost(const JobRecord& job, int number) {
   return "its backup does not have all of it yet";
 }
 
-/// Shards of lost servers go to their backups. Returns why the job cannot continue; empty: it can.
+/// Moves lost servers' shards to backups. Returns why the job cannot continue; empty if it can.
 std::string take_over(JobRecord& job, const Registry& registry, const std::string& names,
                       bool& moved, Notes& notes) {
   for (int number = 0; number < job.stored().shards_size(); ++number) {
     const pb::StoredShard& shard = job.stored().shards(number);
     if (!is_lost(job, shard.host())) continue;
     const auto successor = find_successor(job, registry, number);
-    // After a restart of the coordinator: one has not said yet what it keeps.
+    // After a restart of the coordinator, a backup may not have reported yet what it keeps.
     const auto& backups = shard.backups();
     const auto is_unheard = [&](const pb::StoredBackup& one) {
       const int backup = job.server_of(one.host());
@@ -179,7 +180,7 @@ std::string take_over(JobRecord& job, const Registry& registry, const std::strin
   return "";
 }
 
-/// Shards of servers that leave go to their backups, one server's at once.
+/// Moves the shards of leaving servers to backups that can take them.
 bool move_from_leaving(JobRecord& job, const Registry& registry, Notes& notes) {
   bool moved = false;
   for (int number = 0; number < job.stored().shards_size(); ++number) {
@@ -192,17 +193,17 @@ bool move_from_leaving(JobRecord& job, const Registry& registry, Notes& notes) {
   return moved;
 }
 
-/// A server with fewer shards than another by two or more gets one of them: it is a backup first,
-/// in addition to those that there are, and once it is whole it serves the shard. Where a further
-/// server can keep its images, the shard has as many backups throughout as it should. Returns
-/// whether anything changed.
+/// Gives a server that has at least two shards fewer than another one of its shards: the server
+/// first becomes an additional backup, and serves the shard once it is whole. If a further server
+/// can keep the images, the shard always has as many backups as it should. Returns whether anything
+/// changed.
 bool balance(JobRecord& job, const Registry& registry, bool& moved, Notes& notes) {
   std::map<int, std::vector<int>> shards_of;  // of each server that takes work
   for (const auto& [host, load] : loads_of(job, registry)) {
     shards_of.try_emplace(job.server_of(host));
   }
   for (int number = 0; number < job.stored().shards_size(); ++number) {
-    // One after the other, and protection before balance.
+    // One move at a time, and protection before balance.
     if (!is_all_whole(job, number)) return false;
     const auto server = shards_of.find(job.server_of(job.stored().shards(number).host()));
     if (server == shards_of.end()) return false;
@@ -220,8 +221,8 @@ bool balance(JobRecord& job, const Registry& registry, bool& moved, Notes& notes
       return job.server_of(one.host()) == least->first;
     });
     if (backup == backups.end()) continue;
-    // What it serves it does not keep images of: another one is to do so first, if there is any.
-    const bool has_extra = backups.size() > wanted_backups(job.stored());
+    // A server keeps no images of a shard that it serves: another one must first, if possible.
+    const bool has_extra = backups.size() > required_backups(job.stored());
     const auto other = has_extra ? std::nullopt : choose_backup(job, registry, number);
     if (other) {
       add_backup(job, number, *other);

@@ -36,8 +36,8 @@ std::vector<pb::ShardStatus> shard_status(const JobRecord& job) {
       whole += backup.is_whole() ? 1 : 0;
     }
     status.set_is_protected(is_protected(job, number));
-    status.set_wanted_backups(static_cast<std::uint32_t>(wanted_backups(job.stored())));
-    if (whole >= wanted_backups(job.stored())) continue;
+    status.set_wanted_backups(static_cast<std::uint32_t>(required_backups(job.stored())));
+    if (whole >= required_backups(job.stored())) continue;
     for (const JobRecord::GivenUp& one : job.given_up) {
       if (one.shard != static_cast<std::uint32_t>(number)) continue;
       status.set_problem(fmt::format("server \"{}\": {}", name_of(job, one.host), one.reason));
@@ -50,7 +50,7 @@ std::optional<pb::NoBackups> no_backups(const JobRecord& job) {
   if (!job.stored().shards().empty()) return std::nullopt;
   pb::NoBackups status;
   status.set_shards(host_count(job.stored()));
-  // One server alone has no place for backups, whatever the interval.
+  // A single server has no place for backups, whatever the interval.
   status.set_reason(job.stored().servers_size() < 2
                         ? "the job started on one server"
                         : "the job started with replication { interval: 0 }");

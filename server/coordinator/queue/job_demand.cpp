@@ -18,7 +18,7 @@ std::size_t required_workers(const pb::Job& definition) {
   return std::max(least, 1U);
 }
 
-/// Those that have joined and could ever work for a job.
+/// The workers that have joined and could ever work for a job.
 std::vector<const Participant*> able_workers(const JobRecord& job, const Registry& registry) {
   const PlaceDemand demand = place_demand(job.stored().definition());
   std::vector<const Participant*> workers = registry.available_for(job.takes());
@@ -29,7 +29,7 @@ std::vector<const Participant*> able_workers(const JobRecord& job, const Registr
   return workers;
 }
 
-/// "(at most 1 GPU, 31.2 GiB)", of those that have joined.
+/// The most that any of these workers has: "1 GPU, 31.2 GiB".
 std::string best_of(const std::vector<const Participant*>& workers, const PlaceDemand& demand) {
   std::uint32_t devices = 0;
   std::uint64_t memory = 0;
@@ -70,13 +70,13 @@ WorkerDemand worker_demand(const JobRecord& job, const Registry& registry, std::
   const pb::Job& definition = job.stored().definition();
   const auto required = static_cast<std::uint32_t>(required_workers(definition));
   if (definition.workers() > 0) return {required, definition.workers()};
-  // Every worker that has joined.
+  // The job takes every worker that has joined.
   const auto joined = static_cast<std::uint32_t>(able_workers(job, registry).size());
   const std::uint32_t all = std::max(required, limit == 0 ? joined : std::min(joined, limit));
   return {all, all};
 }
 
-std::uint32_t least_workers(const JobRecord& job) {
+std::uint32_t min_running_workers(const JobRecord& job) {
   const pb::Job& definition = job.stored().definition();
   return definition.workers() == 0 ? job.stored().slots()
                                    : static_cast<std::uint32_t>(required_workers(definition));

@@ -14,21 +14,21 @@ struct WorkerDemand {
   std::uint32_t min = 1;
   std::uint32_t max = 1;
 };
-/// limit  of a job that takes every worker: its user's quota; 0: none
+/// limit  the user's quota, for a job that takes every worker; 0: none
 [[nodiscard]] WorkerDemand worker_demand(const JobRecord& job, const Registry& registry,
                                          std::uint32_t limit);
-/// What it requires of each worker.
+/// What a job requires of each worker.
 [[nodiscard]] PlaceDemand place_demand(const pb::Job& definition);
-/// "2 GPUs and 8.0 GiB of memory"; empty: it requires nothing of a worker.
+/// "2 GPUs and 8.0 GiB of memory"; empty if nothing is required.
 [[nodiscard]] std::string words_of(const PlaceDemand& demand);
 /// "8.0 GiB": a number of bytes for a message.
 [[nodiscard]] std::string in_gib(std::uint64_t bytes);
-/// Of a running job: how few workers it may be left with for a job of higher priority.
-[[nodiscard]] std::uint32_t least_workers(const JobRecord& job);
+/// How few workers a running job may be left with for a job of higher priority.
+[[nodiscard]] std::uint32_t min_running_workers(const JobRecord& job);
 /// Whether one more worker can join a running job.
 [[nodiscard]] bool may_grow(const JobRecord& job);
 
-/// What a job waits for that must join before it can start; empty if nothing.
+/// Which processes must join before a job can start, as a message; empty if none.
 [[nodiscard]] std::string waits_for(const JobRecord& job, const Registry& registry);
 
 }  // namespace taut

@@ -34,7 +34,7 @@ class LeastAttainedService : public SchedulingPolicy {
   }
 };
 
-/// Whether an estimate of a job's end says that it is before `time`.
+/// Whether a job is estimated to end within `time_s`.
 bool ends_by(const ScheduledJob& job, double time_s) {
   return remaining(job) <= time_s;
 }
@@ -51,16 +51,16 @@ constexpr std::uint32_t kNoLimit = std::numeric_limits<std::uint32_t>::max();
 struct Reservation {
   const ScheduledJob* job = nullptr;
   double from_s = 0;  // when enough workers will be free
-  FreeWorkers then;   // those that are free at that time, its own included
+  FreeWorkers then;   // those that are free at that time, including its own
 
   /// How many of `count` workers another job may take and keep beyond that time.
-  /// idle  from which they would be taken
+  /// idle  the workers from which they would be taken
   [[nodiscard]] std::uint32_t allowed(const FreeWorkers& idle, const PlaceDemand& demand,
                                       std::uint32_t count, std::uint32_t least) const {
     const std::uint32_t free = then.fitting(job->demand);
     const std::uint32_t spare = free - std::min(free, job->min_workers);
     if (job->demand.none()) return std::min(count, spare);
-    // Those that do not fit the job that waits are not reserved.
+    // Workers that do not fit the waiting job are not reserved.
     for (std::uint32_t n = count; n > 0 && n >= least; --n) {
       FreeWorkers left = then;
       FreeWorkers from = idle;
@@ -75,7 +75,7 @@ struct Reservation {
   }
 };
 
-/// One decision while it is made.
+/// One decision in the making.
 class Round {
  public:
   Round(const SchedulingState& state, SchedulingPolicy::Ways ways)
@@ -94,7 +94,7 @@ class Round {
       all_.release_leaving(job.job, job.demand);
       all_.release_all(job.job, job.demand, job.workers);
     }
-    // First, running jobs replace those that they lost.
+    // First, running jobs replace the workers that they lost.
     for (ScheduledJob& job : running_) {
       if (job.owed == 0) continue;
       const std::uint32_t count = std::min(job.owed, idle_.fitting(job.demand));
@@ -106,7 +106,7 @@ class Round {
     if (const auto wait = start(job)) decision_.waits.push_back(*wait);
   }
 
-  /// Idle workers that no job waits for.
+  /// Gives running jobs the idle workers that no job waits for.
   void grow() {
     std::vector<const ScheduledJob*> jobs;
     for (std::size_t i = 0; i < state_.running.size(); ++i) {
@@ -135,7 +135,7 @@ class Round {
     return others;
   }
 
-  /// How many workers its user may have in addition.
+  /// How many more workers the job's user may have.
   [[nodiscard]] std::uint32_t quota_left(const ScheduledJob& job) const {
     const UserQuota* quota = quota_of(job.user);
     if (quota == nullptr || quota->workers == 0) return kNoLimit;
@@ -151,7 +151,7 @@ class Round {
     return usage != usage_.end() && usage->second.jobs >= quota->jobs;
   }
 
-  /// With those that leave a job or whose job ends.
+  /// The idle workers and those that are leaving a job or whose job is ending.
   [[nodiscard]] FreeWorkers free_soon() const {
     FreeWorkers free = idle_;
     for (const ScheduledJob& job : running_) {
@@ -215,17 +215,17 @@ class Round {
     for (const ScheduledJob& one : running) {
       if (reserved_->then.fitting(job.demand) >= job.min_workers) break;
       reserved_->then.release_all(one.job, one.demand, one.workers);
-      // The list does not have those that it gets now as the job's.
+      // The list does not show workers that the job gets in this decision as its own.
       if (const auto given = given_.find(one.job); given != given_.end()) {
         reserved_->then.put_back(given->second, one.demand);
       }
       reserved_->from_s = remaining(one);
     }
-    // What is unknown may end at any moment.
+    // A job with an unknown end may end at any moment.
     if (reserved_->from_s == kUnknown) reserved_->from_s = 0;
   }
 
-  /// Has jobs of lower priority shrink, or the lowest of them end, if that is enough for `job`.
+  /// Makes jobs of lower priority shrink, or the lowest of them end, if that is enough for `job`.
   void make_room(const ScheduledJob& job) {
     if (!ways_.shrinks && !ways_.preempts) return;
     std::vector<ScheduledJob> lower;
@@ -254,9 +254,9 @@ class Round {
     for (const ScheduledJob& one : whole) decision_.preemptions.push_back(one.job);
   }
 
-  /// Leaves out those of `whole` without which `job` can start too: it cannot use what they have.
-  /// soon    what is free without any of them
-  /// others  that may shrink
+  /// Removes those of `whole` without which `job` can start too: it does not need their workers.
+  /// soon    the workers that are free without any of them
+  /// others  jobs that may shrink
   void spare_useless(const ScheduledJob& job, const FreeWorkers& soon,
                      const std::vector<ScheduledJob>& others, std::vector<ScheduledJob>& whole) {
     for (std::size_t i = whole.size(); i-- > 0;) {
@@ -271,8 +271,8 @@ class Round {
     }
   }
 
-  /// Those of `jobs` that shrink so that `job` can start; nullopt if it cannot.
-  /// free  without them
+  /// How `jobs` shrink so that `job` can start; nullopt if it cannot.
+  /// free  the workers that are free before they shrink
   [[nodiscard]] std::optional<std::vector<SchedulingDecision::Resize>> shrink(
       const ScheduledJob& job, FreeWorkers free, const std::vector<ScheduledJob>& jobs) const {
     std::vector<SchedulingDecision::Resize> shrinks;
@@ -304,7 +304,7 @@ class Round {
     const std::uint32_t now = job.workers + job.owed;
     std::uint32_t more =
         std::min({job.max_workers - now, quota_left(job), idle_.fitting(job.demand)});
-    // Those that the first job that waits could use are left for it, until it has enough.
+    // Workers that the first waiting job could use are left for it.
     while (reserved_ && more > 0 && takes_of(*reserved_->job, job, more)) --more;
     if (more == 0) return;
     static_cast<void>(idle_.take(job.demand, more, job.job));
@@ -312,7 +312,7 @@ class Round {
     decision_.growths.push_back({job.job, now + more});
   }
 
-  /// Whether `count` workers for `job` would be missing to the one that waits.
+  /// Whether giving `job` `count` workers would take any that `waiting` could use.
   [[nodiscard]] bool takes_of(const ScheduledJob& waiting, const ScheduledJob& job,
                               std::uint32_t count) const {
     if (waiting.demand.none()) return true;
@@ -324,9 +324,9 @@ class Round {
   const SchedulingState& state_;
   const SchedulingPolicy::Ways ways_;
   FreeWorkers idle_;
-  FreeWorkers all_;  // whatever they do now
+  FreeWorkers all_;  // whatever they are doing now
   std::optional<std::uint64_t> server_memory_;
-  std::vector<ScheduledJob> running_;  // with those that start; the first are state_.running
+  std::vector<ScheduledJob> running_;  // state_.running, then the jobs that this decision starts
   std::map<JobId, std::vector<std::size_t>> given_;  // places that jobs get in this decision
   std::map<std::string, Usage> usage_;
   std::optional<Reservation> reserved_;

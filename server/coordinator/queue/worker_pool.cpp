@@ -18,7 +18,7 @@ struct HostGroup {
   std::vector<std::size_t> positions;
 };
 
-/// In the order in which hosts appear.
+/// Groups positions by host, in the order in which hosts appear.
 std::vector<HostGroup> by_host(const std::vector<std::string>& hosts) {
   std::vector<HostGroup> groups;
   std::map<std::string_view, std::size_t> index;
@@ -30,8 +30,8 @@ std::vector<HostGroup> by_host(const std::vector<std::string>& hosts) {
   return groups;
 }
 
-/// Leaves the groups of one rack, where no host and some rack suffices: the one that exceeds
-/// `count` least.
+/// Keeps only the groups of one rack if no host has `count` workers and some rack does: the
+/// smallest such rack.
 void keep_one_rack(std::vector<HostGroup>& groups, std::size_t count) {
   std::vector<std::pair<std::string_view, std::size_t>> racks;
   for (const HostGroup& group : groups) {
@@ -61,7 +61,7 @@ FreeWorkers::FreeWorkers(const WorkerList& list, std::uint32_t count)
   }
 }
 
-/// No more of those that share memory than it suffices for.
+/// Free workers that meet the demand, no more than their shared memory suffices for.
 std::vector<std::size_t> FreeWorkers::candidates(const PlaceDemand& demand,
                                                  std::uint32_t max_devices) const {
   std::vector<std::uint64_t> memory = memory_;
@@ -154,7 +154,7 @@ std::vector<std::size_t> FreeWorkers::release(JobId job, const PlaceDemand& dema
   return places;
 }
 
-/// A job's workers that stay, in the order in which it can do without them.
+/// A job's workers that stay, the most dispensable first.
 std::vector<std::size_t> FreeWorkers::farthest_first(JobId job) const {
   std::vector<std::size_t> places;
   std::map<std::string_view, std::size_t> of_rack;
@@ -168,7 +168,7 @@ std::vector<std::size_t> FreeWorkers::farthest_first(JobId job) const {
     ++number;
     last = i;
   }
-  // The last ones first, where nothing else decides; a host is emptied before the next one.
+  // If nothing else decides, the last ones come first; a host is emptied before the next one.
   std::ranges::sort(places, std::ranges::less(), [&](std::size_t i) {
     const std::string& host = list_->workers[i].host;
     const auto& [number, last] = of_host.at(host);

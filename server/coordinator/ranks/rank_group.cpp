@@ -13,7 +13,7 @@ namespace {
 
 using Rank = pb::RankGroup::Rank;
 
-/// known  the group so far, whose hosts hold while a process has yet to greet this coordinator
+/// known  the group so far; its hosts are used while a process has not reconnected yet
 Rank rank_of(const pb::StoredMember& member, const Registry& registry, const pb::RankGroup& known) {
   Rank rank;
   rank.set_worker(member.member().worker());
@@ -31,7 +31,7 @@ Rank rank_of(const pb::StoredMember& member, const Registry& registry, const pb:
   return rank;
 }
 
-/// Whether those of a group that have not finished are the same workers, at the same places.
+/// Whether a group's unfinished workers are the same as these, at the same places.
 bool is_same(const pb::RankGroup& group, const std::vector<Rank>& ranks,
              const std::set<std::uint32_t>& finished) {
   std::vector<Rank> left;
@@ -63,7 +63,7 @@ void advance_rank_group(JobRecord& job, const Registry& registry, Notes& notes) 
     ranks.push_back(rank_of(member, registry, group));
   }
   if (ranks.empty()) return;
-  // Those of a host are neighbours.
+  // Workers on the same host are neighbors.
   std::ranges::sort(ranks, {},
                     [](const Rank& rank) { return std::tuple(rank.host(), rank.worker()); });
   if (is_same(group, ranks, finished) && !is_broken) return;

@@ -6,9 +6,10 @@
 
 namespace taut {
 
-/// Sends the workers of a job that sum among themselves the list of their ranks and addresses, and
-/// again whenever one has joined or left: first once all of them listen, later without those that
-/// do not yet. That one has finished changes nothing: it has sent all that others need.
+/// Sends the workers of a job that sum among themselves the list of their ranks and addresses:
+/// first once all of them listen, then again whenever one has joined, left or found the group
+/// broken, without those that do not listen yet. A member that finishes changes nothing: it has
+/// sent everything that the others need.
 void advance_rank_group(JobRecord& job, const Registry& registry, Notes& notes);
 
 }  // namespace taut

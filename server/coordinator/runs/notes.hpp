@@ -14,7 +14,7 @@ namespace taut {
 
 /// A line of the coordinator's log.
 struct Note {
-  JobId job;  // whose run keeps it too; JobId(): it is about no single job
+  JobId job;  // whose run folder gets it too; JobId() if it is about no single job
   std::string text;
 };
 
@@ -26,7 +26,7 @@ class Notes {
   void add(JobId job, std::string_view text) {
     add_named(job, fmt::format("job {}: {}", job.value(), text));
   }
-  /// text  it names the job
+  /// text  must name the job
   void add_named(JobId job, std::string text) { notes_.push_back({job, std::move(text)}); }
   [[nodiscard]] auto begin() const { return notes_.begin(); }
   [[nodiscard]] auto end() const { return notes_.end(); }

@@ -30,12 +30,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Of a worker's metrics.csv and tests.csv the first so many bytes are kept, of a log the last.
+// Limits in bytes: the beginning of a metrics.csv or tests.csv is kept, and the end of a log.
 constexpr std::uint64_t kMaxMetrics = std::uint64_t{64} << 20U;
 constexpr std::uint64_t kMaxLog = std::uint64_t{4} << 20U;
 constexpr const char* kOwnLog = "coordinator.log";
 
-/// The name with everything that is special in a path replaced.
+/// The name with all characters replaced that may be special in a path.
 std::string as_file_name(std::string name) {
   std::replace_if(
       name.begin(), name.end(),
@@ -47,7 +47,7 @@ std::string as_file_name(std::string name) {
   return name.empty() ? "job" : name;
 }
 
-/// A process may be named as the coordinator's own log is.
+/// The name of a process's log; a process may be named like the coordinator's own log.
 std::string log_name(const std::string& process) {
   const std::string name = as_file_name(process) + ".log";
   return name == kOwnLog ? "_" + name : name;
@@ -57,7 +57,7 @@ std::string token_text(std::uint64_t token) {
   return fmt::format("{:016x}", token);
 }
 
-/// Whether the folder is of the job with this token.
+/// Whether the folder belongs to the job with this token.
 bool is_of(const fs::path& folder, std::uint64_t token) {
   const auto text = read_file(folder / "run.json");
   if (!text) return false;
@@ -82,7 +82,7 @@ std::uint64_t size_of(const fs::path& path) {
   return failed ? 0 : bytes;
 }
 
-/// Halves a log that has grown too long: its end says what went wrong.
+/// Removes the first half of a log that is too long: its end shows what went wrong.
 bool keep_end(const fs::path& path) {
   const auto text = read_file(path);
   if (!text) return false;
@@ -140,7 +140,7 @@ void RunKeeper::begin(const pb::StoredJob& job, const pb::RunOrigin& origin) {
       return;
     }
     if (fs::exists(run.folder, failed)) continue;
-    // What a user removed of a job that has ended stays removed.
+    // If a user has removed an ended job's folder, it stays removed.
     if (has_ended) {
       run.folder.clear();
       return;
@@ -210,7 +210,7 @@ std::uint64_t RunKeeper::take(JobId job, const std::string& process, const pb::R
     record.path = path_of(run, job, process, part.kind());
     std::error_code failed;
     fs::create_directories(record.path.parent_path(), failed);
-    // After a restart, or of a process that has joined again: what is here stays.
+    // After a restart, or if a process has joined again, what was received stays.
     record.end = is_log ? part.offset() : size_of(record.path);
     record.kept_at = part.kept_at();
   }

@@ -11,34 +11,34 @@
 
 namespace taut {
 
-/// Keeps a folder for each job, with what `tautline train` leaves of a run: job.textproto as
+/// Keeps a folder for each job, with the files that `tautline train` writes: job.textproto as
 /// resolved, run.json, coordinator.log, each process's log, metrics.csv and tests.csv as far as
-/// they were sent here, and summary.json. Names are FOLDER/jobN-NAME, or FOLDER/jobN-NAME-2, ... if
-/// that is of another job. A folder that cannot be written costs its job's records, and nothing
+/// they were received, and summary.json. Names are FOLDER/jobN-NAME, or FOLDER/jobN-NAME-2, ... if
+/// another job has that one. If a folder cannot be written, its job's records are lost, and nothing
 /// else.
 /// Thread    one; it writes files, without waiting for the disk
 class RunKeeper {
  public:
-  /// folder  of the jobs' folders; empty: nothing is kept
+  /// folder  contains the jobs' folders; empty: nothing is kept
   explicit RunKeeper(std::filesystem::path folder) : folder_(std::move(folder)) {}
 
-  /// The first number that no job's folder has.
+  /// The first number above those of all jobs' folders.
   [[nodiscard]] std::uint64_t next_job() const;
 
   /// Makes the job's folder, or finds it after a restart.
   void begin(const pb::StoredJob& job, const pb::RunOrigin& origin);
-  /// A line of the coordinator about the job.
+  /// Appends a line to the job's coordinator.log.
   void note(JobId job, const std::string& line);
   /// Writes the summary of a job that has ended.
   void end(const pb::StoredJob& job);
 
-  /// Adds a part of a record. Returns the end of what is here, or kRecordIsComplete where no more
+  /// Adds a part of a record. Returns the end of the record so far, or kRecordIsComplete if no more
   /// of it is kept.
   std::uint64_t take(JobId job, const std::string& process, const pb::RecordPart& part);
   [[nodiscard]] pb::LogReply log(const pb::LogRequest& request) const;
-  /// The job's records are requested no more; its folder stays.
+  /// Forgets a job whose records are no longer requested; its folder stays.
   void forget(JobId job);
-  /// HOST:PATH of the job's folder; empty: it has none.
+  /// HOST:PATH of the job's folder; empty if it has none.
   [[nodiscard]] std::string place_of(JobId job) const;
 
  private:
@@ -49,7 +49,7 @@ class RunKeeper {
     bool is_cut = false;    // only a part of it is here
   };
   struct Run {
-    std::filesystem::path folder;  // empty: it could not be written
+    std::filesystem::path folder;  // empty if it cannot be written
     std::map<std::pair<std::string, pb::RecordPart::Kind>, Record> records;
     bool ended = false;
   };

@@ -18,7 +18,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// The mean of the workers that have met; null: none keeps separate parameters.
+/// The mean consensus error of the workers that report one; null if none keeps its own parameters.
 Json consensus_error_of(const pb::StoredJob& job) {
   double sum = 0;
   int workers = 0;
@@ -75,7 +75,7 @@ std::string run_summary_json(const pb::StoredJob& job, const RunPlaces& places) 
       {"message", job.message()},
       {"advice", advice_for(job)},
       {"mode", mode},
-      // Unbounded has no number.
+      // An unbounded slack has no number.
       {"slack", slack.is_unbounded() ? Json() : Json(job.slack())},
       {"compression", job.has_compression() ? choice_json(job.compression()) : Json()},
       {"servers", job.servers_size()},

@@ -8,10 +8,10 @@
 
 namespace taut {
 
-/// Where what a job has left is.
+/// Where a job's records are.
 struct RunPlaces {
   std::string folder;
-  /// A process's name, and HOST:PATH of what it wrote itself.
+  /// A process's name, and HOST:PATH of the records that it wrote itself.
   std::vector<std::pair<std::string, std::string>> records;
 };
 

@@ -12,7 +12,7 @@
 namespace taut {
 namespace {
 
-// As in a message.
+// The same limits as in messages.
 constexpr std::uint64_t kMaxHosts = 65536;
 constexpr std::uint32_t kMaxSlots = 65536;
 
@@ -96,7 +96,7 @@ std::string damage_of(JobId job, const pb::StoredJob& stored) {
     return fmt::format("its state is {}, or {} once it has ended", static_cast<int>(stored.state()),
                        static_cast<int>(stored.end_state()));
   }
-  // What is copied from the definition into a message keeps every peer from reading it.
+  // Text that is not UTF-8, copied from the definition into a message, would make that unreadable.
   if (const auto text = check_utf8(stored.definition()); !text) {
     return "definition." + text.error().message;
   }

@@ -7,10 +7,10 @@
 
 namespace taut {
 
-/// What is wrong with a job's stored record: a number that leads to nothing, or does not follow
-/// those before it, or a text that is none, as after damage to a disk. Empty: a coordinator can
-/// continue from it. What the job is, its net and solver, is not checked again. Pure.
-/// job       under which it is stored
+/// What is wrong with a job's stored record, as after damage to a disk: an index out of range, a
+/// number out of order, or text that is not UTF-8. Empty if a coordinator can continue from it. The
+/// job's net and solver are not checked again. Pure.
+/// job       the number under which it is stored
 [[nodiscard]] std::string damage_of(JobId job, const pb::StoredJob& stored);
 
 }  // namespace taut

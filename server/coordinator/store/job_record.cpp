@@ -11,13 +11,13 @@
 namespace taut {
 namespace {
 
-/// Of a number of seconds that a process reported.
+/// Converts a number of seconds that a process reported.
 Duration duration_of(double seconds) {
   constexpr double kMax = 1e9;
   return Duration(static_cast<std::int64_t>(1e6 * std::clamp(seconds, 0.0, kMax)));
 }
 
-/// Whether two reports of a server, one after the other, say the same of what placement goes by.
+/// Whether two consecutive reports of a server agree on everything that placement uses.
 bool says_same_of_shards(const pb::ServerJobReply& report, const pb::ServerJobReply& former) {
   return report.revision() == former.revision() && report.settling() == former.settling() &&
          report.problems().empty() && former.problems().empty() &&
@@ -68,11 +68,11 @@ JobRecord JobRecord::recover(pb::StoredJob stored, TimePoint now) {
   job.servers.resize(static_cast<std::size_t>(job.stored_.servers_size()));
   job.workers.resize(static_cast<std::size_t>(job.stored_.members_size()));
   for (Worker& worker : job.workers) worker.notified = true;
-  // It may have restarted before they knew.
+  // The coordinator may have restarted before servers knew.
   job.servers_lack_finished_ =
       job.is_active() && job.stored_.replication_interval() > 0 &&
       std::ranges::any_of(job.stored_.members(), &pb::StoredMember::finished);
-  // They may have been answered since.
+  // Silent shards may have answered since.
   for (pb::StoredMember& member : *job.stored_.mutable_members()) {
     if (member.progress().has_silent()) member.mutable_progress()->clear_silent();
   }
@@ -106,7 +106,7 @@ void JobRecord::forget_past(Clock version) {
   for (int i = 0; i < stored_.members_size(); ++i) {
     const pb::StoredMember& member = stored_.members(i);
     const std::int64_t leave = member.member().leave_clock();
-    // Where nothing is ever written V is never(), and a worker that has not left is no less a
+    // If nothing is ever written V is never(), and a worker that has not left must remain a
     // member.
     const bool is_past = leave != Clock::never().value() && leave <= version.value();
     if (is_past && !member.past()) change().mutable_members(i)->set_past(true);
@@ -183,7 +183,7 @@ bool JobRecord::servers_have(std::uint64_t revision) const {
 }
 
 void JobRecord::take_reply(int server, const pb::ServerJobReply& reply) {
-  // A revision beyond ours answers a state that this coordinator does not remember.
+  // A revision above ours answers a state that this coordinator does not remember.
   if (reply.revision() > stored_.revision()) return;
   Server& entry = servers[static_cast<std::size_t>(server)];
   if (reply.revision() < entry.reply.revision()) return;
@@ -212,13 +212,13 @@ void JobRecord::take_progress(int index, const pb::Progress& progress, TimePoint
     worker.trained = TrainedSpan{end + -duration_of(progress.trained_s()), end};
   }
   placement_due |= progress.has_silent();
-  // Saved at each change; it need not be saved at each heartbeat.
+  // Saved with the next change; it need not be saved at each heartbeat.
   *stored_.mutable_members(index)->mutable_progress() = progress;
   if (progress.finished() && progress.error().empty() && !member.finished()) {
     if (member.lost()) {
       change().mutable_members(index)->set_finished(true);
     } else {
-      // Of a thousand members each finishes once.
+      // A thousand members may finish one by one: the roster is updated, not rebuilt.
       (void)roster();
       stored_.mutable_members(index)->set_finished(true);
       roster_->note_finished(member.leaves());
@@ -233,7 +233,7 @@ void JobRecord::take_progress(int index, const pb::Progress& progress, TimePoint
   take_evaluations(progress);
 }
 
-/// A report has all tests so far, which are many in the end, and mostly none that is new.
+/// Adds new tests. A report has all tests so far: many in the end, and mostly none that is new.
 void JobRecord::take_evaluations(const pb::Progress& progress) {
   if (progress.evaluations().empty()) return;
   std::unordered_set<std::int64_t> known;
@@ -357,7 +357,7 @@ pb::ServerJob JobRecord::server_job(int server) const {
   }
   state.set_follower_slack(stored_.definition().followers().slack());
   if (stored_.has_checkpoint()) *state.mutable_checkpoint() = stored_.checkpoint();
-  // A server that joined later starts from images alone.
+  // A server that joined later starts only from images.
   const bool is_first =
       stored_.shards().empty() || static_cast<int>(state.first_shard()) < stored_.shards_size();
   if (stored_.has_resume() && is_first) *state.mutable_resume() = stored_.resume();

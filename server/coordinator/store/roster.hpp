@@ -10,15 +10,15 @@
 
 namespace taut {
 
-/// What follows from a job's members as a whole. It is kept, because every message asks for it, and
-/// with a thousand workers looking at each of them would be too dear.
+/// A summary of a job's members. It is cached because every message uses it: with a thousand
+/// workers, counting them per message would be too expensive.
 class Roster {
  public:
   Roster() = default;
   explicit Roster(const pb::StoredJob& stored);
 
-  /// A member that works has finished.
-  /// leaves  it was to leave before
+  /// Notes that a working member has finished.
+  /// leaves  whether it had been ordered to leave
   void note_finished(bool leaves) {
     --working_;
     if (!leaves) --staying_;
@@ -27,15 +27,15 @@ class Roster {
 
   /// How many have neither finished nor been lost.
   [[nodiscard]] std::uint32_t working() const { return working_; }
-  /// How many of those are not to leave.
+  /// How many of those were not ordered to leave.
   [[nodiscard]] std::uint32_t staying() const { return staying_; }
   [[nodiscard]] std::uint32_t finished() const { return finished_; }
-  /// How many were lost, and leave at a clock that is not known yet.
+  /// How many were lost and leave at a clock that is not known yet.
   [[nodiscard]] std::uint32_t leaving() const { return leaving_; }
-  /// How many leave at a clock that is known and are not past.
+  /// How many leave at a known clock and are not past.
   [[nodiscard]] std::uint32_t left() const { return left_; }
   [[nodiscard]] std::uint32_t past() const { return past_; }
-  /// Slots without an owner, because it was lost or never joined; the lowest first.
+  /// Slots whose owner was lost or never joined; the lowest first.
   [[nodiscard]] const std::vector<std::uint32_t>& free_slots() const { return free_slots_; }
   /// The newest member with this incarnation, or -1.
   [[nodiscard]] int find(Incarnation incarnation) const;

@@ -14,7 +14,7 @@ bool must_be_saved_first(const CoordinatorMessage& outgoing) {
   return !message.has_heartbeat_reply() && !message.has_status_reply();
 }
 
-/// That a process may end follows from what is not saved: a restart would wait for its work.
+/// Clears is_drained, which may follow from unsaved changes: a restart would wait for the process.
 void forget_drained(pb::ControlMessage& message) {
   if (message.has_heartbeat_reply()) message.mutable_heartbeat_reply()->set_is_drained(false);
   if (!message.has_status_reply()) return;

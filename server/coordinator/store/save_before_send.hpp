@@ -9,12 +9,12 @@
 
 namespace taut {
 
-/// Saves what a coordinator has decided before anything of it is known elsewhere: no process may
-/// know what a restart would forget. While the store fails, what was decided is kept for its next
-/// save, and messages are left out; they are sent or requested again later. Answers to heartbeats
-/// and requests of the status are sent even then, since a full disk must not cost the training its
-/// coordinator, but for what says that a process may end; and so are refusals and answers to a
-/// user's hello. A server or worker that connects anew waits.
+/// Saves a coordinator's decisions before any of them is known elsewhere: no process may know what
+/// a restart would forget. While the store fails, decisions are kept for its next save, and
+/// messages are dropped; they are sent or requested again later. Replies to heartbeats and status
+/// requests are sent even then, since a full disk must not cost the training its coordinator, but
+/// without permission for a process to end; refusals and replies to a user's hello are sent too. A
+/// server or worker that joins or reconnects must wait.
 class SaveBeforeSend {
  public:
   explicit SaveBeforeSend(CoordinatorStore& store) : store_(store) {}
@@ -24,8 +24,8 @@ class SaveBeforeSend {
     CheckpointTasks tasks;
     std::optional<Error> failure;  // of the save; closed: see CoordinatorStore::save()
   };
-  /// Saves the changes of a step, and those of earlier ones that are not saved yet. Returns what
-  /// may be sent and done now. Notes are the caller's.
+  /// Saves the changes of a step, and those of earlier steps that are not saved yet. Returns what
+  /// may be sent and done now. The caller handles the notes.
   [[nodiscard]] Released take(CoordinatorOutput output);
 
  private:

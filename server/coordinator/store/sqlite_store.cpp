@@ -15,7 +15,7 @@ constexpr std::int64_t kSchemaVersion = 1;
 // "TAUT" in the file's header identifies our databases.
 constexpr std::int64_t kApplicationId = 0x54415554;
 
-// Column `state` is for users who inspect the file; the records are protobuf bytes.
+// The column `state` is for users who inspect the file; records are protobuf bytes.
 constexpr const char* kSchema = R"(
   CREATE TABLE counters (id INTEGER PRIMARY KEY CHECK (id = 1), record BLOB NOT NULL);
   CREATE TABLE jobs (job INTEGER PRIMARY KEY, state TEXT NOT NULL, record BLOB NOT NULL);
@@ -36,7 +36,7 @@ class SqliteStore final : public CoordinatorStore {
 };
 
 Result<void> SqliteStore::prepare() {
-  // The lock is held from the first access on: one coordinator per file.
+  // The lock is kept from the first access on: one coordinator per file.
   TAUT_TRY(
       database_.run("PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = WAL;"
                     "PRAGMA synchronous = FULL; BEGIN EXCLUSIVE; COMMIT;"));

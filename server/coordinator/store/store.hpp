@@ -15,9 +15,9 @@ class CoordinatorStore {
  public:
   virtual ~CoordinatorStore() = default;
 
-  /// All that was saved; empty at first. Errors: io, invalid (damaged).
+  /// Everything that was saved; empty at first. Errors: io, invalid (damaged).
   [[nodiscard]] virtual Result<CoordinatorRecords> load() = 0;
-  /// Stores all of it or nothing (but see make_etcd_store); after a success it is on the disk.
+  /// Stores all changes or none (but see make_etcd_store); after a success they are on the disk.
   /// Errors    io: nothing was stored, and a later save may succeed; closed: the disk's content is
   ///           unknown (a failed fsync), so this store cannot be used any more and must be reopened
   [[nodiscard]] virtual Result<void> save(const CoordinatorChanges& changes) = 0;
@@ -27,8 +27,8 @@ class CoordinatorStore {
   }
 };
 
-/// Keeps the state in memory. `records` may be passed from one store to the next, as
-/// a disk is.
+/// Keeps the state in memory. `records` may be passed from one store to the next, as a disk would
+/// be.
 [[nodiscard]] std::unique_ptr<CoordinatorStore> make_memory_store(
     std::shared_ptr<CoordinatorRecords> records = nullptr);
 

@@ -8,14 +8,14 @@
   const { kOld_s, wantedSlack } = JobView;
   const kWindow_s = 4; // rates are over the last seconds
   let now = null; // the newest status
-  let past = []; // those of the last seconds; empty only where there is none now
+  let past = []; // statuses of the last seconds; empty only if there is none now
   let series = Series.empty(0); // the shown job's history
   let pinned = 0; // the job that was chosen; 0: the running or newest one
   let pinnedJob = null;
   let slackTouched = false;
   let drawn = false;
   let connected = false;
-  let heard = 0; // when the newest status came
+  let heard = 0; // when the newest status arrived
 
   // ---- incoming data
 
@@ -34,7 +34,7 @@
     connected = on;
     showLink();
   }
-  /** What is shown is old where nothing has come for some seconds: grey, with its age. */
+  /** Shows the page as stale, gray and with its age, if nothing has arrived for some seconds. */
   function showLink() {
     const age_s = heard ? (performance.now() - heard) / 1000 : 0;
     const old = !connected || age_s > kOld_s;

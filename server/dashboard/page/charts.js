@@ -9,7 +9,7 @@ const Charts = (() => {
   let byClock = false;
   let charts = [];
 
-  // Steps between ticks: whole clocks, or seconds that people count in.
+  // Steps between ticks: whole clocks, or round numbers of seconds.
   const kSeconds = [0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200,
                     14400, 28800, 86400, 172800, 604800];
   const kClocks = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 2e5, 5e5,
@@ -52,7 +52,7 @@ const Charts = (() => {
     ctx.restore();
   }
 
-  /** What is under the pointer, in figures. */
+  /** The figures under the pointer. */
   function showTip(u, tip, label, values) {
     const at = u.cursor.idx;
     const value = at === null || at === undefined ? null : u.data[1][at];
@@ -141,11 +141,11 @@ const Charts = (() => {
     return t[high - 1] + share * (t[high] - t[high - 1]);
   }
 
-  /** Draws again in the page's new colours. */
+  /** Redraws in the page's new colors. */
   function recolour() {
     if (charts.length) remake();
   }
-  /** Changes between time and clocks; whether it is clocks now. */
+  /** Switches between time and clocks. Returns whether it shows clocks now. */
   function turn() {
     byClock = !byClock;
     remake();

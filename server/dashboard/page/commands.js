@@ -1,4 +1,4 @@
-// What goes out: commands to the coordinator, after a question, and its answers.
+// Commands to the coordinator, sent after a confirmation, and its answers.
 "use strict";
 
 const Commands = (() => {
@@ -23,7 +23,7 @@ const Commands = (() => {
       return false;
     }
   }
-  /** also: a second, dangerous answer with its words. */
+  /** also: a second, dangerous choice with its text. */
   function ask(question, yes, then, also) {
     text("ask-text", question);
     text("ask-yes", yes);

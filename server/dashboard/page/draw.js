@@ -2,7 +2,7 @@
 "use strict";
 
 const Draw = (() => {
-  const kLanes = 24; // more workers than that are dots without names
+  const kLanes = 24; // more workers than this are dots without names
   const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const group = (n) => Math.round(n).toLocaleString("en-US");
 
@@ -23,7 +23,7 @@ const Draw = (() => {
     return { here, slowest: here.length ? slowest : 0 };
   }
 
-  /** A worker computes no clock farther ahead than this of the slowest one's. */
+  /** A worker computes no clock further ahead of the slowest one's than this. */
   const bound = (job) => (job.slack === null ? null : job.slack);
 
   function prepare(canvas, height) {
@@ -119,7 +119,7 @@ const Draw = (() => {
     axis(g, x, bottom + 14, span, width - names - 62, slowest);
   }
 
-  // One dot a worker, stacked over its clock; where clocks are many, over a range of them.
+  // One dot per worker, stacked over its clock; with many clocks, over a range of them.
   function swarm(canvas, job, here, slowest, fastest, span) {
     const height = 210;
     const { g, width } = prepare(canvas, height);

@@ -1,4 +1,4 @@
-// What hosts do: their strip, a mark for each at one time, and the legend of the marks.
+// What hosts are doing: their strip, a mark for each at one time, and the legend of the marks.
 "use strict";
 
 const Hosts = (() => {
@@ -27,7 +27,7 @@ const Hosts = (() => {
         const colours = kColours.map((name) => rgb(css(name)));
         const idle = rgb(css("--line"));
         const stacked = kStacked.map((state) => colours[kStates.indexOf(state)]);
-        // Where rows are thin, the state that most of the bin is spent in.
+        // If rows are thin, the state in which most of the bin is spent.
         const parts = Math.min(kParts, Math.floor(Strip.kMaxRows / run.hosts.length));
         if (parts < 3) {
           Strip.rows(one, g, run.hosts,
@@ -56,7 +56,7 @@ const Hosts = (() => {
   }
 
   const markColours = () => [...kColours, "--line"].map(css); // the last one is of idle hosts
-  /** A host's mark: colour and shape say the same. */
+  /** A host's mark: color and shape mean the same. */
   function mark(g, state, x, y, size, colours) {
     g.fillStyle = g.strokeStyle = colours[state] || colours[colours.length - 1];
     g.lineWidth = Math.max(1, size / 8);
@@ -86,7 +86,7 @@ const Hosts = (() => {
     }
   }
 
-  /** Each host as a mark of what it does most, in the order of the cluster file. */
+  /** Each host as a mark of what it mostly does, in the order of the cluster file. */
   function paintNow(run, bin) {
     const count = run.hosts.length;
     const canvas = $("now");

@@ -5,7 +5,7 @@ const JobView = (() => {
   const { $, text } = Page;
   const { group } = Draw;
   const { percent, duration, slackName, boundName, modeName, clockOf } = Words;
-  const kSpan_s = 1; // over a shorter one a share says little
+  const kSpan_s = 1; // over a shorter time a share means little
   const kOld_s = 3; // without news
 
   /** Each worker's share of waiting over the last seconds, with a wait that still continues; null

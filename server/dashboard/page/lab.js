@@ -1,4 +1,4 @@
-// The lab's player: shows a run at a time, and all of its time with a line where that is.
+// The lab's player: shows a run at one time, and its whole time with a line at that time.
 "use strict";
 
 (() => {
@@ -62,7 +62,7 @@
     time = Math.max(0, Math.min(run.virtual_s, t));
     render();
   }
-  /** Some bins on or back. */
+  /** Moves some bins forward or back. */
   const stepBy = (bins) => go((binOf(run, time) + bins + 0.5) * run.bin_s);
 
   // ---- a run
@@ -112,7 +112,7 @@
     if (file) open(await file.text(), file.name);
   }
 
-  // ---- what comes in
+  // ---- incoming data
 
   $("file").addEventListener("change", () => take($("file").files[0]));
   for (const [name, on] of [["dragover", true], ["dragleave", false], ["drop", false]]) {

@@ -7,7 +7,7 @@ const Page = (() => {
     if ($(id).textContent !== value) $(id).textContent = value;
   };
 
-  /** Follows the theme's button, starting with what was chosen before, or else what the system
+  /** Follows the theme's button, starting from the previous choice, or else what the system
    *  prefers. changed() is called after each theme, the first one included. */
   function followTheme(changed) {
     let dark = window.matchMedia("(prefers-color-scheme: dark)").matches;

@@ -1,4 +1,4 @@
-// A lab's run as its playback.json has it: what was when, and tables of it. Pure functions.
+// A lab's run from its playback.json: its state at any time, and tables of it. Pure functions.
 "use strict";
 
 const Played = (() => {
@@ -53,7 +53,7 @@ const Played = (() => {
     if (!run.workers.every((one) => run.hosts[one.host])) throw new Error("a worker has no host");
   }
 
-  /** The run of a text. Throws an Error with what is wrong. */
+  /** Parses a run's text. Throws an Error that says what is wrong. */
   function parse(text) {
     let run;
     try {
@@ -61,7 +61,7 @@ const Played = (() => {
     } catch {
       throw new Error("this is no whole JSON");
     }
-    // Runs of an earlier build do not say it.
+    // Runs of earlier builds do not have it.
     if (typeof run === "object" && run !== null) run.bound ??= [];
     check(run);
     for (const host of run.hosts) host.away = [];
@@ -69,7 +69,7 @@ const Played = (() => {
     return run;
   }
 
-  /** What a host does most in a bin: a number in kStates; -1: mostly nothing. */
+  /** What a host mostly does in a bin: an index in kStates; -1: mostly nothing. */
   function stateOf(host, bin) {
     let most = -1;
     let highest = 0;
@@ -110,7 +110,7 @@ const Played = (() => {
   /** The bound at the end of a bin, where a policy moves it that of then; null: there is none. */
   const boundAt = (run, bin) => run.bound[bin] ?? run.slack;
 
-  /** What part of the workers' hosts is in each state, weighed by their workers. */
+  /** The share of the workers' hosts in each state, weighted by their workers. */
   function sharesAt(run, bin) {
     const sums = Object.fromEntries(kStates.map((state) => [state, 0]));
     let workers = 0;
@@ -143,7 +143,7 @@ const Played = (() => {
     });
   }
 
-  /** The job at a time, as the page's drawing of a live one has it. */
+  /** The job at a time, in the form in which the page draws a live one. */
   function jobAt(run, bin) {
     const clock = run.workers.map((one) => one.clock[bin] ?? -1);
     const away = clock.map((at) => at < 0);

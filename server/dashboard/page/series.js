@@ -9,7 +9,7 @@ const Series = (() => {
     return { job, t: [], clock: [], loss: [], rate: [], apart: [], changes: [] };
   }
 
-  /** What the coordinator knows of a job, after what this page knew before. */
+  /** Appends what the coordinator knows of a job to what this page already knew. */
   function joined(series, history) {
     // A coordinator that restarted knows less than this page, which keeps its history.
     if (series.job === history.job && series.t.length) {

@@ -1,4 +1,4 @@
-// A strip: all of a run's time from left to right, drawn once, and the line of the present over it.
+// A strip: a run's whole time from left to right, drawn once, and the line of the present over it.
 "use strict";
 
 const Strip = (() => {
@@ -12,7 +12,7 @@ const Strip = (() => {
   const kRow = 16;
   const kMaxRows = 600; // pixels
 
-  /** Numbers people count in, between 0 and high. */
+  /** Round numbers between 0 and high. */
   function ticks(high, count, whole) {
     const rough = high / count;
     const power = 10 ** Math.floor(Math.log10(rough));
@@ -93,7 +93,7 @@ const Strip = (() => {
     g.drawImage(one.picture, 0, 0);
     g.setTransform(ratio, 0, 0, ratio, 0, 0);
     const x = one.x(time);
-    // Seen on any ground.
+    // Visible on any background.
     for (const [colour, wide] of [[css("--card"), 4], [css("--text"), 2]]) {
       g.strokeStyle = colour;
       g.lineWidth = wide;

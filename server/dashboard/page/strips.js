@@ -5,7 +5,7 @@ const Strips = (() => {
   const { $, text } = Page;
   const { css, group } = Draw;
   const { kStates, share, percent, whole, short, plural } = Played;
-  const kLines = 14; // of more workers there are bands
+  const kLines = 14; // with more workers, bands are drawn
   const kLinks = 24;
 
   /** From dark blue to yellow, with evenly ascending lightness: cividis of Nuñez, Anderton and

@@ -25,7 +25,7 @@ const Tables = (() => {
   function showWorkers(job, waits) {
     const w = job.by_worker;
     const order = w.name.map((_, i) => i);
-    // As in the chart, of all workers at one moment; its own report of one that has left.
+    // As in the chart: of all workers at one moment, or a worker's own report if it has left.
     const clock = order.map((i) => w.at[i] ?? w.clock[i]);
     const many = order.length > kRows;
     if (many) order.sort((a, b) => clock[a] - clock[b] || a - b);
@@ -90,7 +90,7 @@ const Tables = (() => {
       : `; each has ${fewest} whole backups on other servers`) + lag(shards);
   }
 
-  /** How far the whole backups are behind their primaries; nothing where none has been heard of. */
+  /** How far the whole backups are behind their primaries; empty if no lag has been reported. */
   function lag(shards) {
     const known = shards.flatMap((shard) => shard.backups)
       .filter((backup) => backup.is_whole && backup.behind_s !== null);

@@ -19,7 +19,7 @@ class BenchCluster {
   /// REQUIRES  `options` outlives it
   [[nodiscard]] static Result<BenchCluster> start(const Options& options, Variant variant,
                                                   int servers);
-  /// A worker whose tables have so many bytes each. more  its further arguments
+  /// A worker whose tables have this many bytes each. more  its further arguments
   [[nodiscard]] Result<void> add_worker(std::uint64_t table_bytes,
                                         const std::vector<std::string>& more = {});
   /// Waits until the workers that were added have joined.

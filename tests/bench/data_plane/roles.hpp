@@ -19,9 +19,9 @@ namespace taut::bench {
 /// Waits for children to end, each for at most `limit_s`.
 /// Errors    timeout; unavailable: one ended badly, and its log
 [[nodiscard]] Result<void> await_all(std::vector<cli::ChildProcess>& children, double limit_s);
-/// Waits until so many workers have joined. Errors: timeout, after 10 s.
+/// Waits until this many workers have joined. Errors: timeout, after 10 s.
 [[nodiscard]] Result<void> await_workers(ControlClient& control, int workers);
-/// A job without a net that never ends by itself.
+/// A job without a net that never ends on its own.
 [[nodiscard]] pb::Job bench_job(int workers, pb::Consistency::Mode mode = pb::Consistency::ASYNC);
 
 }  // namespace taut::bench

@@ -149,8 +149,8 @@ class Table {
   int missed_ = 0;
 };
 
-/// Connections that carry so many GB/s, each to a shard: of a connection and its shard the thread
-/// that has most to do is busy all the time.
+/// Connections that carry this many GB/s, each to a shard: the busier thread of a connection and
+/// its shard is busy all the time.
 int connections_for(double rate, double busiest) {
   return static_cast<int>(std::ceil(rate * busiest));
 }
@@ -158,8 +158,8 @@ int connections_for(double rate, double busiest) {
 void print_ends(const Options& options, const Medians& medians) {
   fmt::print(
       "\nWhat a push takes at each end in CPU s/GB, in the threads that send and receive and in "
-      "the rest; by that a connection and its shard carry so many GB/s where cores are free, and "
-      "links need so many of them:\n\n"
+      "the rest; GB/s that a connection and its shard then carry if cores are free, and how many "
+      "of them links need:\n\n"
       "| size | Tautline | worker, I/O | the rest | server, I/O | the rest | GB/s | 25 Gbit/s | "
       "100 Gbit/s |\n|---|---|---|---|---|---|---|---|---|\n");
   for (const std::uint64_t bytes : options.sizes) {

@@ -29,7 +29,7 @@ class Port {
 /// A coordinator, and the data plane of a shard with the parts of checkpoints.
 /// is_plain  the shard's plane is plain, and its peers prove themselves by secrets
 [[nodiscard]] std::unique_ptr<Port> cluster_ports(test::GuardedCluster& cluster, bool is_plain);
-/// A coordinator that stands by for another one.
+/// A coordinator on standby for another one.
 [[nodiscard]] std::unique_ptr<Port> standby_port(test::GuardedCluster& cluster);
 /// A worker of a job whose workers sum among themselves (ALLREDUCE, GOSSIP).
 [[nodiscard]] std::unique_ptr<Port> rank_port(test::GuardedCluster& cluster);
@@ -41,7 +41,7 @@ class Port {
 [[nodiscard]] std::unique_ptr<Port> ucx_port();
 
 /// Tries what a daemon serves over HTTP: requests with tokens and links. Prints its rows. There is
-/// no handler that could end: each request is judged by itself.
+/// no handler that could end: each request is judged separately.
 /// Returns whether no stranger got anything through.
 [[nodiscard]] bool try_http(int tries);
 

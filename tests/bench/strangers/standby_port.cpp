@@ -1,4 +1,4 @@
-// The rows of a coordinator that stands by: it names the leader to those whose keys are admitted,
+// The rows of a coordinator on standby: it names the leader to those whose keys are admitted,
 // and does nothing else for any.
 #include <string>
 #include <utility>

@@ -74,7 +74,7 @@ int ask_often(const Stranger& stranger, int tries) {
   return granted;
 }
 
-/// As the above, where nothing is answered: all are sent, then it listens.
+/// As above, if nothing is answered: all are sent, then it listens.
 int ask_in_vain(const Stranger& stranger, int tries) {
   const Caller caller(stranger);
   if (stranger.greeting) caller.say(stranger.greeting);

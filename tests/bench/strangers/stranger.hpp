@@ -42,8 +42,8 @@ struct Stranger {
   return true;
 }
 
-/// Of so many tries, those with an answer that grants the request; -1: a key that was to be revoked
-/// never was admitted. With the handler alive as each row says; without it, over new connections.
+/// The number of `tries` with an answer that grants the request; -1: a key that was to be revoked
+/// was never admitted. With the handler alive as each row says; without it, over new connections.
 [[nodiscard]] int granted_alive(const Stranger& stranger, int tries);
 [[nodiscard]] int granted_without_handler(const Stranger& stranger, int tries);
 

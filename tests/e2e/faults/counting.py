@@ -152,7 +152,7 @@ class CountingTest(ServersTest):
 
     def read_of_others(self, job, worker, parameters):
         """How many of the other worker's updates each of a worker's reads had, at least: the loss
-        counts all updates and its own ones again, and of its own it has pushed one a clock."""
+        counts all updates, its own ones twice, and it has pushed one of its own a clock."""
         rows = parameters // row_length(2)
         with (self.folder / f"records/job{job}-{worker}/metrics.csv").open() as file:
             return [-float(row["loss"]) / (STEP * rows) - 2 * int(row["clock"])

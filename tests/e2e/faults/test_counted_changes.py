@@ -17,7 +17,7 @@ CLOCKS = 1000000
 
 class CountedChanges(CountingTest):
     def start_cluster(self, servers, workers, more=""):
-        """No process is to be lost, however slow the machine is.
+        """No process must be lost, however slow the machine is.
         more  in the files of its servers and workers
         """
         self.more = more

@@ -105,7 +105,7 @@ class Zombie(CountedLosses):
     counts no update again, and no worker reads from it."""
 
     def hang(self, job, meanwhile):
-        """Stops the primary, and lets it continue after so many clocks without it."""
+        """Stops the primary, and lets it continue after this many clocks without it."""
         self.wait_for_protected_clocks(job)
         zombie = self.shards(job)[0]["server"]
         other = (self.servers.keys() - {zombie}).pop()

@@ -40,7 +40,7 @@ class Failpoints(CountingTest):
         self.workers = [self.start_daemon("worker", f"worker{i}") for i in range(2)]
 
     def start_victim(self, point, when):
-        """Starts server1 anew, to die at the failpoint once the file `when` exists."""
+        """Starts server1 again, to die at the failpoint once the file `when` exists."""
         self.servers[1].terminate()
         self.servers[1].wait()
         wait_until(lambda: not any(s["name"] == "server1" and s["state"] == "live"

@@ -31,7 +31,7 @@ class HostileCluster(ClusterTest):
         self.coordinator = self.addresses("server0")["coordinator"][0]
         self.shard = self.addresses("server0")["shard"][0]
         self.start_daemon("worker", "worker0", more=more)
-        self.assert_still_trains()  # what a daemon takes once is there
+        self.assert_still_trains()  # what a daemon allocates once exists
 
     def make(self, *arguments):
         answer = self.tautline("keys", *arguments, "--keys", self.keys)
@@ -78,7 +78,7 @@ class HostilePeers(HostileCluster):
             self.assert_bounded(lambda: whole_messages(dealer, body, 3))
 
     def test_handshakes_that_never_end_take_bounded_memory(self):
-        # As fast as they are taken, scripts/bench/hostile/table sends them: there a daemon has to
+        # scripts/bench/hostile/table sends them as fast as they are taken: there a daemon has to
         # get a processor in time.
         self.assert_bounded(lambda: in_turns(
             [lambda: unanswered_handshake(self.shard, 11 * MIB, 0.4)] * 12))

@@ -153,7 +153,7 @@ class ClusterKeys(ClusterTest):
         return answer.stdout
 
     def machine(self, *names):
-        """A folder with these keys alone, as they are copied to another machine."""
+        """A folder with these keys alone, as when they are copied to another machine."""
         folder = pathlib.Path(tempfile.mkdtemp(prefix="machine-", dir=self.folder))
         for name in names:
             copy = folder / f"{name}.key"

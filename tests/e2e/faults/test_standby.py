@@ -179,7 +179,7 @@ class Standby(ClusterTest):
         lost = self.lose_leader()
         # What it knew is known: the job's number, name and definition.
         self.assertEqual(self.ask("status", "1").returncode, 0)
-        # It returns and stands by; the next loss is survived too, by the state of both.
+        # It returns as a standby; the next loss is survived too, by the state of both.
         self.brains[lost] = self.start_brain(lost)
         self.lose_leader()
         answer = self.ask("stop", "--discard", 1)

@@ -169,8 +169,8 @@ class Followers(FollowedJobs):
         self.assertEqual(out.splitlines(), [
             "max_behind is -1; it must be at least 0 clocks",
             "wait_s is -1; it must be at least 0 seconds",
-            f"this follower of job {job} was closed; follow anew",
-            f"this follower of job {job} was closed; follow anew",
+            f"this follower of job {job} was closed; follow again",
+            f"this follower of job {job} was closed; follow again",
             'job 77 does not exist; "tautline status" lists the jobs'])
         member.kill()
 
@@ -199,7 +199,7 @@ class Followers(FollowedJobs):
             """, job)
         out = self.result(follower)
         self.assertEqual(out.splitlines(), [
-            f"this follower of job {job} was closed; follow anew"] * 10)
+            f"this follower of job {job} was closed; follow again"] * 10)
 
     def test_what_is_here_will_do_where_it_is_new_enough(self):
         self.start_cluster(servers=1)
@@ -336,7 +336,7 @@ class BoundedFollowers(FollowedJobs):
     def test_a_killed_follower_costs_its_lease_and_a_stopped_one_learns_that_it_was_cut(self):
         job, member = self.start_job()
         reader, version = self.reader(job)
-        # What status says is a little late: training stands at the bound before the lease ends.
+        # The status is a little late: training stops at the bound before the lease ends.
         self.assert_held(job, version, 0)
         reader.kill()
         self.assert_held(job, version, 1)

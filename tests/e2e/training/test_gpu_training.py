@@ -1,4 +1,4 @@
-"""The model that BSP on a GPU is held against, and the jobs that gpu_training writes."""
+"""The model that BSP on a GPU is compared with, and the jobs that gpu_training writes."""
 import os
 import pathlib
 import sys

@@ -49,8 +49,8 @@ MEMBER = MODEL + """
     print("end", text.hexdigest(), first > 1.5 * loss, meetings.clock)
 """
 
-# Both members in one process; the outer rule is PyTorch's own. Of two fragments the servers make
-# the first of the first layer's weights, which meet at every other clock, from the first one on.
+# Both members in one process; the outer rule is PyTorch's own. With two fragments the servers make
+# the first one of the first layer's weights, which meet at every other clock from the first on.
 REFERENCE = MODEL + """
     steps, fragments = int(sys.argv[1]), int(sys.argv[2])
 

@@ -76,7 +76,7 @@ class PythonTest(PythonMembers):
             print(min(counts) > 3, len(closed), closed[0])
             """, self.coordinator)
         self.assertEqual(out.strip(), f"True 3 this connection to {self.coordinator} was closed; "
-                                      "connect anew")
+                                      "connect again")
 
     def test_a_handler_of_signals_may_stop_the_job_that_its_program_waits_for(self):
         self.start_cluster()
@@ -603,7 +603,7 @@ class PythonTest(PythonMembers):
         self.assertLess(time.monotonic() - begin, 30 * SLOWER)
 
     def come_and_go(self, count):
-        """What a process and its server have more after so many memberships than after ten."""
+        """What a process and its server have more after many memberships than after ten."""
         server = self.start_cluster()
         job = self.submit(1, "mode: ASYNC")
         out = self.run_python("""

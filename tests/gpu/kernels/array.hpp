@@ -29,8 +29,8 @@ class TestStream {
   cudaStream_t stream_ = nullptr;
 };
 
-/// Separate device memory with so many elements, in front of `shift` of which it starts: what is
-/// aligned and what is not.
+/// Separate device memory with this many elements, which starts `shift` elements into its
+/// allocation: to test aligned and unaligned addresses.
 template <class T>
 class Array {
  public:

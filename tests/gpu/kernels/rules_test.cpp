@@ -119,7 +119,7 @@ TEST_CASE("what a capture forbids invalidates it, and other threads may continue
           });
           other.join();
         }) == cudaSuccess);
-  // But a wait for the whole device is, whoever makes it.
+  // But a wait for the whole device is, in any thread.
   CHECK(capture([] {
           std::thread other([] { (void)taken(cudaDeviceSynchronize()); });
           other.join();

@@ -83,7 +83,7 @@ TEST_CASE("attention weighs unmasked earlier steps, over long sequences", "[kern
         const std::int64_t count = shape.pairs() * steps * steps;
         const auto x = random_floats(count, 1);
         const auto dy = random_floats(count, 2);
-        // Of stream 1 every second step is masked, of stream 2 all are.
+        // Every second step of stream 1 is masked, and every step of stream 2.
         std::vector<float> masks(place(steps * 3), 1.0F);
         for (std::int64_t t = 0; t < steps; ++t) {
           if (t % 2 == 1) masks[place(t * 3 + 1)] = 0;

@@ -1,4 +1,4 @@
-// cuda::Convolution by itself, on a device or the twin: which algorithms it takes.
+// cuda::Convolution alone, on a device or the twin: which algorithms it takes.
 #include "cuda/convolution.hpp"
 
 #include <unistd.h>

@@ -1,4 +1,4 @@
-// cuda::Matmul by itself, on a device or the twin.
+// cuda::Matmul alone, on a device or the twin.
 #include "cuda/matmul.hpp"
 
 #include <cmath>

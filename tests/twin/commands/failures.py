@@ -65,8 +65,9 @@ def main():
     parser.add_argument("--build", type=pathlib.Path, required=True)
     parser.add_argument("--scenario", action="append", help="served, sequences, planned, NCCL, ...")
     parser.add_argument("--calls", help="only those that begin so")
-    parser.add_argument("--times", type=int, default=3, help="each call at so many of its times")
-    parser.add_argument("--seeds", type=int, default=1, help="each failure under so many schedules")
+    parser.add_argument("--times", type=int, default=3,
+                        help="at how many of its times each call fails")
+    parser.add_argument("--seeds", type=int, default=1, help="schedules of each failure")
     options = parser.parse_args()
     bad = []
     with tempfile.TemporaryDirectory() as scratch:

@@ -62,7 +62,7 @@ struct ClockCounts {
   std::map<std::string, std::uint64_t> launches;
 };
 
-/// What is counted from one moment to another, for each of so many clocks.
+/// What is counted from one moment to another, per clock of this number of clocks.
 ClockCounts each_of(std::uint64_t clocks, const ClockCounts& until, const ClockCounts& from) {
   const auto share = [clocks](std::uint64_t all) { return (all + clocks / 2) / clocks; };
   ClockCounts each;
@@ -93,8 +93,8 @@ std::uint64_t activations_of(const model::Graph& graph) {
 
 constexpr std::int64_t kClocks = 8;
 
-/// Of one clock, when all that is recorded is replayed. Copies of values and gradients run ahead
-/// or behind, so it is the mean of several.
+/// The counts of one clock, when everything that is recorded is replayed. Copies of values and
+/// gradients run ahead or behind, so it is the mean of several.
 /// with_server  a worker with a server; else one that updates its own values
 ClockCounts count_clock(Backend& backend, const pb::Job& job, bool with_server,
                         std::uint64_t& activations, std::uint64_t& gradients) {

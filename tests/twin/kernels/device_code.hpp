@@ -11,7 +11,7 @@
 
 #include "tests/twin/kernels/block.hpp"
 
-// What nvcc knows by itself and our kernels use, for a host compiler. What is defined here is all
+// What nvcc has built in and our kernels use, for a host compiler. What is defined here is all
 // that they use: a kernel that needs more does not compile until it is written, and checked, here.
 
 #ifndef __launch_bounds__

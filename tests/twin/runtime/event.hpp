@@ -9,7 +9,7 @@
 struct CUevent_st {
   int device = 0;
   taut::twin::Work work;  // what it waits for; nullptr: never recorded, or nothing was queued
-  /// Recorded in a stream that was captured: the nodes that it stands for.
+  /// If recorded in a captured stream: the nodes that it represents.
   std::shared_ptr<taut::twin::Capture> capture;
   std::vector<std::size_t> nodes;
 };

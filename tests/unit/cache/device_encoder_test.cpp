@@ -50,7 +50,7 @@ const std::vector<Scheme> kSchemes{
     {pb::PushCompression::TOP_K, {math::Codec::kTopK, 100}},
     {pb::PushCompression::POWER_SGD, {.codec = math::Codec::kLowRank, .rank = 3, .columns = 500}},
     {pb::PushCompression::DGC, {math::Codec::kTopK, 100}, 3, Compression::Correction{0.75F, -1}},
-    // Of the four gradients' norms some are smaller and some are larger.
+    // Some of the four gradients' norms are smaller and some are larger.
     {pb::PushCompression::DGC,
      {math::Codec::kTopK, 100},
      3,
@@ -161,7 +161,7 @@ Outcome train(const Scheme& scheme, const Run& run) {
   return outcome;
 }
 
-/// What is copied of so many clocks' updates, at a multiple of 16 for each slice.
+/// The bytes copied for `clocks` clocks' updates, at a multiple of 16 for each slice.
 std::uint64_t copied_bytes(const Scheme& scheme, std::int64_t clocks) {
   std::uint64_t bytes = 0;
   for (std::int64_t clock = 0; clock < clocks; ++clock) {

@@ -109,7 +109,7 @@ struct Lender {
   std::vector<float> memory;
 };
 
-/// A device on which no memory is left after so many bytes.
+/// A device on which no memory is left after this many bytes.
 LateBackend::Options with_room_for(std::size_t buffers) {
   LateBackend::Options options;
   options.memory = Bytes(buffers * 256);

@@ -29,7 +29,7 @@ class Exchanging {
   struct Options {
     /// Clocks of a synchronous gossip before the worker's own first; nullopt: it sums.
     std::optional<std::int64_t> joins_after = std::nullopt;
-    /// Of the times of a device with its own memory; nullopt: the CPU.
+    /// The times of a device with its own memory; nullopt: the CPU.
     std::optional<std::uint64_t> device = std::nullopt;
   };
   explicit Exchanging(Clock start) : Exchanging(start, Options()) {}

@@ -20,7 +20,7 @@ namespace taut::test {
 /// - what is queued is done as late as events and finish() allow, or at times drawn from a seed, so
 ///   that a wait that is missing is met with old values;
 /// - memory that was just allocated holds NaNs;
-/// - what fails when it is done throws to whoever waits for it, and what is behind it continues.
+/// - what fails when it is done throws in the waiting thread, and what is behind it continues.
 /// Thread    any
 class LateBackend : public WrappedBackend {
  public:

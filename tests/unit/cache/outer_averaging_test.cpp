@@ -1,4 +1,4 @@
-// Workers that train by themselves and meet at an outer rule: caches and shards together.
+// Workers that train on their own and meet at an outer rule: caches and shards together.
 #include <algorithm>
 #include <future>
 #include <memory>

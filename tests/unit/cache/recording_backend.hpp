@@ -13,7 +13,7 @@ namespace taut::test {
 
 /// A backend that records like CUDA's: what comes under one key runs as it is for two times; the
 /// third time it is taken down with its addresses and arguments, and from then on only that is
-/// done. Anything in a recording that a device could not repeat by itself throws std::logic_error.
+/// done. Anything in a recording that a device could not repeat on its own throws std::logic_error.
 /// Thread    one at a time
 class RecordingBackend final : public WrappedBackend {
  public:

@@ -62,7 +62,7 @@ TEST_CASE("mean and spread are those of the sample", "[sweep]") {
 
 TEST_CASE("the sign-flip test counts the signs that are as far from 0", "[sweep]") {
   using Differences = std::vector<double>;
-  // Of 64 choices of signs only the two with equal signs give a sum of 21.
+  // Only two of the 64 choices of signs, those with equal signs, give a sum of 21.
   CHECK(sign_flip_p(Differences{1, 2, 3, 4, 5, 6}) == 2.0 / 64);
   CHECK(sign_flip_p(Differences{-1, -2, -3, -4, -5, -6}) == 2.0 / 64);
   // Sums of 1, 2 and -3, which is 0: every choice is as far.

@@ -81,7 +81,7 @@ TEST_CASE("updates are in the client's memory, which is returned to it", "[clien
     CHECK(memory->gave(first.data()));
     std::ranges::fill(first.floats(), 1.0F);
     client.push(kTable, Clock(0), first);
-    // Whoever still holds the memory keeps it from being given out again.
+    // An owner that still holds the memory keeps it from being given out again.
     CHECK(client.gradient_buffer(kTable).data() != first.data());
     REQUIRE(client.flush(kDeadline).has_value());
   }

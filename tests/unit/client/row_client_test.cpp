@@ -177,7 +177,7 @@ TEST_CASE("a table that cannot be kept by rows is refused when it is opened", "[
   CHECK_THAT(refusal_of(std::move(lamb), row_table()), Contains("LARS, LAMB"));
 }
 
-TEST_CASE("rows updated longest ago are dropped, and begin anew", "[rows]") {
+TEST_CASE("rows updated longest ago are dropped, and begin again", "[rows]") {
   ServedJob served(JobMaker(1, Slack(1), 1));
   const auto client = served.client(0);
   TableSpec table = row_table(1, 1);

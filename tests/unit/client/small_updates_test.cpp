@@ -43,8 +43,8 @@ class CountingEndpoint final : public Endpoint {
   std::atomic<int>& sent_;
 };
 
-/// How many messages leave while the tables are pushed at so many clocks, with pauses in which each
-/// update could leave alone.
+/// How many messages leave while the tables are pushed at `clocks` clocks, with pauses in which
+/// each update could leave alone.
 int messages_of(const std::vector<TableSpec>& tables, int clocks) {
   ServedJob served(JobMaker(1, Slack(1), 1));
   std::atomic<int> sent = 0;
@@ -76,7 +76,7 @@ TEST_CASE("small updates leave with the next larger one of their clock", "[clien
 
 TEST_CASE("a clock's last update waits for no other, however small", "[client]") {
   constexpr int kClocks = 40;
-  // Of what waits, one message would leave each 100 ms.
+  // One message of what waits would leave each 100 ms.
   CHECK(messages_of({test::make_table(0, {4})}, kClocks) > kClocks / 2);
 }
 

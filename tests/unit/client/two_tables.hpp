@@ -10,7 +10,7 @@
 // Two small tables, which a client opens and pushes to.
 namespace taut::test {
 
-/// A deadline that is meant to pass.
+/// A deadline that should pass.
 inline constexpr Duration kSoon{30'000};
 inline constexpr TableId kTable{0};
 

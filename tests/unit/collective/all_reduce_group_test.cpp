@@ -287,7 +287,7 @@ TEST_CASE("what is under way to a rank that does not read is limited", "[collect
   ThreadedGroup threads(2);
   std::vector<GroupOptions> options = all_alike(threads, Algorithm::kRing);
   for (GroupOptions& one : options) one.window = Bytes(40'000);
-  std::promise<void> over;  // rank 1 reads no more
+  std::promise<void> over;  // rank 1 stops reading
   const auto errors = threads.run(
       options, [&](std::uint32_t rank, AllReduceGroup& group, BufferPool& pool) -> Result<void> {
         if (rank == 1) {

@@ -176,7 +176,7 @@ TEST_CASE("the spectral gap of each graph is the known one", "[collective][gossi
   }
   // An even number that is not a power of two: ceil(log2 n) neighbours.
   CHECK(1 - contraction(mixing_matrix(Graph::kExponential, 12)) == Approx(2.0 / 5).margin(1e-5));
-  // Of a torus the sum of two rings' Laplacians, over 5: that of the longer side is smaller.
+  // For a torus, the sum of two rings' Laplacians, over 5: that of the longer side is smaller.
   CHECK(1 - contraction(mixing_matrix(Graph::kTorus, 25)) ==
         Approx(2.0 / 5 * (1 - std::cos(2 * std::numbers::pi / 5))).margin(1e-5));
 }

@@ -23,7 +23,7 @@ Message words(const std::string& text) {
 /// Frames of as many bytes as a group's message has at most.
 Message values(std::size_t frames) {
   Message message;
-  const Frame frame = Frame::copy_of(std::string(GroupOptions::kMessage.value(), 'x'));
+  const Frame frame = Frame::copy_of(std::string(GroupOptions::kMaxMessage.value(), 'x'));
   for (std::size_t i = 0; i < frames; ++i) message.frames.push_back(frame);
   return message;
 }
@@ -47,7 +47,8 @@ TEST_CASE("a rank takes all that another may have under way, however late it loo
   RankEndpoint rank = listen_as_rank("127.0.0.1:0", false, board).value();
   ZmqContext context(Security::insecure());
   const Sender sender(context, rank);
-  constexpr std::size_t kMessages = GroupOptions::kWindow.value() / GroupOptions::kMessage.value();
+  constexpr std::size_t kMessages =
+      GroupOptions::kMaxWindow.value() / GroupOptions::kMaxMessage.value();
   for (std::size_t i = 0; i < kMessages; ++i) REQUIRE(sender.endpoint->send(sender.to, values(1)));
   // The connection is looked at meanwhile, several times.
   std::this_thread::sleep_for(std::chrono::milliseconds(300));

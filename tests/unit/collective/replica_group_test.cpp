@@ -99,7 +99,7 @@ struct TwoRanks {
 
 /// How many more links an arena has memory for.
 std::size_t room_for_links(SharedArena& arena) {
-  constexpr std::size_t kLinkBytes = SharedLink::kLoans * sizeof(std::uint32_t);
+  constexpr std::size_t kLinkBytes = SharedLink::kMaxLoans * sizeof(std::uint32_t);
   std::vector<void*> taken;
   try {
     while (true) taken.push_back(arena.allocate(kLinkBytes));

@@ -65,14 +65,14 @@ TEST_CASE("size classes waste at most a quarter", "[pool]") {
 TEST_CASE("stocked buffers are acquired next, and no more are allocated than are kept", "[pool]") {
   const auto never = [] { return false; };
   BufferPool pool(Bytes(4096));
-  pool.stock(1 << 20, 3, never);
+  pool.preallocate(1 << 20, 3, never);
   CHECK(pool.usage().kept.value() == 0);
   const auto reservation = pool.keep_more(Bytes(3 * BufferPool::rounded_size(1 << 20)));
-  pool.stock(1 << 20, 5, never);
+  pool.preallocate(1 << 20, 5, never);
   CHECK(pool.usage().kept.value() == 3U << 20U);
   CHECK(pool.usage().used.value() == 0);
   // Free buffers count.
-  pool.stock(1 << 20, 2, never);
+  pool.preallocate(1 << 20, 2, never);
   CHECK(pool.usage().kept.value() == 3U << 20U);
   const Buffer taken = pool.acquire(1 << 20);
   CHECK(pool.usage().kept.value() == 2U << 20U);
@@ -82,7 +82,7 @@ TEST_CASE("stocked buffers are acquired next, and no more are allocated than are
 TEST_CASE("stocking ends as soon as it is cancelled", "[pool]") {
   BufferPool pool;
   int calls = 0;
-  pool.stock(100'000, 10, [&] { return ++calls > 4; });
+  pool.preallocate(100'000, 10, [&] { return ++calls > 4; });
   CHECK(calls == 5);
   CHECK(pool.usage().kept.value() == 4 * BufferPool::rounded_size(100'000));
 }
@@ -126,7 +126,7 @@ TEST_CASE("buffers that are no longer kept are freed by their receiver, while th
   const auto allocator = std::make_shared<AskingAllocator>();
   BufferPool pool(Bytes(4096), allocator);
   auto reservation = pool.keep_more(Bytes(3 << 20));
-  pool.stock(1 << 20, 3, [] { return false; });
+  pool.preallocate(1 << 20, 3, [] { return false; });
   { const Buffer small = pool.acquire(256); }
   allocator->pool = &pool;
   {

@@ -1,4 +1,4 @@
-// Which connections are closed where a process may have no more.
+// Which connections are closed when a process may have no more.
 #include "common/net/zmq/connection_eviction.hpp"
 
 #include <algorithm>

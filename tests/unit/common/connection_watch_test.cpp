@@ -140,7 +140,7 @@ TEST_CASE("a peer whose messages are received may send any number of bytes", "[e
     const auto got = server->receive(kWait);
     REQUIRE(got);
     if (!known) known = got->from;
-    REQUIRE(got->from == *known);  // it never was made anew
+    REQUIRE(got->from == *known);  // it was never made again
   }
 }
 

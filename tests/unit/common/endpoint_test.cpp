@@ -171,7 +171,7 @@ TEST_CASE("a large payload is shared, not copied, and lives until it was sent", 
     REQUIRE(got);
     CHECK(got->message.frames[0].size() == buffer.size());
     CHECK(std::memcmp(got->message.frames[0].bytes().data(), buffer.data(), buffer.size()) == 0);
-    // The transport lets go of it in the end.
+    // The transport releases it in the end.
     const TimePoint deadline = steady_now() + kWait;
     while (!buffer.unshared() && steady_now() < deadline) std::this_thread::yield();
     CHECK(buffer.unshared());

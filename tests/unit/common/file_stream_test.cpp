@@ -92,7 +92,7 @@ TEST_CASE("a streamed file that is not committed leaves nothing", "[file]") {
 
 TEST_CASE("a streamed file on a full disk reports it, and leaves nothing", "[file]") {
   const test::TempFolder folder;
-  // More than all blocks hold, so that whoever appends would wait forever for one that failed.
+  // More than all blocks hold, so that appending would wait forever for one that failed.
   const std::string bytes = pattern(6 * kBlock);
   const FileLimit limit(kBlock + 4096);
   auto stream = FileStream::create(folder.path() / "large", bytes.size());

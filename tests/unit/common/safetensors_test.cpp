@@ -16,7 +16,7 @@ using taut::test::TempFolder;
 
 namespace {
 
-/// A file of this header and so many bytes of data.
+/// A file of this header and this many bytes of data.
 std::string file_of(std::string json, std::size_t data_bytes) {
   const std::uint64_t length = json.size();
   std::string bytes(8, '\0');
@@ -191,7 +191,8 @@ TEST_CASE("a safetensors header that cannot be is refused with the reason", "[sa
   check_refused("", "0 bytes are not a safetensors file");
   check_refused("1234567", "7 bytes are not a safetensors file");
   check_refused(std::string(8, '\xff'), "above the limit of 100000000");
-  check_refused(std::string("\x09\0\0\0\0\0\0\0{}", 10), "its header of 9 bytes is cut");
+  check_refused(std::string("\x09\0\0\0\0\0\0\0{}", 10),
+                "its header has 9 bytes, but the file has");
   check_refused(file_of("", 0), "not a JSON object");
   check_refused(file_of("[]", 0), "not a JSON object");
   check_refused(file_of("{\"a\":", 0), "not valid JSON at byte");

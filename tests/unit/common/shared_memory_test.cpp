@@ -56,7 +56,7 @@ struct Pair {
   BufferPool pool{Bytes(64UL << 20U), arena_one};
 };
 
-/// Knows what is pinned; can pin so many parts.
+/// Knows what is pinned; can pin a given number of parts.
 class CountedPinning final : public MemoryPinning {
  public:
   explicit CountedPinning(int max_parts) : left_(max_parts) { enable(); }
@@ -326,11 +326,11 @@ TEST_CASE("small payloads, others' memory and excess loans are sent as bytes", "
   const std::vector<std::byte> elsewhere(10'000);
   CHECK_FALSE(pair.one.lend(Frame::copy_of(elsewhere)));
   const Buffer buffer = pair.filled(std::byte{1});
-  for (std::uint32_t i = 0; i < SharedLink::kLoans; ++i) REQUIRE(pair.one.lend(Frame(buffer)));
+  for (std::uint32_t i = 0; i < SharedLink::kMaxLoans; ++i) REQUIRE(pair.one.lend(Frame(buffer)));
   CHECK_FALSE(pair.one.lend(Frame(buffer)));
   const std::uint64_t before = pair.one.lent_so_far();
   pair.one.undo_since(before - 5);
-  CHECK(pair.one.on_loan() == SharedLink::kLoans - 5);
+  CHECK(pair.one.on_loan() == SharedLink::kMaxLoans - 5);
   CHECK(pair.one.lend(Frame(buffer)));
 }
 
@@ -341,7 +341,7 @@ TEST_CASE("a place outside of the other side's memory is refused", "[shared]") {
   CHECK_FALSE(pair.two.borrow({size - 4095, 0, 1}, 4096).has_value());
   CHECK_FALSE(pair.two.borrow({~0ULL - 10, 0, 1}, 4096).has_value());
   CHECK_FALSE(pair.two.borrow({0, 0, 1}, size + 1).has_value());
-  CHECK_FALSE(pair.two.borrow({0, SharedLink::kLoans, 1}, 4096).has_value());
+  CHECK_FALSE(pair.two.borrow({0, SharedLink::kMaxLoans, 1}, 4096).has_value());
   SharedLink alone(pair.arena_two);
   CHECK_FALSE(alone.borrow({0, 0, 1}, 4096).has_value());
   SharedLink::Offer bad = pair.one.offer();

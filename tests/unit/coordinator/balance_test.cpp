@@ -112,7 +112,7 @@ TEST_CASE("a proposal that a dead worker does not answer is withdrawn, and the o
     Balanced run({1, 3, 1}, kNeverWaits);
     run.cluster.run_for(i * 100ms);
     run.cluster.kill("w2");
-    // Longer than a proposal stands, and shorter than it takes to declare a worker lost.
+    // Longer than a proposal lasts, and shorter than it takes to declare a worker lost.
     run.cluster.run_for(5s);
     const std::int64_t clock = run.worker(0).clock();
     run.cluster.run_for(1s);

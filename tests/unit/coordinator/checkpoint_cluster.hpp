@@ -12,7 +12,7 @@ namespace taut::test {
 
 using Clocks = std::vector<std::int64_t>;
 
-/// A job of so many clocks with a checkpoint at every tenth.
+/// A job of this many clocks with a checkpoint at every tenth.
 inline pb::Job saved_job(std::int32_t clocks, std::uint32_t keep = 0) {
   pb::Job job = make_job(2, clocks);
   job.set_name("lenet");

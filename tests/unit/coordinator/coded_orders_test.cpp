@@ -77,7 +77,7 @@ TEST_CASE("a job with checkpoints in parts starts again from the newest one's ma
   pb::Submit& submit = *request.mutable_submit();
   *submit.mutable_definition() = definition;
   submit.set_token(77);
-  SECTION("the job began anew") {}
+  SECTION("the job began again") {}
   SECTION("the job had resumed another checkpoint in parts") {
     submit.mutable_definition()->set_resume("elsewhere");
     submit.mutable_resume()->set_folder("elsewhere/lenet_iter_40");

@@ -15,7 +15,7 @@ namespace {
 
 using Push = pb::PushCompression;
 
-/// A link of so many bytes a second, and codecs that take no time.
+/// A link of this many bytes a second, and codecs that take no time.
 pb::CompressionCosts costs_of(double bytes_per_s) {
   pb::CompressionCosts costs;
   costs.set_bytes_per_s(bytes_per_s);

@@ -32,7 +32,7 @@ struct Running {
     return cluster.run_until([&] { return clock(name) > before + 20; });
   }
 
-  /// Of three workers that say how long they took to start, one is lost and another one joins.
+  /// One of three workers that report how long they took to start is lost; another one joins.
   /// Returns a clock from before that, and the one at which it joins.
   std::pair<std::int64_t, std::int64_t> replace_one(double start_s) {
     for (const char* name : {"w0", "w2"}) cluster.at(name).worker.start_s = start_s;
@@ -149,7 +149,7 @@ TEST_CASE("a worker that joins takes the free slot from a clock above every push
   CHECK(running.state().members().rbegin()->join_clock() == joined.start_clock());
   CHECK(running.continues("w3"));
   CHECK(running.continues("w0"));
-  // The status tells no more of the loss.
+  // The status no longer mentions the loss.
   CHECK_THAT(cluster.status(running.job).message(),
              StartsWith("worker \"w3\" has joined from clock ") && Contains("; 3 of 3 workers"));
   CHECK(cluster.broken().empty());

@@ -147,7 +147,7 @@ pb::Heartbeat FakeServer::report() const {
   return heartbeat;
 }
 
-/// Of each shard whose images it is to keep on its first host: its problem, or that it has them.
+/// For each shard whose images it must keep on its first host: its problem, or that it has them.
 void FakeServer::report_copies(const pb::ServerJob& state, pb::ServerJobReply& reply) const {
   for (const pb::ShardInfo& shard : state.shards()) {
     for (const pb::ShardBackup& backup : shard.backups()) {

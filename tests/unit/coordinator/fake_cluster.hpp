@@ -34,13 +34,13 @@ class FakeServer {
 
   [[nodiscard]] const pb::ServerJob* state_of(std::uint64_t job) const;
   [[nodiscard]] bool has_finished(std::uint64_t job) const;
-  std::string refuses;    // why it runs no job; empty: it does
-  std::string disk;       // why it cannot write checkpoints; empty: it can
-  std::string memory;     // why it keeps no images of shards; empty: it does
+  std::string refuses;    // why it runs no job; empty if it does
+  std::string disk;       // why it cannot write checkpoints; empty if it can
+  std::string memory;     // why it keeps no images of shards; empty if it does
   bool is_whole = false;  // it says that it has all images of the shards that its first host keeps
   bool stalls = false;    // its disk neither writes nor fails
   std::map<std::uint32_t, std::uint64_t> bad_updates;  // of workers: clocks that it has refused
-  int late = 0;                     // so many orders of checkpoints come too late for it
+  int late = 0;                     // the number of checkpoint orders that are too late for it
   std::vector<std::string> broken;  // contradictions found
 
  private:
@@ -74,8 +74,8 @@ class FakeWorker {
   bool stuck = false;       // neither trains nor heeds a stop
   std::string fails;        // why it gives up
   bool diverges = false;    // what fails is the training, not the worker
-  double slowness = 1;      // of a job that balances: its records take so many milliseconds each
-  double fixed_s = 0;       // and each batch so much more
+  double slowness = 1;      // in a job that balances: milliseconds that each of its records takes
+  double fixed_s = 0;       // and seconds that each batch takes in addition
   double start_s = 0;       // that it says it took to start; 0: it does not say
   bool tests = false;       // it has trained all clocks, and its last test lasts
   std::uint64_t saved = 0;  // the order of a checkpoint of which it has written its part
@@ -169,7 +169,7 @@ class FakeCluster {
   std::vector<std::string> notes;      // for the log
   CheckpointTasks tasks;               // that the coordinator has given, in their order
   std::string task_fails;              // what becomes of them; empty: they go well
-  bool tasks_get_lost = false;         // whoever does them ends before
+  bool tasks_get_lost = false;         // the thread that does them ends before
   std::set<std::string> silent_disks;  // of servers that remove no parts
 
  private:

@@ -21,7 +21,7 @@ std::string key_in(const Json& request, const char* name = "key") {
 constexpr std::size_t kMaxOperations = 128;
 constexpr std::size_t kMaxBytes = 1536U << 10U;
 
-/// Why etcd refuses a transaction of this size; empty: it takes it.
+/// Why etcd refuses a transaction of this size; empty if it accepts it.
 std::string why_too_large(const Json& request) {
   const Json writes = request.value("success", Json::array());
   if (writes.size() > kMaxOperations) return "etcdserver: too many operations in txn request";

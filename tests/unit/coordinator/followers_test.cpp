@@ -106,7 +106,7 @@ TEST_CASE("a bounded follower that is silent for longer than its lease is cut", 
   CHECK(cluster.bound_at_server() == 0);
   CHECK(cluster.status(cluster.job).cut_followers() == 1);
   CHECK_THAT(cluster.follow(11, true, 5).cut(), Contains("was silent for longer than its lease"));
-  // It is another follower when it follows anew.
+  // It is another follower when it follows again.
   CHECK(cluster.follow(12, true, 9).cut().empty());
   cluster.run_for(1s);
   CHECK(cluster.bound_at_server() == 1);

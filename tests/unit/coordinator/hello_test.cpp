@@ -203,7 +203,7 @@ class ClosedConnections {
     (void)reply_to(coordinator, peer, message, now);
     peers[i] = peer;
   }
-  /// Until something is noted, at most for so long.
+  /// Until something is noted, at most for `time`.
   void run_for(Duration time) {
     for (const TimePoint end = now + time; now < end && notes.size() == 0; now = now + 100ms) {
       notes = coordinator.tick(now).notes;

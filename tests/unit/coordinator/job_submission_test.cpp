@@ -1,4 +1,4 @@
-// Which jobs are taken, what they wait for, and what of them may be changed.
+// Which jobs are accepted, what they wait for, and what may be changed about them.
 #include "proto/config/exchange/settle_exchange.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/unit/coordinator/filled_cluster.hpp"

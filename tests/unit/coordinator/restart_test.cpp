@@ -103,7 +103,7 @@ TEST_CASE("a status of many ended jobs of many workers can be read", "[coordinat
   REQUIRE(all.jobs_size() == kJobs);
   CHECK(all.jobs(kJobs - 1).workers_size() == 300);
   CHECK(all.jobs(kJobs - 1).evaluations_size() == 10);
-  // Of an old one there is what a list shows.
+  // What a list shows is kept of an old one.
   const pb::JobStatus& old = all.jobs(0);
   REQUIRE(old.workers_size() == 1);
   CHECK(old.workers(0).progress().clock() == 1000 - 299);
@@ -377,7 +377,7 @@ TEST_CASE("a process that was to be drained is, though the coordinator restarts 
   const auto saved = std::make_shared<CoordinatorRecords>();
   FakeCluster cluster(1, {}, make_memory_store(saved));
   fill(cluster);
-  // Of the workers one is idle.
+  // One of the workers is idle.
   const bool is_server = GENERATE(true, false);
   if (!is_server) REQUIRE(cluster.run_until_state(cluster.submit(make_job(1)).job(), pb::RUNNING));
   const std::vector<std::string> names =

@@ -153,7 +153,7 @@ TEST_CASE("what a peer sends does not leave its job's folder, and is bounded", "
   CHECK(keeper.take(JobId(3), "w0",
                     part_of(pb::RecordPart::LOG, 0, std::string(kMaxRecordPart + 1, 'x'))) ==
         kRecordIsComplete);
-  // Of a long log, the end is kept.
+  // The end of a long log is kept.
   const std::string line(1023, 'y');
   std::uint64_t end = 0;
   for (int i = 0; i < 80; ++i) {

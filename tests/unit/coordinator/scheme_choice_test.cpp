@@ -24,7 +24,7 @@ pb::Compression compression_of(const std::string& text) {
 
 const std::string kBoth = "push { scheme: AUTO } pull { scheme: AUTO }";
 
-/// Of a scheme's million values.
+/// For a million values of a scheme.
 pb::SchemeCost cost_of(Push::Scheme scheme, double bytes_a_value, double encode_ns,
                        double decode_ns) {
   pb::SchemeCost cost;

@@ -80,7 +80,7 @@ TEST_CASE("the queue has the first 50 jobs, those that run before those that wai
   CHECK(queue["jobs"][1]["place"] == 1);
   CHECK(queue["jobs"][1]["message"] == "waits");
   CHECK(queue["jobs"][49]["place"] == 49);
-  // Of the newest 50, one that has been waiting for long is none.
+  // One that has been waiting for long is not among the newest 50.
   CHECK(status_json(status, 1000)["jobs"].size() == 50);
 }
 
@@ -318,8 +318,8 @@ TEST_CASE("a history keeps a whole job in a bounded number of points", "[dashboa
     history.add(job);  // nothing has moved on
   }
   const auto json = history.of(7);
-  CHECK(json["t"].size() < JobHistory::kPoints);
-  CHECK(json["t"].size() > JobHistory::kPoints / 3);
+  CHECK(json["t"].size() < JobHistory::kMaxPoints);
+  CHECK(json["t"].size() > JobHistory::kMaxPoints / 3);
   CHECK(json["clock"].front() == 10);
   CHECK(json["rate"].front() == 2000);
   CHECK(json["images_per_second"] == json["rate"]);

@@ -7,7 +7,7 @@
 
 namespace taut::dashboard {
 
-/// A running job of so many workers, at clocks 100, 101, 102, 103 and again from 100.
+/// A running job of this many workers, at clocks 100, 101, 102, 103 and again from 100.
 inline pb::StatusReply make_status(int workers, int servers = 1, int shards = 1) {
   pb::StatusReply status;
   pb::JobStatus& job = *status.add_jobs();

@@ -151,7 +151,7 @@ TEST_CASE("other files, empty and truncated LMDBs are refused", "[lmdb]") {
   std::filesystem::create_directory(folder.path() / "text");
   folder.write("text/data.mdb", std::string(20000, 'x'));
   CHECK(error(folder.path() / "text") ==
-        (folder.path() / "text").string() + ": no LMDB: its meta pages are none");
+        (folder.path() / "text").string() + ": not an LMDB: its meta pages are invalid");
 
   const auto path = lmdb_of(folder, 300);
   const auto size = std::filesystem::file_size(path / "data.mdb");

@@ -108,7 +108,7 @@ TEST_CASE("invalid CSV is reported at its line and column", "[table]") {
   CHECK_THAT(csv_error("1,1e99\n"), Contains("t.csv:1:3: "));
   CHECK_THAT(csv_error("a,b\n1,2\n\n1,2,3\n"), Contains("t.csv:4: has 3 fields, and the lines"));
   CHECK_THAT(csv_error("a,b\n\"1\n2\",3\n\"4"), Contains("t.csv:2:1: column \"a\" holds"));
-  CHECK_THAT(csv_error("1,2\n\"4"), Contains("t.csv:2:1: a quoted field does not end"));
+  CHECK_THAT(csv_error("1,2\n\"4"), Contains("t.csv:2:1: a quoted field has no closing quote"));
   CHECK_THAT(csv_error("\"1\"2,3\n"), Contains("t.csv:1: column 4: text follows a closing quote"));
   CHECK_THAT(csv_error("a,b\n1,2\n", labelled("c")),
              Contains("t.csv: has no column \"c\": name one of a, b, or its number from 1 to 2"));

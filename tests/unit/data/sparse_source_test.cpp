@@ -212,7 +212,7 @@ TEST_CASE("a line that does not fit a table's head is refused at its place", "[s
   CHECK(
       refusal(head + "r,s,1,yes\n", layer) ==
       ":2:7: column \"y\" holds \"yes\", which is not a finite number: number the classes from 0");
-  CHECK(refusal(head + "r,\"s\n", layer) == ":2:3: a quoted field does not end");
+  CHECK(refusal(head + "r,\"s\n", layer) == ":2:3: a quoted field has no closing quote");
   CHECK(refusal(head + "r,\"s\"t,1,1\n", layer) == ":2: column 6: text follows a closing quote");
   CHECK(refusal(head, layer) == ": holds no record");
 }

@@ -271,7 +271,7 @@ TEST_CASE("what a source has read before a shard was taken over is not mixed wit
   job.advance(0, 2);
   job.tell(9);
   job.wish(Clock(1));
-  // The source hears of it later than this follower, and then begins anew.
+  // The source learns of it later than this follower, and then begins again.
   job.pass(2, 0, 0, {1});
   job.pass(3, 0, 1, {2, 2, 2});
   job.pass(3, 1, 0, {2, 2, 2, 2});
@@ -296,7 +296,7 @@ TEST_CASE("a follower asks where the shards are when its source knows more", "[f
   CHECK(job.reports == before + 1);
 }
 
-TEST_CASE("values that are passed on name their branch, and begin anew with it", "[followers]") {
+TEST_CASE("values that are passed on name their branch, and begin again with it", "[followers]") {
   TwoHosts job;
   job.tell();
   job.advance(0, 1);

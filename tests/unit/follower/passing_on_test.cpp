@@ -77,7 +77,7 @@ TEST_CASE("parts of a slice are passed on, and one that is lost is requested aga
   CHECK(one.from_shard == 48);
 }
 
-TEST_CASE("a slice that begins anew in a later version is not mixed with the one before",
+TEST_CASE("a slice that begins again in a later version is not mixed with the one before",
           "[followers]") {
   BufferPool pool;
   const auto tables = std::make_shared<const std::vector<TableSpec>>(

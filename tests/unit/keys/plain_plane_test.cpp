@@ -56,7 +56,7 @@ struct Raw {
   void* socket = nullptr;
 };
 
-/// Nothing that was said before gets through: what a member says afterwards is heard first.
+/// Nothing that was sent before gets through: what a member sends afterwards arrives first.
 void check_nothing_before(PlainCluster& cluster) {
   Holder member(cluster.token(cluster.member("last", 9)), cluster.address);
   member.say("a member");

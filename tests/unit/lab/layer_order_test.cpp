@@ -21,7 +21,7 @@ namespace {
 using Layers = std::vector<std::size_t>;
 
 // Layer i has kWidths[i - 1] x kWidths[i] weights: one slice each, of a size by which its messages
-// are told apart. The last four together are less than the 4 MiB that a client sends to a shard
+// are recognized. The last four together are less than the 4 MiB that a client sends to a shard
 // before it has an answer, and the last five more.
 constexpr std::array<std::size_t, 9> kWidths = {440, 450, 460, 470, 480, 490, 500, 510, 514};
 constexpr double kBytesPerUs = 125;  // 1 Gbit/s

@@ -20,7 +20,7 @@ TEST_CASE("what happens six times an hour is waited for ten minutes on average",
     if (wait > 1200) ++long_ones;
   }
   CHECK(sum / kWaits == Approx(600).epsilon(0.03));
-  // Of an exponential distribution, e^-2 are longer than twice the mean.
+  // In an exponential distribution, e^-2 are longer than twice the mean.
   CHECK(static_cast<double>(long_ones) / kWaits == Approx(0.1353).epsilon(0.06));
 }
 

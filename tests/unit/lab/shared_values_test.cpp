@@ -91,7 +91,7 @@ TEST_CASE("answers are shared until they are brought, and values go when new one
   CHECK(pool.size() == 1);
   (void)memory.fresh(TableId(0));
   CHECK(pool.size() == 0);
-  // A read that is requested anew has nothing of the one before.
+  // A read that is requested again has nothing of the one before.
   memory.take(into.first(100), answer.part(0, 400));
   fill(memory, TableId(0), 3.0F);
   CHECK(host_view(memory.front(TableId(0)))[0] == 3.0F);

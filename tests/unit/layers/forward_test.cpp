@@ -290,7 +290,7 @@ TEST_CASE("accuracy over pixels takes the classes along axis 1", "[layers]") {
 
 TEST_CASE("accuracy's second top has each class's own, and 0 for a class without labels",
           "[layers]") {
-  // Of class 0 one of two is right, of class 1 one of one, of class 3 none of one.
+  // One of two is right in class 0, one of one in class 1, none of one in class 3.
   const Values scores{3, 2, 1, 0, 0, 3, 2, 1, 0, 3, 2, 1, 1, 2, 3, 0};
   LayerBench first("type: 'Accuracy'", {{4, 4}, {4}}, {.tops = 2});
   REQUIRE(first.top_shapes[1] == Extents{4});

@@ -16,7 +16,7 @@ struct LayerCase {
   std::vector<Extents> bottoms;  // on both devices
   double tolerance = 2e-6;       // of the device: relative_error(), float32 if nothing else is said
   pb::Phase phase = pb::TRAIN;
-  int classes = 0;       // the last bottom: labels of so many classes, instead of random numbers
+  int classes = 0;       // the last bottom: labels of this many classes, instead of random numbers
   bool is_loss = false;  // its weight replaces a top gradient
   int tops = 1;
   /// Smaller bottoms for central differences, which take two forwards for each element; empty: not

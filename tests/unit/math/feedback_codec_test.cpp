@@ -143,7 +143,7 @@ TEST_CASE("TOP_K sends the largest values, and of equal ones the first", "[codec
   CHECK(all);
 }
 
-TEST_CASE("RANDOM_K sends one value of each stretch, drawn anew each clock", "[codec]") {
+TEST_CASE("RANDOM_K sends one value of each stretch, drawn again each clock", "[codec]") {
   const std::vector<float> values(1003, 1.0F);
   std::vector<int> chosen(values.size());
   constexpr int kClocks = 2000;

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Writes golden_rules.hpp: where PyTorch's optimizers, and FTRL as its paper has it, bring small
+"""Writes golden_rules.hpp: where PyTorch's optimizers, and FTRL as in its paper, take small
 vectors in a few steps, for update_rule_golden_test.cpp.
 
 Needs PyTorch (apt install python3-torch); the values were written by 1.13.0, in double, and rounded

@@ -68,7 +68,7 @@ double norm_of(const Doubles& values) {
   return std::sqrt(std::inner_product(values.begin(), values.end(), values.begin(), 0.0));
 }
 
-/// One step of a rule on a whole table, written down as its paper has it.
+/// One step of a rule on a whole table, written as in its paper.
 using Reference = std::function<void(int t, const Doubles& g, Doubles& w)>;
 
 void check_against(const std::string& solver, const Reference& reference) {

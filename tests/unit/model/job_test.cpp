@@ -229,7 +229,7 @@ TEST_CASE("a job is checked without running it", "[job]") {
   CHECK(warnings_of(whole + "data { images: '/no/i' labels: '/no/l' }") ==
         Lines{"data \"/no/i\" does not exist; training needs it",
               "data \"/no/l\" does not exist; training needs it"});
-  // The coordinator would refuse it: whoever checks says so before.
+  // The coordinator would refuse it: a check reports it before.
   const pb::Job lock_step = job_of(whole + here + "consistency { mode: BSP slack: 3 }");
   CHECK(check_job(lock_step, kRecord).error().message ==
         "consistency: mode BSP has no slack, but slack is 3; omit it, or choose mode: SSP");

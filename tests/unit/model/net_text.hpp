@@ -43,7 +43,7 @@ inline std::string one_layer(const std::string& type, const std::string& rest) {
   return kData + "layer { name: 'l' type: '" + type + "' bottom: 'data' top: 'out' " + rest + " }";
 }
 
-/// The shape of the blob that `name` last stands for.
+/// The shape of the blob that `name` refers to last.
 inline std::string shape_of(const model::Graph& graph, const std::string& name) {
   std::string shape = "no such blob";
   for (const model::Blob& blob : graph.blobs) {

@@ -81,7 +81,7 @@ TEST_CASE("plans of real nets stay near the lower bound", "[memory_plan]") {
 
 TEST_CASE("a small VGG-16 and LSTM within their smallest budgets lose no values", "[memory_plan]") {
   for (AccessTrace trace : {test::vgg16_trace(1), test::lstm_trace(4, 16, 40)}) {
-    // A cell of the player stands for many bytes.
+    // A cell of the player represents many bytes.
     for (PlanBuffer& buffer : trace.buffers) buffer.bytes = Bytes(buffer.bytes.value() / 4096 + 1);
     PlanOptions options;
     options.alignment = Bytes(1);

@@ -109,7 +109,7 @@ TEST_CASE("a folder of checkpoints means the newest one in it", "[checkpoint]") 
   }
   fs::create_directories(folder.path() / "tiny_iter_200.part-1-2");
   CHECK(CheckpointReader::open(folder.path()).value().clock() == Clock(100));
-  // Of two of one clock, the one that was written last.
+  // With two at one clock, the one that was written last.
   for (const int number : {9, 10}) {
     CheckpointMaker later(100);
     later.manifest.set_unix_time_s(number);

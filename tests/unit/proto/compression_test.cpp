@@ -86,7 +86,7 @@ TEST_CASE("a scheme with error feedback is refused at its place in a job with ex
         scheme + " min_values: 9000 } }";
     const auto checked = check_places(job_of(text), text, "job");
     if (checked) return std::string();
-    // Whoever has no text, such as the coordinator, gives the same words.
+    // A process without the text, such as the coordinator, gives the same words.
     CHECK(checked.error().message == "job:2:44: " + error_of(text));
     return checked.error().message;
   };

@@ -47,7 +47,7 @@ pb::ControlMessage not_known(std::uint64_t request) {
   return message;
 }
 
-/// The request of the one message that is to be sent.
+/// The request of the one message that must be sent.
 std::uint64_t sent(const ControlOutput& output) {
   REQUIRE(output.messages.size() == 1);
   return output.messages.front().request();

@@ -97,7 +97,7 @@ TEST_CASE("images in shared memory name places for all that they have, and whose
   CHECK_THAT(refusal_of(with([](auto& wire) { wire.mutable_images(0)->set_rows(3); })),
              Contains("an image of 1 states and 3 rows in 2 places"));
   CHECK_THAT(refusal_of(with([](auto& wire) { wire.clear_lent_to(); })),
-             Contains("images in places of no memory"));
+             Contains("images refer to memory that was not shared"));
   CHECK_THAT(refusal_of(with([](auto& wire) { wire.clear_shared_memory(); })),
              Contains("images that are lent from no memory"));
   CHECK_THAT(refusal_of(with([](auto& wire) { wire.set_lent_to("b"); })),

@@ -42,7 +42,7 @@ TEST_CASE("a record is sent part by part, each until it has arrived", "[control]
   CHECK(second.records(0).text() == whole.substr(kMaxRecordPart));
   sender.take({mark_of(3, pb::RecordPart::METRICS, whole.size())});
   CHECK(parts_of(sender).records().empty());
-  // It may grow until it is over, and a coordinator may want no more of it.
+  // It may grow until it is over, and a coordinator may need no more of it.
   folder.write("metrics.csv", whole + "more");
   CHECK(parts_of(sender).records(0).text() == "more");
   sender.take({mark_of(3, pb::RecordPart::METRICS, kRecordIsComplete)});

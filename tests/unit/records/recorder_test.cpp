@@ -49,7 +49,7 @@ TEST_CASE("without requested records there is no recorder and no folder", "[reco
   CHECK_FALSE(std::filesystem::exists(folder.path() / "records"));
 }
 
-TEST_CASE("metrics.csv has a line for every so many clocks", "[records]") {
+TEST_CASE("metrics.csv has a line for every few clocks", "[records]") {
   const test::TempFolder folder;
   pb::RecordsConfig config = config_for(folder);
   config.set_every(5);

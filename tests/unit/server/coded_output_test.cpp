@@ -318,7 +318,7 @@ TEST_CASE("where one server cannot move its parts, the path is known, and all ca
           "[checkpoint][parts]") {
   Cluster cluster;
   REQUIRE(cluster.write().has_value());
-  // What stands in the way is no part, so it is not removed.
+  // What is in the way is not a part, so it is not removed.
   const fs::path obstacle = cluster.servers[1]->parts() / "mine.txt";
   fs::create_directories(obstacle.parent_path());
   test::put_file(obstacle, "mine");

@@ -92,7 +92,7 @@ class SavingJob {
     return (home_ / ("job_iter_" + std::to_string(of_clock))).string();
   }
 
-  /// Whether every bit of a checkpoint that was saved is there.
+  /// Whether every bit of a saved checkpoint exists.
   [[nodiscard]] bool is_whole(const std::string& place) const {
     const auto opened = CheckpointReader::open_to_resume(place);
     if (!opened) {

@@ -167,7 +167,7 @@ TEST_CASE("a folder is moved once, and replaces no other checkpoint", "[parts]")
   CHECK_THAT(store.move(to, 78, 1).head.error(), Contains("has another checkpoint"));
   CHECK_THAT(store.move(to, 77, 2).head.error(), Contains("has another checkpoint"));
   CHECK(fs::exists(place / kPart));
-  // Another checkpoint than the one that is to be removed has its path.
+  // A checkpoint other than the one to remove has its path.
   CHECK(store.remove(to, 78, 1).head.error().empty());
   CHECK(store.remove(to, 77, 2).head.error().empty());
   CHECK(fs::exists(place / kPart));

@@ -236,7 +236,7 @@ TEST_CASE("a shard of a plain plane serves the member whose secret it is, and no
     scope.use = TokenUse::kServe;
     others.push_back({"for something else", {security, scope}});
   }
-  // Member 0's secret is bound to its name as well.
+  // Member 0's secret is bound to its name too.
   others.push_back({"another key's", {other_key, GuardedCluster::member(other_key, 0)}});
   std::vector<std::unique_ptr<Holder>> strangers;
   std::uint64_t sent = 0;
@@ -250,7 +250,7 @@ TEST_CASE("a shard of a plain plane serves the member whose secret it is, and no
       if (!is_named) ++sent;
     }
   }
-  // Revoked while its connection is open, and when it comes anew.
+  // Revoked while its connection is open, and when it connects again.
   Holder revoked(revoked_key, cluster.secret(GuardedCluster::member(revoked_key, 0)),
                  cluster.shard());
   REQUIRE(is_granted(revoked.ask(request::data_hello())));
@@ -287,7 +287,7 @@ TEST_CASE("a shard of a plain plane serves the member whose secret it is, and no
   CHECK(has_update(own));
 }
 
-TEST_CASE("a member that is none any more is dropped, and one that joins anew is served",
+TEST_CASE("a member that is none any more is dropped, and one that joins again is served",
           "[rights]") {
   GuardedCluster cluster(true);
   const Security key = cluster.admit("worker0", KeyRole::kWorker);

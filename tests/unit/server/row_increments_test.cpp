@@ -1,4 +1,4 @@
-// Of tables by rows, incremental checkpoints have what has changed.
+// Incremental checkpoints of tables by rows have what has changed.
 #include <string>
 #include <utility>
 

@@ -32,7 +32,7 @@ class Members {
       (void)say(static_cast<std::uint32_t>(i), hello);
     }
   }
-  /// Why it is refused; empty: it is not.
+  /// Why it is refused; empty if it is not.
   std::string open() {
     pb::OpenTables open;
     *open.add_tables() = to_wire(table_);
@@ -214,7 +214,7 @@ TEST_CASE("reads beyond what a batch can name are not kept, and answered when se
   for (std::uint32_t bucket = 0; bucket < kManyBuckets; ++bucket) {
     CHECK(read(bucket).kind == pb::DataItem::PARKED);
   }
-  // Of 32 as long as all that a batch names, two have room, and a repetition takes its place.
+  // Two of 32 have room, each as long as all that a batch names; a repetition takes its place.
   CHECK(members.queues().parked_reads == 2);
   CHECK(read(0).kind == pb::DataItem::PARKED);
   CHECK(members.queues().parked_reads == 2);

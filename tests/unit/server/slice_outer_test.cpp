@@ -164,7 +164,7 @@ TEST_CASE("a slack that is set between meetings counts meetings", "[slice][outer
   CHECK(one.released.size() == 1);
 }
 
-TEST_CASE("with a buffer the shared values move once for every so many updates", "[slice][outer]") {
+TEST_CASE("with a buffer the shared values move once for `buffer` updates", "[slice][outer]") {
   JobMaker maker = meeting(4, Slack::unbounded());
   outer_of(maker).set_type("SGD");
   outer_of(maker).set_lr(1);
@@ -348,7 +348,7 @@ TEST_CASE("a checkpoint has a fragment as it was after its last meeting, with th
   const SliceImage image = one.slice->take_image();
   CHECK(image.version == Clock(6));
   CHECK(image.states.size() == 1);
-  // A slice that starts from it comes to the same bits.
+  // A slice that starts from it gets the same bits.
   SliceImage begin = image;
   begin.version = Clock(8);
   begin.done = {{WorkerId(0), Clock(8)}};

@@ -136,7 +136,7 @@ TEST_CASE("an update counts one over a power of one more than its staleness", "[
   Scalar one(maker);
   CHECK(one.read(0, 0) == 0);
   CHECK(one.read(1, 0) == 0);
-  // Of two members one update is half a clock; nothing was applied before the first.
+  // One update of two members is half a clock; nothing was applied before the first.
   for (std::int64_t clock = 0; clock < 6; ++clock) {
     one.push(0, clock, 1);
     CHECK(one.read(0, clock + 1) == one.value());

@@ -83,7 +83,7 @@ TEST_CASE("what a batch takes whatever its records is learned from two shares", 
   const std::vector<MeasuredShare> measured{measured_share(0, {96, 0.0201}, BatchTime{64, 0.02}),
                                             padded};
   CHECK_FALSE(balanced_shares(measured, Shares{96, 32}, 64, kTenth).has_value());
-  // One that has become three times as slow meanwhile is measured anew.
+  // One that has become three times as slow meanwhile is measured again.
   const MeasuredShare slower = measured_share(1, {32, 0.18}, BatchTime{64, 0.06});
   CHECK(slower.fixed_s == 0);
 }

@@ -32,7 +32,7 @@ TEST_CASE("a follower that is cut holds nothing back, and a known one keeps what
   CHECK(bound.limit() == Clock(21));
   bound.update(1, {});
   CHECK(bound.limit() == Clock::never());
-  // It joins anew with what it has then.
+  // It joins again with what it has then.
   bound.update(1, {{FollowerId(8), Clock(40)}});
   CHECK(bound.limit() == Clock(41));
 }

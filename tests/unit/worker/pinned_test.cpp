@@ -16,7 +16,7 @@
 namespace taut::worker {
 namespace {
 
-/// A device that pins so many parts or blocks of host memory and then no more, and knows which.
+/// A device that pins a given number of parts or blocks of host memory, and knows which.
 class ScarceDevice final : public WrappedBackend {
  public:
   ScarceDevice(Backend& cpu, int max_pinned) : WrappedBackend(cpu), left_(max_pinned) {}

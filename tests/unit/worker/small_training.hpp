@@ -33,7 +33,7 @@ struct Fed {
 [[nodiscard]] Result<Tables> train(Backend& backend, const pb::Job& job, std::int64_t clocks,
                                    std::uint32_t replicas = 1, Bytes budget = Bytes(0));
 /// Trains as the only worker of a server's, with the cache of a device with its own memory, or
-/// with the one that the backend has by itself.
+/// with the backend's own one.
 enum class CacheOf : std::uint8_t { kBackend, kDevice };
 [[nodiscard]] Result<Tables> train_served(Backend& backend, const pb::Job& job, std::int64_t clocks,
                                           CacheOf cache = CacheOf::kBackend);

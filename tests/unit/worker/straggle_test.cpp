@@ -48,7 +48,7 @@ TEST_CASE("without stragglers nothing waits", "[straggle]") {
   CHECK(clocks_of(plan_of(""), 100).empty());
 }
 
-TEST_CASE("a slowdown makes a clock so many times as long", "[straggle]") {
+TEST_CASE("a slowdown multiplies the time of a clock", "[straggle]") {
   const StragglePlan plan = plan_of("straggler { slowdown: 3 }");
   CHECK(straggle_wait(plan, Clock(5), kCompute) == 2 * kCompute);
   CHECK(straggle_wait(plan, Clock(5), Duration(0)) == Duration(0));

@@ -17,11 +17,11 @@ bool begins_with(std::span<const std::uint8_t> file, std::span<const std::uint8_
   return file.size() >= magic.size() && std::equal(magic.begin(), magic.end(), file.begin());
 }
 
-/// Where a position of a resized side is in the source: between two pixels.
+/// The source position of a resized side's pixel: between two source pixels.
 struct Tap {
   std::size_t low = 0;
   std::size_t high = 0;
-  float part = 0;  // of the higher one
+  float part = 0;  // weight of the higher one
 };
 
 std::vector<Tap> taps_of(std::int64_t from, std::int64_t to) {
@@ -89,7 +89,7 @@ DecodedImage resize(const DecodedImage& image, std::int64_t height, std::int64_t
         };
         const float above = blend(low);
         const float value = above + (blend(high) - above) * row.part;
-        // Not lround(): the bits of resized images stay what they are.
+        // Not lround(), which would change the bits of resized images.
         *to++ = static_cast<std::uint8_t>(value + 0.5F);  // NOLINT(bugprone-incorrect-roundings)
       }
     }

@@ -10,13 +10,13 @@
 
 namespace taut::data {
 
-/// Channel by channel, row by row; three channels are blue, green, red, as Caffe has them.
+/// Channel by channel, row by row; three channels are blue, green, red, as in Caffe.
 struct DecodedImage {
   ImageShape shape;
   std::vector<std::uint8_t> pixels;
 };
 
-/// Larger images are refused before memory is taken for them.
+/// Larger images are refused before memory is allocated for them.
 inline constexpr std::int64_t kMaxImagePixels = std::int64_t{1} << 26;
 
 /// Decodes a JPEG or a PNG, distinguished by their first bytes.
@@ -25,7 +25,7 @@ inline constexpr std::int64_t kMaxImagePixels = std::int64_t{1} << 26;
 [[nodiscard]] Result<DecodedImage> decode_image(std::span<const std::uint8_t> file,
                                                 const std::string& name, Colour colour);
 
-/// One of the two formats each. REQUIRES: a colour other than kAsStored is not changed.
+/// Decoders of one format each. REQUIRES: a colour other than kAsStored is not changed.
 [[nodiscard]] Result<DecodedImage> decode_jpeg(std::span<const std::uint8_t> file,
                                                const std::string& name, Colour colour);
 [[nodiscard]] Result<DecodedImage> decode_png(std::span<const std::uint8_t> file,
@@ -40,8 +40,8 @@ inline constexpr std::int64_t kMaxImagePixels = std::int64_t{1} << 26;
 [[nodiscard]] DecodedImage to_planes(std::span<const std::uint8_t> interleaved,
                                      const ImageShape& shape);
 
-/// Resizes with bilinear interpolation, pixel centres at half numbers, edges repeated.
-/// Source    as OpenCV's INTER_LINEAR lays its grid, which Caffe's tools use
+/// Resizes with bilinear interpolation, pixel centres at half-integers, edges repeated.
+/// Source    the grid of OpenCV's INTER_LINEAR, which Caffe's tools use
 [[nodiscard]] DecodedImage resize(const DecodedImage& image, std::int64_t height,
                                   std::int64_t width);
 

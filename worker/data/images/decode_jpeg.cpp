@@ -25,8 +25,8 @@ struct ErrorManager {
   std::longjmp(errors->out, 1);
 }
 
-/// An image of which a part is missing is refused rather than shown in gray; what else libjpeg
-/// warns of (bytes between markers) harms no pixel.
+/// An image with a part missing is refused rather than filled with gray; libjpeg's other warnings
+/// (bytes between markers) affect no pixel.
 void warn(j_common_ptr info, int level) {
   const int code = info->err->msg_code;
   const bool missing =
@@ -34,7 +34,7 @@ void warn(j_common_ptr info, int level) {
   if (level < 0 && missing) leave(info);
 }
 
-/// What is decoded, kept outside of the frame that longjmp leaves.
+/// The state of decoding, kept outside of the frame that longjmp leaves.
 struct Decoding {
   jpeg_decompress_struct info;
   ErrorManager errors;

@@ -14,7 +14,7 @@ namespace {
 bool is_leveldb(const fs::path& folder) {
   std::error_code failed;
   if (!fs::exists(folder / "CURRENT", failed)) return false;
-  // An iterator that failed is at its end.
+  // An iterator that failed compares equal to the end.
   for (fs::directory_iterator file(folder, failed); file != fs::directory_iterator();
        file.increment(failed)) {
     if (file->path().filename().string().starts_with("MANIFEST-")) return true;

@@ -13,7 +13,7 @@ enum class FolderKind : std::uint8_t { kOther, kIdx, kLmdb, kCifar10, kLevelDb }
 /// Thread: any.
 [[nodiscard]] FolderKind kind_of(const std::filesystem::path& folder);
 
-/// Why a LevelDB is not opened, and the way out.
+/// The error for a LevelDB, which is not supported, with the remedy.
 [[nodiscard]] Error no_leveldb(const std::filesystem::path& folder);
 
 }  // namespace taut::data

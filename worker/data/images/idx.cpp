@@ -143,7 +143,7 @@ Result<Idx> read_idx(const std::filesystem::path& path, std::size_t extents, Byt
   idx.extents = std::move(head.extents);
   idx.header_bytes = head.bytes.size();
   idx.file = std::move(head.bytes);
-  // Memory is reserved for all of it, and taken as bytes arrive, however many were announced.
+  // Address space is reserved for all announced bytes; memory is used only as bytes are read.
   idx.file.reserve(idx.header_bytes + elements);
   std::vector<char> block(kReadBytes);
   for (std::uint64_t held = 0; held < elements;) {

@@ -11,10 +11,10 @@
 
 namespace taut::data {
 
-/// The most elements that an IDX file may have, a byte each.
+/// The maximum number of elements of an IDX file, one byte each.
 inline constexpr Bytes kMaxIdx{4ULL << 30};
 
-/// An array of unsigned bytes as an IDX file holds it.
+/// An array of unsigned bytes, as stored in an IDX file.
 struct Idx {
   std::vector<std::uint64_t> extents;  // outermost first
   std::string file;                    // all of it; the elements are its last bytes
@@ -26,17 +26,17 @@ struct Idx {
   }
 };
 
-/// Understands an IDX file's bytes: two zero bytes, the element type, the number of extents, each
-/// extent as four big-endian bytes, then the elements and nothing more.
+/// Parses an IDX file's bytes: two zero bytes, the element type, the number of extents, each extent
+/// as four big-endian bytes, then the elements and nothing more.
 /// name      of the file, for messages
 /// extents   how many the array must have
-/// Errors    invalid: truncated, another magic number, type or number of extents, an extent of 0,
+/// Errors    invalid: truncated, a wrong magic number, type or number of extents, an extent of 0,
 ///           more elements than fit, elements missing or left over; names the file and the value
 /// Source    LeCun et al., "The MNIST database", the page that publishes it, "File formats"
 [[nodiscard]] Result<Idx> parse_idx(std::string file, const std::string& name, std::size_t extents);
 
-/// As parse_idx(), from a file, plain or gzip, which is read no further than its extents say.
-/// limit     of its bytes in memory, if half of the available memory is not less
+/// As parse_idx(), from a file, plain or gzip, of which no more is read than its extents require.
+/// limit     the maximum bytes in memory, unless half of the available memory is less
 /// Errors    as parse_idx; not_found; invalid: a damaged gzip stream, more elements than the limit
 [[nodiscard]] Result<Idx> read_idx(const std::filesystem::path& path, std::size_t extents,
                                    Bytes limit = kMaxIdx);

@@ -55,7 +55,7 @@ Error missing(const fs::path& path) {
           path.string()));
 }
 
-/// The plain file where there is one, else the gzip one.
+/// The plain file if it exists, else the gzip one.
 Result<fs::path> find_published(const fs::path& folder, const std::string& name) {
   std::error_code ignored;
   for (const char* suffix : {"", ".gz"}) {

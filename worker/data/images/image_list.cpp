@@ -23,7 +23,7 @@ struct Entry {
   std::int64_t label = 0;
 };
 
-/// "path label": the label is what follows the last space, since paths may hold some.
+/// "path label": the label follows the last space, since paths may contain spaces.
 Result<Entry> parse_line(std::string_view line, const std::string& name, std::size_t number) {
   const std::size_t space = line.find_last_of(" \t");
   Entry entry;
@@ -61,7 +61,7 @@ Result<std::vector<Entry>> read_list(const fs::path& source, const fs::path& roo
 }
 
 /// The folders or the files of a folder, by name.
-/// Errors    io: the folder, or what may be one of its folders, cannot be read
+/// Errors    io: the folder, or an entry that may be a subfolder, cannot be read
 Result<std::vector<fs::path>> sorted(const fs::path& folder, bool folders) {
   std::vector<fs::path> paths;
   std::error_code failed;
@@ -69,8 +69,8 @@ Result<std::vector<fs::path>> sorted(const fs::path& folder, bool folders) {
        entry.increment(failed)) {
     std::error_code unknown;
     const bool is_folder = entry->is_directory(unknown);
-    // Without one of the classes those behind it would have other labels. An image that cannot be
-    // read is an error of its record.
+    // Skipping a class's folder would change the labels of the classes after it. An image that
+    // cannot be read is an error of its record.
     if (folders && unknown) return io_error(entry->path(), "be read", unknown);
     if (is_folder == folders) paths.push_back(entry->path());
   }

@@ -22,16 +22,16 @@ struct ImageShape {
   friend bool operator==(const ImageShape&, const ImageShape&) = default;
 };
 
-/// An image as its store holds it: channel by channel, row by row.
+/// An image as stored: channel by channel, row by row.
 struct StoredImage {
   ImageShape shape;
   std::span<const std::uint8_t> pixels;  // shape.pixels() of them
-  std::vector<float> floats;             // instead of bytes, where the store has such
-  std::vector<std::uint8_t> decoded;     // owns `pixels` if the store has no such bytes
+  std::vector<float> floats;             // instead of bytes, if the store has floats
+  std::vector<std::uint8_t> decoded;     // owns `pixels` if the store does not hold them
   std::int64_t label = 0;
 };
 
-/// What an image's colours become when it is decoded.
+/// How an image's colours are decoded.
 enum class Colour : std::uint8_t { kAsStored, kColour, kGray };
 
 /// Labelled images, in memory or in files. Thread: any; several at a time.
@@ -42,11 +42,11 @@ class ImageStore {
   ImageStore& operator=(const ImageStore&) = delete;
   virtual ~ImageStore() = default;
 
-  /// Images; at least one.
+  /// The number of images, at least 1.
   [[nodiscard]] virtual std::uint64_t size() const = 0;
-  /// Of the first image; others may differ.
+  /// The shape of the first image; others may differ.
   [[nodiscard]] virtual ImageShape shape() const = 0;
-  /// What it gives is valid as long as the store. REQUIRES: index < size().
+  /// Reads an image; the result is valid for the lifetime of the store. REQUIRES: index < size().
   /// Errors    invalid or io: the image cannot be read; names it
   [[nodiscard]] virtual Result<StoredImage> read(std::uint64_t index) const = 0;
   /// As RecordSource::check_labels.
@@ -55,10 +55,10 @@ class ImageStore {
   }
 };
 
-/// Opens a data set whose files have their published names: train-images-idx3-ubyte,
+/// Opens a data set with files under their published names: train-images-idx3-ubyte,
 /// train-labels-idx1-ubyte, and t10k-... for the test part, each plain or with .gz.
-/// Errors    not_found: with the way to get the data; invalid: as parse_idx, or another number of
-///           labels than of images
+/// Errors    not_found: says how to get the data; invalid: as parse_idx, or the numbers of labels
+///           and images differ
 [[nodiscard]] Result<std::unique_ptr<ImageStore>> open_idx_folder(
     const std::filesystem::path& folder, Part part);
 
@@ -71,9 +71,9 @@ class ImageStore {
 [[nodiscard]] Result<ImageShape> peek_idx_file(const std::filesystem::path& images);
 
 /// Opens a folder with CIFAR-10's binary batches: data_batch_1.bin to data_batch_5.bin (those that
-/// are there), or test_batch.bin. Each record is a label of one byte and 32 x 32 pixels of red, of
-/// green and of blue.
-/// Errors    not_found; invalid: a size that is no multiple of 3,073 bytes, a label above 9
+/// exist), or test_batch.bin. Each record is a one-byte label and 32 x 32 pixels of red, of green
+/// and of blue.
+/// Errors    not_found; invalid: a size that is not a multiple of 3,073 bytes, a label above 9
 /// Source    Krizhevsky, "Learning Multiple Layers of Features from Tiny Images", 2009, the page
 ///           that publishes the data, "Binary version"
 [[nodiscard]] Result<std::unique_ptr<ImageStore>> open_cifar10(const std::filesystem::path& folder,
@@ -87,13 +87,13 @@ class ImageStore {
 
 struct ImageListOptions {
   std::filesystem::path root;  // relative paths are looked up from here; empty: the working folder
-  std::int64_t height = 0;     // images are resized to height x width; 0: as they are
+  std::int64_t height = 0;     // images are resized to height x width; 0: not resized
   std::int64_t width = 0;
   Colour colour = Colour::kColour;
 };
 
-/// Opens a list of images: a text file with one "path label" in a line, or a folder whose folders,
-/// in the order of their names, hold the images of class 0, 1, ...
+/// Opens a list of images: a text file with one "path label" per line, or a folder with subfolders
+/// which, in the order of their names, contain the images of class 0, 1, ...
 /// Errors    not_found; invalid: an empty list, a line without a label (gives its number), a first
 ///           image that cannot be read
 [[nodiscard]] Result<std::unique_ptr<ImageStore>> open_image_list(

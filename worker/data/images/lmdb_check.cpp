@@ -14,8 +14,8 @@
 namespace taut::data {
 namespace {
 
-// Numbers are those of the machine that wrote the file; the format has no others than 64-bit,
-// little-endian ones where this runs.
+// Numbers have the byte order and width of the machine that wrote the file; only 64-bit
+// little-endian files are supported.
 constexpr std::uint32_t kMagic = 0xBEEFC0DE;
 constexpr std::uint32_t kVersion = 1;
 constexpr std::size_t kHeadBytes = 16;
@@ -24,7 +24,7 @@ constexpr std::uint64_t kNoPage = ~std::uint64_t{0};
 constexpr std::uint16_t kBranch = 0x01;
 constexpr std::uint16_t kLeaf = 0x02;
 constexpr std::uint16_t kMeta = 0x08;
-constexpr std::uint16_t kKinds = 0x6F;    // all kinds of pages; other flags are of no kind
+constexpr std::uint16_t kKinds = 0x6F;    // mask of the page kinds; other flags name no kind
 constexpr std::uint16_t kBigData = 0x01;  // a node whose value has its own pages
 constexpr std::uint64_t kMinPage = 512;
 constexpr std::uint64_t kMaxPage = 32768;
@@ -46,7 +46,7 @@ struct Meta {
   std::uint64_t transaction = 0;
 };
 
-/// A page that was read: its head has been looked at.
+/// A page that was read; its head has been checked.
 struct Page {
   std::vector<std::byte> bytes;
   std::uint64_t number = 0;
@@ -68,7 +68,7 @@ class Check {
     if (second.page_bytes != first.page_bytes) {
       return damaged(1, "its pages are of another size than page 0's");
     }
-    // As LMDB chooses.
+    // LMDB chooses the same one.
     if (first.transaction < second.transaction) meta_ = second;
     for (const Meta& meta : {first, second}) {
       const std::uint64_t pages = file_.bytes() / meta.page_bytes;
@@ -108,7 +108,7 @@ class Check {
     TAUT_TRY(file_.read_bytes(offset, bytes));
     const bool is_meta = (load<std::uint16_t>(bytes, 10) & kKinds) == kMeta &&
                          load<std::uint32_t>(bytes, kHeadBytes) == kMagic;
-    if (!is_meta) return invalid(fmt::format("{}: no LMDB: its meta pages are none", name_));
+    if (!is_meta) return invalid(fmt::format("{}: not an LMDB: its meta pages are invalid", name_));
     const auto version = load<std::uint32_t>(bytes, kHeadBytes + 4);
     if (version != kVersion) {
       return invalid(fmt::format("{}: LMDB's format {}; {} is read", name_, version, kVersion));
@@ -127,7 +127,7 @@ class Check {
     return meta;
   }
 
-  /// A page of the tree, at so many pages from its root, the root counted.
+  /// Reads a page of the tree at `level`; the root's level is 1.
   Result<Page> read_page(std::uint64_t number, int level) {
     if (number < 2 || number > meta_.last_page) {
       return invalid(fmt::format("{}: damaged: it leads to page {} of {}", name_, number,
@@ -144,7 +144,7 @@ class Check {
       return damaged(number, expected == kLeaf ? "it is not a leaf" : "it is not a branch");
     }
     const std::size_t lower = load<std::uint16_t>(page.bytes, 12);
-    // A branch with one child is none.
+    // A branch must have at least two children.
     const std::size_t min_keys = expected == kLeaf ? 1 : 2;
     if (lower > meta_.page_bytes || lower < kHeadBytes + 2 * min_keys) {
       return damaged(number, fmt::format("its list of nodes ends at byte {}", lower));

@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // Keys are Caffe's: eight digits and a path. Reserved address space costs nothing until it is used.
-// ThreadSanitizer leaves less of it.
+// ThreadSanitizer leaves less address space.
 constexpr std::size_t kWriterMapBytes = std::size_t{1} << (thread_sanitizer::kIsOn ? 36 : 40);
 constexpr std::uint64_t kWritesInOne = 1000;
 constexpr unsigned kMaxReaders = 1024;
@@ -80,7 +80,7 @@ Result<std::unique_ptr<LmdbReader>> LmdbReader::open(const fs::path& folder) {
     return make_error(ErrorCode::kNotFound,
                       fmt::format("{}: no LMDB: it has no data.mdb", folder.string()));
   }
-  // What was looked at is what LMDB maps, whatever the name leads to by then.
+  // LMDB maps the file that was checked, even if the name refers to another one by then.
   TAUT_TRY(const Descriptor file, open_to_read(folder / "data.mdb"));
   const std::string opened = fmt::format("/proc/self/fd/{}", file.get());
   TAUT_TRY(check_lmdb(opened, folder.string()));
@@ -92,7 +92,7 @@ Result<std::unique_ptr<LmdbReader>> LmdbReader::open(const fs::path& folder) {
   int code = mdb_env_create(&state->env);
   if (code != 0) return refuse("making an environment", code);
   mdb_env_set_maxreaders(state->env, kMaxReaders);
-  // No lock file: no process writes while a training reads, and the folder may be read-only.
+  // No lock file: no process writes while a job reads, and the folder may be read-only.
   code = mdb_env_open(state->env, opened.c_str(),
                       MDB_RDONLY | MDB_NOLOCK | MDB_NOTLS | MDB_NOSUBDIR, 0644);
   if (code != 0) return refuse("opening", code);
@@ -114,9 +114,9 @@ Result<std::unique_ptr<LmdbReader>> LmdbReader::open(const fs::path& folder) {
   }
   if (code != MDB_NOTFOUND) return refuse("walking its keys", code);
   if (keys.empty()) return invalid(fmt::format("{}: an LMDB without a record", state->name));
-  // The table's handle outlives the transaction only when that is committed.
+  // The table's handle outlives the transaction only if the transaction is committed.
   code = transaction.commit();
-  if (code != 0) return refuse("ending the reading", code);
+  if (code != 0) return refuse("closing the read transaction", code);
   std::unique_ptr<LmdbReader> reader(new LmdbReader(std::move(state)));
   reader->keys_ = std::move(keys);
   return reader;

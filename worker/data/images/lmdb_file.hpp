@@ -17,7 +17,7 @@ using LmdbBytes = std::span<const std::uint8_t>;
 /// An LMDB that is only read: a folder with data.mdb. Thread: any; several at a time.
 class LmdbReader {
  public:
-  /// Checks the database as check_lmdb() does, and keeps every key in its order.
+  /// Checks the database as check_lmdb() does, and keeps every key, in order.
   /// Errors    not_found; io; invalid: no LMDB, a damaged or an empty one
   [[nodiscard]] static Result<std::unique_ptr<LmdbReader>> open(
       const std::filesystem::path& folder);
@@ -41,12 +41,12 @@ class LmdbReader {
   std::vector<std::string> keys_;
 };
 
-/// The key of the record with a number, of so many: Caffe's eight digits, or more where the last
-/// record has more, since keys are in the order of their bytes.
+/// The key of record `number` of `count`: Caffe's eight digits, or as many as the last record
+/// needs, since keys are sorted by their bytes.
 [[nodiscard]] std::string lmdb_key(std::uint64_t number, std::uint64_t count);
 
-/// Writes a new LMDB, key by key in ascending order. It has its name once it is finished, since a
-/// part of it would be read as if it were the whole (DraftFolder).
+/// Writes a new LMDB, key by key in ascending order. It gets its name only when it is finished,
+/// since an unfinished one would be read as if it were complete (DraftFolder).
 class LmdbWriter {
  public:
   /// Errors    as DraftFolder::create()
@@ -58,8 +58,8 @@ class LmdbWriter {
 
   /// Errors    io: the disk is full, or another error of LMDB
   [[nodiscard]] Result<void> add(const std::string& key, const std::string& value);
-  /// Writes the rest, flushes it to the disk and puts the folder in its place. Nothing is written
-  /// afterwards.
+  /// Writes the rest, flushes it to the disk and moves the folder to its place. Nothing may be
+  /// added afterwards.
   [[nodiscard]] Result<void> finish();
 
  private:

@@ -8,10 +8,10 @@
 namespace taut::data {
 
 /// Numbers the features of a table's column: a pure function of the column's name and the text, so
-/// that every file and process gives a feature the same number. Features may share a number; where
-/// `features` is n times as large as the number of distinct ones, about one in n does.
+/// that every file and process gives a feature the same number. Features may share a number; if
+/// `features` is n times the number of distinct ones, about one in n does.
 /// Source    Weinberger et al., "Feature Hashing for Large Scale Multitask Learning", ICML 2009;
-///           Fowler, Noll, Vo: FNV-1a, 64 bits, whose bits `mixed` then strews
+///           Fowler, Noll, Vo: FNV-1a, 64 bits, which `mixed` then scrambles
 class ColumnHash {
  public:
   explicit ColumnHash(std::string_view column) : name_(continued(kBasis, column)) {}

@@ -76,12 +76,12 @@ class CsvWindow {
   CsvWindow(TextWindow& window, char separator, const std::string& name)
       : window_(window), separator_(separator), name_(name) {}
 
-  /// As CsvReader's.
+  /// As CsvReader::next().
   Result<std::vector<CsvField>> next() {
     while (true) {
       CsvReader reader(window_.text().substr(passed_), separator_, name_, line_);
       auto fields = reader.next();
-      // What the piece's end has cut is read again as a whole.
+      // A line that the end of the piece cuts off is read again as a whole.
       if (!window_.has_ended() && (!fields || reader.at_end())) {
         window_.pass(std::exchange(passed_, 0));
         TAUT_TRY(const bool extended, window_.extend());
@@ -102,7 +102,7 @@ class CsvWindow {
   const char separator_;
   const std::string& name_;
   std::size_t passed_ = 0;  // of the window's text
-  std::size_t line_ = 1;    // of what follows
+  std::size_t line_ = 1;    // of the text after that
 };
 
 Result<void> read_table_records(const pb::SparseDataParameter& layer, TextWindow& window,

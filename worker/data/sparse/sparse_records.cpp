@@ -8,7 +8,7 @@
 namespace taut::data {
 namespace {
 
-/// Features of a block: what may be lost to a vector that grows is little of a large file.
+/// Features per block: the unused capacity of one block's vectors is small next to a large file.
 constexpr std::size_t kFeaturesOfBlock = std::size_t{1} << 20U;
 constexpr std::size_t kRecordsOfBlock = std::size_t{1} << 18U;
 

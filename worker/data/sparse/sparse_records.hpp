@@ -10,19 +10,19 @@
 
 namespace taut::data {
 
-/// Records that have few features of many, in compressed rows: 4 bytes for each feature, as many
-/// again in those blocks of records of which a value is not 1, and 8 for each record.
+/// Records with few features out of many, in compressed rows: 4 bytes per feature, 4 more in blocks
+/// of records with a value other than 1, and 8 per record.
 /// Thread    any, once all records are added
 class SparseRecords {
  public:
-  /// One record; `values` is empty where all are 1.
+  /// One record; `values` is empty if all are 1.
   struct Record {
     float label = 0;
     std::span<const std::uint32_t> numbers;
     std::span<const float> values;
   };
 
-  /// limit  of the memory that records may take
+  /// limit  the maximum memory of the records
   explicit SparseRecords(Bytes limit) : limit_(limit) {}
 
   /// Adds one. Errors: invalid, it exceeds the limit.
@@ -31,11 +31,11 @@ class SparseRecords {
   [[nodiscard]] std::uint64_t size() const { return size_; }
   /// REQUIRES: index < size().
   [[nodiscard]] Record at(std::uint64_t index) const;
-  /// The most features that a record has.
+  /// The largest number of features of any record.
   [[nodiscard]] std::uint32_t most_features() const { return most_features_; }
   /// Whether each label is -1 or 1.
   [[nodiscard]] bool has_signs_only() const { return has_signs_only_; }
-  /// Memory that they take.
+  /// The memory in use.
   [[nodiscard]] Bytes bytes() const;
 
  private:

@@ -41,7 +41,7 @@ class SparseSource final : public RecordSource {
     const SparseRecords::Record record = records_.at(index);
     const std::size_t count = record.numbers.size();
     if (!into.empty()) {
-      // Bits, which are no numbers to a float.
+      // Bit patterns, not numeric values.
       static_assert(sizeof(float) == sizeof(std::uint32_t));
       if (count > 0) std::memcpy(into[0].data(), record.numbers.data(), count * sizeof(float));
       // Repeats one of the record's own numbers, so that no row is updated as a placeholder. Only
@@ -83,7 +83,7 @@ class SparseSource final : public RecordSource {
   const RecordShape fields_;
 };
 
-/// What the reading relies on; the layer's rule has refused the rest.
+/// Checks what the reading relies on; the layer's rule has checked the rest.
 Result<void> check_layer(const pb::LayerParameter& layer) {
   const pb::SparseDataParameter& given = layer.sparse_data_param();
   const bool has_limits = given.features() >= 1 && given.features() <= 1ULL << 32U &&
@@ -95,7 +95,8 @@ Result<void> check_layer(const pb::LayerParameter& layer) {
                   layer.name(), kMaxFeaturesOfRecord));
 }
 
-/// A row that stood for a record without features would be stepped though no record names it.
+/// Refuses a training record without features: the row that filled its places would be updated
+/// although no record names it.
 Result<void> check_names_row(Part part, std::size_t features) {
   if (features > 0 || part == Part::kTest) return ok();
   return invalid(

@@ -13,13 +13,13 @@
 
 namespace taut::data {
 
-/// A line of a table as a record; its memory is used again.
+/// A line of a table as a record; its memory is reused.
 struct TableRecord {
   float label = 0;
   std::vector<SparseFeature> features;
 };
 
-/// What becomes of a table's columns: categories, numbers and the label.
+/// How a table's columns become features: categories, numbers and the label.
 class TableColumns {
  public:
   /// head      the table's first line, the columns' names
@@ -28,7 +28,7 @@ class TableColumns {
                                                const std::vector<CsvField>& head,
                                                const std::string& name);
 
-  /// Errors    invalid, at line and column: another number of fields, text where a number must be
+  /// Errors    invalid, at line and column: a wrong number of fields, text where a number must be
   [[nodiscard]] Result<void> read(const std::vector<CsvField>& fields, TableRecord& into) const;
 
  private:
@@ -36,7 +36,7 @@ class TableColumns {
     std::size_t place = 0;  // in a line
     bool is_category = false;
     ColumnHash hash;
-    std::uint32_t number = 0;  // of a column of numbers
+    std::uint32_t number = 0;  // the feature of a column of numbers
   };
 
   TableColumns() = default;

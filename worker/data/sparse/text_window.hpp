@@ -10,23 +10,24 @@
 
 namespace taut::data {
 
-/// A text file, plain or gzip, that is read from its first byte to its last; only a part of it is
-/// in memory.
+/// A text file, plain or gzip, that is read from start to end; only a part of it is in memory at a
+/// time.
 /// Thread    one at a time
 class TextWindow {
  public:
-  /// The longest line that is read.
+  /// The maximum length of a line.
   static constexpr std::size_t kMaxBytes = std::size_t{16} << 20U;
 
   /// Errors    as GzStream::open
   [[nodiscard]] static Result<TextWindow> open(const std::filesystem::path& path);
 
-  /// What has been read and not passed over.
+  /// The text that has been read and not passed yet.
   [[nodiscard]] std::string_view text() const { return std::string_view(bytes_).substr(begin_); }
-  /// Goes on by so many bytes of text().
+  /// Advances past the first `bytes` bytes of text().
   void pass(std::size_t bytes) { begin_ += bytes; }
 
-  /// Adds what follows to text(). Returns false at the file's end, and where text() has kMaxBytes.
+  /// Appends more of the file to text(). Returns false at the file's end, or if text() already has
+  /// kMaxBytes.
   /// Errors    as GzStream::read
   [[nodiscard]] Result<bool> extend();
   [[nodiscard]] bool has_ended() const { return has_ended_; }

@@ -72,8 +72,8 @@ Result<void> CsvReader::read_quoted(CsvField& field) {
           line_, fmt::format("column {}: text follows a closing quote", place_ - line_begin_ + 1));
     }
   }
-  return invalid(
-      fmt::format("{}:{}:{}: a quoted field does not end", name_, field.line, field.column));
+  return invalid(fmt::format("{}:{}:{}: a quoted field has no closing quote", name_, field.line,
+                             field.column));
 }
 
 }  // namespace taut::data

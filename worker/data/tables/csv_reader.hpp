@@ -9,27 +9,27 @@
 
 namespace taut::data {
 
-/// A field of a CSV's line.
+/// A field of a CSV line.
 struct CsvField {
   std::string text;
   std::size_t line = 0;    // where it starts, from 1
   std::size_t column = 0;  // in bytes, from 1
 };
 
-/// Cuts a CSV into lines of fields, as RFC 4180 has them: fields in quotes may hold separators,
-/// line ends and doubled quotes. The text may be a part of a file that starts where a line does.
+/// Splits a CSV into lines of fields by RFC 4180: fields in quotes may contain separators, line
+/// ends and doubled quotes. The text may be a part of a file, starting at the start of a line.
 class CsvReader {
  public:
   /// text, name  outlive the reader
   /// name        of the file, for messages
-  /// line        of the text's first line; a byte order mark is passed over at the start of line 1
+  /// line        the number of the text's first line; line 1 may start with a byte order mark
   CsvReader(std::string_view text, char separator, const std::string& name, std::size_t line = 1);
 
-  /// The fields of the next line that is not empty; none at the end. Errors: invalid.
+  /// Returns the fields of the next non-empty line; no fields at the end. Errors: invalid.
   [[nodiscard]] Result<std::vector<CsvField>> next();
 
-  /// Bytes up to the end of the line that next() has returned, and the number of the one after it.
-  /// At the text's end the line may continue in what follows the text.
+  /// Bytes up to the end of the line that next() returned, and the number of the line after it. At
+  /// the text's end the line may continue in the rest of the file.
   [[nodiscard]] std::size_t place() const { return place_; }
   [[nodiscard]] std::size_t line() const { return line_; }
   [[nodiscard]] bool at_end() const { return place_ >= text_.size(); }

@@ -20,7 +20,7 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(first, text.find_last_not_of(" \t") - first + 1);
 }
 
-/// The names for a message, the first few of them.
+/// The first few names, for a message.
 std::string shown(const std::vector<std::string>& names) {
   constexpr std::size_t kShown = 12;
   const auto end = names.begin() + static_cast<std::ptrdiff_t>(std::min(names.size(), kShown));
@@ -50,7 +50,7 @@ std::optional<float> parse_number(std::string_view text) {
   double value = 0;
   const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (fault == std::errc::result_out_of_range && end == text.data() + text.size()) {
-    // Below the smallest double: 0. Above the largest one: not a number that is read.
+    // Below the smallest double: 0. Above the largest one: refused.
     if (text.find("e-") == std::string_view::npos && text.find("E-") == std::string_view::npos) {
       return std::nullopt;
     }
@@ -92,7 +92,7 @@ void set_labels(const std::vector<std::string>& labels, bool as_classes, NumberT
     for (const auto& number : numbers) table.labels.push_back(*number);
     return;
   }
-  // Numbers in their order as numbers, other labels in the order of their bytes.
+  // Labels that are all numbers are sorted numerically, any others by their bytes.
   using Key = std::pair<float, std::string>;
   std::map<Key, float> classes;
   std::vector<Key> keys;

@@ -8,27 +8,27 @@
 
 #include "worker/data/tables/number_table.hpp"
 
-// What the readers of tables share.
+// Shared by the readers of tables.
 namespace taut::data {
 
-/// A number as text has it, spaces around it allowed; nothing for other text, NaN and infinity.
+/// Parses a number, spaces around it allowed; nullopt for other text, NaN and infinity.
 [[nodiscard]] std::optional<float> parse_number(std::string_view text);
 
-/// What becomes of each column of a file.
+/// The role of each column of a file.
 struct ColumnRoles {
   std::optional<std::size_t> label;
   std::vector<bool> is_feature;  // by column
   std::uint64_t features = 0;
 };
 
-/// names     of the columns; empty if the file names none
-/// count     of the columns
+/// names     the columns' names; empty if the file names none
+/// count     the number of columns
 /// Errors    invalid: a column that does not exist, or no feature is left
 [[nodiscard]] Result<ColumnRoles> column_roles(const TableOptions& options,
                                                const std::vector<std::string>& names,
                                                std::size_t count, const std::string& name);
 
-/// Sets a table's labels and classes from the labels as text, one a row.
+/// Sets a table's labels and classes from the labels as text, one per row.
 void set_labels(const std::vector<std::string>& labels, bool as_classes, NumberTable& table);
 
 /// Errors: invalid, more rows x columns than half of the available memory holds.

@@ -68,7 +68,7 @@ std::string_view value_of(std::string_view dictionary, std::string_view key) {
   return rest;
 }
 
-/// The extents in "(3, 4)"; nothing if it is not a tuple of numbers.
+/// The extents in "(3, 4)"; nullopt if it is not a tuple of numbers.
 std::optional<std::vector<std::uint64_t>> extents_of(std::string_view text) {
   if (!text.starts_with('(')) return std::nullopt;
   text = text.substr(1, text.find(')') == std::string_view::npos ? 0 : text.find(')') - 1);

@@ -10,7 +10,7 @@
 namespace taut::data {
 namespace {
 
-/// An index beyond it is more likely a mistake than a feature.
+/// A larger index is more likely a mistake than a feature.
 constexpr std::uint64_t kMaxIndex = 1U << 24U;
 
 struct Entry {
@@ -35,7 +35,7 @@ class SvmReader {
     return ok();
   }
 
-  /// columns  that every row has; 0: as many as the highest index needs
+  /// columns  of every row; 0: as many as the highest index needs
   Result<NumberTable> table(std::uint64_t columns) const {
     const std::uint64_t base = has_zero_ ? 0 : 1;
     const std::uint64_t needed = highest_ + 1 - base;

@@ -9,7 +9,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The ending that names the format: ".csv" of "a.csv.gz".
+/// The extension that names the format: ".csv" of "a.csv.gz".
 fs::path format_of(const fs::path& path) {
   return path.extension() == ".gz" ? path.stem().extension() : path.extension();
 }

@@ -17,7 +17,7 @@ struct SvmEntry {
   std::size_t column = 0;  // where it starts in its line, from 1
 };
 
-/// A line of LIBSVM's text: "LABEL INDEX:VALUE INDEX:VALUE ...", with indices that ascend. A '#'
+/// A line of LIBSVM's text: "LABEL INDEX:VALUE INDEX:VALUE ...", with ascending indices. A '#'
 /// starts a comment.
 /// Source    Chang and Lin, "LIBSVM: A Library for Support Vector Machines", README
 struct SvmLine {
@@ -26,17 +26,17 @@ struct SvmLine {
   std::vector<SvmEntry> entries;
 };
 
-/// Where a line of text is, for messages.
+/// The place of a line of text, for messages.
 struct LinePlace {
   const std::string& name;  // of the file
   std::size_t line = 0;     // from 1
 
-  /// "NAME:LINE:COLUMN: WHAT"; column 0: none.
+  /// "NAME:LINE:COLUMN: WHAT"; column 0: "NAME:LINE: WHAT".
   [[nodiscard]] Error wrong(std::size_t column, const std::string& what) const;
 };
 
-/// Reads one line, without its end, into `into`, whose memory it uses again.
-/// Errors    invalid, at the column: a label that is no number, a word that is not INDEX:VALUE,
+/// Parses one line, without its line end, into `into`, reusing its memory.
+/// Errors    invalid, at the column: a label that is not a number, a word that is not INDEX:VALUE,
 ///           indices that do not ascend
 [[nodiscard]] Result<void> parse_svm_line(std::string_view line, const LinePlace& place,
                                           SvmLine& into);

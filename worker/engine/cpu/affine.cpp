@@ -9,7 +9,7 @@
 namespace taut::cpu {
 namespace {
 
-/// For each axis of the tensor: the distance between its neighbours in the factors.
+/// The stride in the factors for each axis of the tensor.
 std::vector<std::size_t> factor_strides(const AffineSpec& spec) {
   const std::vector<std::size_t> own =
       spec.factors_are_tensor ? tensor_strides(spec.factors) : row_strides(spec.factors);
@@ -73,7 +73,7 @@ class Sums {
   std::size_t offset_ = 0;
 };
 
-/// Calls work(begin, row) for each row; in parallel unless sums are taken, whose order is kept.
+/// Calls work(begin, row) for each row; in parallel unless sums need a fixed order.
 template <class Work>
 void for_each_row(const TensorWalk& walk, bool in_parallel, const Work& work) {
   const auto range = [&](std::size_t begin, std::size_t end) {

@@ -170,7 +170,7 @@ class Attention final : public AttentionOp {
   float scale_;
   OwnMemory weights_;    // [pairs, steps, steps]
   OwnMemory gradients_;  // of the weights, then of the scores
-  OwnMemory dropped_;    // the weights that dropout has kept, if there is any
+  OwnMemory dropped_;    // the weights after dropout, if there is any
   std::unique_ptr<DropoutOp> dropout_;
 };
 

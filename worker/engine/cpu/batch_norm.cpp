@@ -37,7 +37,7 @@ class BatchNorm final : public BatchNormOp {
                DeviceSpan<float> mean, DeviceSpan<float> variance) override {
     enter(stream);
     const float* x = bottom.address();
-    // Sums of distances from a value that occurs in the data: their squares cancel little.
+    // Sums of distances from a value in the data, so that little cancels in the variance.
     std::vector<float> near(view_.length);
     for (std::size_t c = 0; c < near.size(); ++c) near[c] = x[c * view_.inner];
     const ChannelSums sums =

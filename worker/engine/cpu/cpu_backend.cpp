@@ -38,7 +38,7 @@ namespace {
 constexpr std::size_t kAlignment = 64;            // a cache line, and the widest vector
 constexpr std::uint64_t kMaxBytes = 1ULL << 40U;  // for one block; more is a mistake
 
-/// The bytes handed out as device memory, in whole blocks, for the whole process: all its backends
+/// The bytes allocated as device memory, in whole blocks, for the whole process: all its backends
 /// share its memory, and a block may outlive the backend that allocated it.
 std::atomic<std::uint64_t> given_out = 0;
 

@@ -46,8 +46,8 @@ class Dropout final : public DropoutOp {
 
  private:
   /// Fills `mask`, in Caffe's order, with 0 for dropped elements and 1 / (1 - ratio) for kept ones.
-  /// Key, stream and counter hold seed, (slot, layer) and (clock, index), so no two draws share a
-  /// number; the name separates them from the initial values under the same seed.
+  /// Key, stream and counter hold seed, (slot, layer) and (clock, index), so no two draws use the
+  /// same number; the name separates them from the initial values under the same seed.
   void draw(Clock clock, float* mask) const {
     const std::uint64_t key = spec_.seed ^ math::name_stream("dropout", 7);
     const std::uint64_t draws = std::uint64_t{spec_.slot} << 32U | spec_.layer;

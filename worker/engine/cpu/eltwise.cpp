@@ -90,7 +90,7 @@ void weighted_sum(std::span<const Term> terms, DeviceSpan<float> out) {
     TAUT_CHECK(term.values.size() == out.size(), "a sum of different sizes");
   }
   // In blocks that stay in the first-level cache, since the terms are added one after the other;
-  // terms whose memory is `out` must be read first.
+  // a term in the memory of `out` must be read first.
   std::vector<Term> order(terms.begin(), terms.end());
   const auto is_out = [&out](const Term& term) { return term.values.address() == out.address(); };
   const auto own = std::ranges::find_if(order, is_out);

@@ -11,7 +11,7 @@ namespace taut::cpu {
 namespace {
 
 /// Three matrix products. The weights stay in Caffe's order: converting a small bottom of images to
-/// it costs less than reordering large weights at every clock.
+/// that order costs less than reordering large weights at every clock.
 class InnerProduct final : public LinearOp {
  public:
   explicit InnerProduct(const InnerProductSpec& spec)

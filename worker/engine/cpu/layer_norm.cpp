@@ -101,7 +101,7 @@ class LayerNorm final : public LayerNormOp {
       along += double{gradient(k)} * normalised[k];
     }
     const auto mean = static_cast<float>(sum / static_cast<double>(columns_));
-    // Without the division nothing depends on the deviation.
+    // Without the division the result does not depend on the deviation.
     const auto mean_along = divisor_ == RowDivisor::kOne
                                 ? 0.0F
                                 : static_cast<float>(along / static_cast<double>(columns_));

@@ -205,7 +205,7 @@ class Accuracy final : public AccuracyOp {
       const std::size_t truth = class_of(label, position, view_.length);
       std::size_t rivals = 0;
       for (std::size_t k = 0; k < view_.length; ++k) {
-        // Written so that a NaN score makes the answer wrong, never right.
+        // Written so that a NaN score counts as a wrong answer, never as a right one.
         const bool below = score[k * view_.inner] < score[truth * view_.inner];
         rivals += k != truth && !below ? 1 : 0;
       }

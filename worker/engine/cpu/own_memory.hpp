@@ -11,7 +11,7 @@
 // (DeviceOp::own_memory).
 namespace taut::cpu {
 
-/// Floats: a dedicated block, or a part of lent memory. The operating system provides a block's
+/// Floats: a dedicated block, or a part of lent memory. The operating system commits a block's
 /// memory when it is first written.
 class OwnMemory {
  public:
@@ -26,7 +26,7 @@ class OwnMemory {
   [[nodiscard]] bool empty() const { return count_ == 0; }
   [[nodiscard]] float* data() const { return at_; }
   [[nodiscard]] float& operator[](std::size_t index) const { return at_[index]; }
-  /// Floats up to where the next part may start: on a cache line.
+  /// The number of floats up to where the next part may start, on a cache line.
   [[nodiscard]] std::size_t room() const {
     constexpr std::size_t kUnit = kLine / sizeof(float);
     return (count_ + kUnit - 1) / kUnit * kUnit;

@@ -111,7 +111,7 @@ class HingeLoss final : public HingeLossOp {
   }
 
  private:
-  /// Calls work with each score's place and the sign that it should have.
+  /// Calls work(place, sign) for each score, with the sign that it should have.
   template <class Work>
   void for_each(DeviceSpan<const float> scores, DeviceSpan<const float> labels,
                 const Work& work) const {

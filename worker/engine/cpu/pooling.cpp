@@ -26,7 +26,7 @@ Reach reach_of(std::int64_t position, std::int64_t size, std::int64_t kernel, st
   return {std::max<std::int64_t>(begin, 0), std::min(end, size), end - begin};
 }
 
-/// oneDNN's averages divide by the whole kernel, or by the part inside the image; Caffe's by
+/// oneDNN's averages divide by the whole kernel, or by the part inside the image; Caffe's divide by
 /// neither if the last window extends over the padding. Hence this implementation.
 class AveragePooling final : public PoolingOp {
  public:
@@ -81,7 +81,7 @@ class AveragePooling final : public PoolingOp {
                     });
   }
 
-  /// In the order in which the top's pixels are stored.
+  /// Calls `work` in the order in which the top's pixels are stored.
   template <class Work>
   void for_each_window(const Work& work) const {
     const Window& window = spec_.window;
@@ -154,7 +154,7 @@ class StochasticPooling final : public StochasticPoolingOp {
     }
   };
 
-  /// In Caffe's order, by planes, so that no two threads write the same plane.
+  /// Goes in Caffe's order, by planes, so that no two threads write the same plane.
   template <class Work>
   void each_element(const Work& work) const {
     const std::int64_t area = spec_.top.h * spec_.top.w;
@@ -181,7 +181,7 @@ class StochasticPooling final : public StochasticPoolingOp {
     }
   }
 
-  /// In (0, 1].
+  /// A random number in (0, 1].
   [[nodiscard]] float unit(Clock clock, std::int64_t index) const {
     const std::uint64_t key = spec_.seed ^ math::name_stream("stochastic pooling", 18);
     const std::uint64_t draws = std::uint64_t{spec_.slot} << 32U | spec_.layer;

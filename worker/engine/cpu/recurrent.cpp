@@ -16,7 +16,7 @@ std::size_t size(std::int64_t count) {
 }
 
 /// One matrix product for the inputs of all steps, then a small one for each step; the backward
-/// pass does the same, with one product for the weights' gradients of all steps at the end. A
+/// pass does the same, with one product for all steps' gradients of the weights at the end. A
 /// marker only scales the state, so a sequence may start anywhere.
 class Recurrent final : public RecurrentOp {
  public:
@@ -116,7 +116,7 @@ class Recurrent final : public RecurrentOp {
     hidden_backward_.pack(parameters.hidden_weight.address());
     take_state_gradient(state_gradient);
     float* dh = dh_.data();  // gradient of this step's h, from above and from later steps
-    float* dh_before = dh_.data() + step();  // gradient that it passes on
+    float* dh_before = dh_.data() + step();  // gradient passed to the previous step
     for (std::size_t t = steps(); t-- > 0;) {
       if (!top_gradient.empty()) {
         const float* from_above = top_gradient.address() + t * step();

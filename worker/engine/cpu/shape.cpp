@@ -102,7 +102,7 @@ class Reduction final : public ReductionOp {
     return strides;
   }
 
-  /// Calls work with the place of each element, and of the one that it is reduced into.
+  /// Calls work(from, to) with the place of each element and of the one that it is reduced into.
   template <class Work>
   void for_each(const Work& work) const {
     for (std::size_t row = 0; row < walk_.rows(); ++row) {

@@ -68,7 +68,7 @@ class Softmax final : public SoftmaxOp {
   }
 
  private:
-  /// Calls work with the place of each position's first element.
+  /// Calls work(place) with the place of each position's first element.
   template <class Work>
   void for_each_position(const Work& work) const {
     const std::size_t grain = std::max<std::size_t>(kElementGrain / 16 / view_.length, 1);

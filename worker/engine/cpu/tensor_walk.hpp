@@ -7,7 +7,7 @@
 
 namespace taut::cpu {
 
-/// The distance between neighbours along each axis of a parameter, in Caffe's order.
+/// The stride of each axis of a parameter, in Caffe's order.
 [[nodiscard]] std::vector<std::size_t> row_strides(const Extents& shape);
 /// Overload for a tensor, in this backend's order.
 [[nodiscard]] std::vector<std::size_t> tensor_strides(const Extents& shape);

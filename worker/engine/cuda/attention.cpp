@@ -123,7 +123,7 @@ class Attention final : public AttentionOp {
   cuda::Matmul back_;
   OwnMemory packed_;   // [3, pairs, steps, depth]
   OwnMemory weights_;  // [pairs, steps, steps]
-  OwnMemory dropped_;  // the weights that dropout has kept, if there is any
+  OwnMemory dropped_;  // the weights after dropout, if there is any
   std::unique_ptr<DropoutOp> dropout_;
   DeviceSpan<float> lent_;  // scratch memory
 };

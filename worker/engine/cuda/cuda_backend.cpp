@@ -68,7 +68,7 @@ class CudaBackend final : public Backend, public MemoryMeter, public FusingBacke
   bool shares_host_memory() const override { return false; }
   DeviceMemoryUse memory_use() const override { return device_.memory_use(); }
   void check_usable() override {
-    // What sticks to the device is said by any call; this one waits for nothing.
+    // Any call reports an error that sticks to the device; this one waits for nothing.
     (void)device_.memory_use();
   }
   void set_math(const MathOptions& options) override { device_.set_math(options); }
@@ -92,7 +92,7 @@ class CudaBackend final : public Backend, public MemoryMeter, public FusingBacke
                 "cudaHostRegister", fmt::format("{} bytes to read", part.size()));
   }
   void unpin_host(std::span<const std::byte> part) noexcept override {
-    // Nothing guarantees that pending copies are waited for.
+    // Pending copies may still use the memory: the device must be idle.
     const std::unique_lock gate(cuda::captures());
     (void)cudaSetDevice(device_.index());
     (void)cudaDeviceSynchronize();

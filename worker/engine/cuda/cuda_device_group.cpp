@@ -20,8 +20,8 @@
 namespace taut {
 namespace {
 
-/// A worker's devices behind NCCL. A thread polls for a device that has failed: the others, and
-/// every thread that waits for them, would wait for its part forever.
+/// A worker's devices, which exchange through NCCL. A thread polls for a failed device: otherwise
+/// the other devices, and the threads that wait for them, would wait for its part forever.
 class NcclGroup final : public DeviceGroup {
  public:
   NcclGroup(std::unique_ptr<cuda::Nccl> nccl, std::vector<CudaStream*> streams)
@@ -38,7 +38,7 @@ class NcclGroup final : public DeviceGroup {
         is_whole = false;
       }
     }
-    // The queued work of a failed device is never done.
+    // A failed device never completes its queued work.
     if (!is_whole) cut_short();
     {
       std::scoped_lock lock(mutex_);
@@ -94,8 +94,8 @@ class NcclGroup final : public DeviceGroup {
     }
   }
 
-  /// Aborts the pending exchanges. Work queued after them would take garbage for their result, so
-  /// it is forbidden first.
+  /// Aborts the pending exchanges. Work queued after them would read garbage as their results, so
+  /// its waits are made to fail first.
   void cut_short() {
     for (CudaStream* const stream : streams_) stream->device().cut_off();
     nccl_->give_up();

@@ -15,8 +15,8 @@ namespace taut {
 
 namespace {
 
-/// Where the choices of convolutions are kept: TAUTLINE_CACHE, or the user's folder of caches.
-/// Empty: nowhere.
+/// The file that stores the chosen convolution algorithms, in TAUTLINE_CACHE or the user's cache
+/// folder; empty if they are not stored.
 std::filesystem::path choices_file(const std::string& device) {
   const auto variable = [](const char* name) {
     const char* const text = std::getenv(name);
@@ -70,7 +70,7 @@ void CudaDevice::rely_on_none() noexcept {
   relies_ = false;
 }
 
-/// A failure is kept by its device, and happened before the value that could not be read from it.
+/// A device keeps its failure, which precedes any value that could not be read from it.
 void CudaDevice::check_relied() const {
   const std::scoped_lock lock(relied_mutex_);
   for (const Relied& one : relied_) {
@@ -132,7 +132,8 @@ cudnnHandle_t CudaDevice::cudnn() {
 
 std::size_t CudaDevice::workspace_limit() const {
   constexpr std::uint64_t kMaxBytes = 1ULL << 30U;
-  // An algorithm's choice depends on it, and with it the bits: the same under every budget.
+  // The choice of an algorithm, and with it the bits, depends on this limit: the same for any
+  // budget.
   constexpr std::uint64_t kDeterministic = 32ULL << 20U;
   constexpr std::uint64_t kShare = 8;  // of a budget
   if (math_.deterministic) return kDeterministic;

@@ -35,8 +35,8 @@ class CudaDevice {
   /// stream  of the other device, never captured; outlives this, or rely_on_none()
   void rely_on(const CudaDevice& other, cudaStream_t stream);
   void rely_on_none() noexcept;
-  /// Called after each wait.
-  /// Errors    DeviceError: it was aborted, or a device that it relies on has failed
+  /// Must be called after each wait.
+  /// Errors    DeviceError: an exchange was aborted, or a device that this one relies on has failed
   void check_whole() const {
     if (is_cut_off_) [[unlikely]]
       fail_cut_off();
@@ -49,12 +49,12 @@ class CudaDevice {
     return allocate(Bytes(static_cast<std::uint64_t>(count) * sizeof(float)), what);
   }
 
-  /// Of the arena, and of the whole device.
+  /// Memory in use by the arena, and free on the whole device.
   [[nodiscard]] DeviceMemoryUse memory_use() const;
 
   void set_math(const MathOptions& options) { math_ = options; }
   [[nodiscard]] const MathOptions& math() const { return math_; }
-  /// The number formats of products and convolutions, and of those that stay at least TF32.
+  /// The number format of products and convolutions, and of those that need at least TF32.
   [[nodiscard]] cuda::Numbers numbers() const;
   [[nodiscard]] cuda::Numbers wide_numbers() const;
 
@@ -62,7 +62,7 @@ class CudaDevice {
   /// For searches while operations are created; each stream has its own handles.
   [[nodiscard]] cudnnHandle_t cudnn();
   [[nodiscard]] cuda::ConvolutionCache& convolutions() { return convolutions_; }
-  /// The largest workspace of one operation, in addition to its operands, and of a matrix product.
+  /// The maximum workspace of one operation, in addition to its operands, and of a matrix product.
   [[nodiscard]] std::size_t workspace_limit() const;
   [[nodiscard]] std::size_t product_workspace() const;
 

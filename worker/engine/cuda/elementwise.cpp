@@ -179,8 +179,8 @@ class PRelu final : public PReluOp {
   cuda::AxisView view_;
 };
 
-/// The mask is drawn again in the backward pass instead of being stored: numbers cost less than
-/// memory.
+/// The mask is drawn again in the backward pass instead of being stored: random numbers cost less
+/// than memory.
 class Dropout final : public DropoutOp {
  public:
   explicit Dropout(const DropoutSpec& spec)

@@ -45,7 +45,7 @@ class ScaledBatchNorm final : public ScaledBatchNormOp {
   }
 
  private:
-  /// The mean and the inverse deviation; the two means of the way back.
+  /// The mean and the inverse deviation; the two means of the backward pass.
   [[nodiscard]] float* part(std::int64_t index) const {
     return numbers_.floats() + index * view_.length;
   }

@@ -28,7 +28,7 @@ class Factors {
 
   [[nodiscard]] Numbers numbers() const { return numbers_; }
   [[nodiscard]] bool is_half() const { return cuda::is_half(numbers_); }
-  /// Bytes of `count` of them if converted from float32; 0 if not.
+  /// Bytes of `count` converted factors; 0 if they are not converted.
   [[nodiscard]] std::size_t bytes(std::int64_t count) const {
     return is_half() ? static_cast<std::size_t>(count) * 2 : 0;
   }
@@ -51,7 +51,7 @@ class Factors {
     cuda::to_half(stream, numbers_, from, into, count, scale_address());
     return into;
   }
-  /// The factor that is no gradient, of a product whose sums of `length` terms must fit
+  /// The factor that is not a gradient, in a product whose sums of `length` terms must fit
   /// float16; results computed from it are divided by value_scale() again.
   [[nodiscard]] const void* convert_value(cudaStream_t stream, const float* from, void* into,
                                           std::int64_t count, std::int64_t length, void* scratch) {
@@ -77,7 +77,7 @@ class Factors {
   /// The target for the largest gradient: far enough below float16's 65504 that sums over a
   /// kernel's channels fit too.
   static constexpr float kTarget = 0.0625F;
-  /// The bound of a sum over all places of all images: within float16.
+  /// The bound of a sum over all places of all images, within float16's range.
   static constexpr float kMaxSum = 32768;
 
   Numbers numbers_;
@@ -85,12 +85,12 @@ class Factors {
   DeviceBuffer scales_;  // float16: for a gradient, and for the other factor
 };
 
-/// A top's gradient in 16 bits, which backward_parameters() leaves in scratch memory to the
+/// A top's gradient in 16 bits, which backward_parameters() leaves in scratch memory for the
 /// backward_bottom() that follows it directly.
 class ConvertedGradient {
  public:
-  /// lent  where scratch memory is lent, it holds what is left there; else the stream's may be
-  ///       another operation's meanwhile
+  /// lent  lent scratch memory keeps its contents; empty: the stream's own scratch memory, which
+  ///       another operation may use in between
   void leave(const CudaStream& stream, DeviceSpan<const float> gradient, const void* at,
              DeviceSpan<float> lent) {
     stream_ = &stream;
@@ -99,7 +99,7 @@ class ConvertedGradient {
     lent_ = lent.address();
     uses_ = stream.scratch_uses();
   }
-  /// Whether it is at `at` after backward_bottom(), and nothing else, took scratch memory.
+  /// Whether the gradient is still at `at`: only backward_bottom() has taken scratch memory since.
   [[nodiscard]] bool take(const CudaStream& stream, DeviceSpan<const float> gradient,
                           const void* at, DeviceSpan<float> lent) {
     return std::exchange(stream_, nullptr) == &stream && gradient_ == gradient.address() &&
@@ -137,14 +137,14 @@ cuda::ConvolutionKey key_of(const ConvolutionSpec& spec, const CudaDevice& devic
   key.deterministic = device.math().deterministic;
   key.to_bottom = spec.bottom_gradient;
   key.workspace_limit = device.workspace_limit();
-  // A measurement takes separate memory, which no budget has.
+  // A measurement needs extra memory, for which a budget has no room.
   key.is_measured = !key.deterministic && device.math().budget == Bytes(0);
   return key;
 }
 
 class Convolution final : public LinearOp {
  public:
-  /// relu  a ReLU behind the bias
+  /// relu  whether a ReLU follows the bias
   Convolution(CudaDevice& device, const ConvolutionSpec& spec, bool relu)
       : factors_(device),
         convolution_(device.cudnn(), device.convolutions(), key_of(spec, device)),
@@ -245,7 +245,7 @@ class Convolution final : public LinearOp {
     const void* by = bring(top_gradient, dy, top_count_, !runs_backwards_);
     convolution_.backward_weights(own.cudnn(), from, by, target(weights_gradient, dw), workspace);
     widen(queue, dw, weights_gradient, factors_.scale(), factors_.value_scale());
-    // A deconvolution's has another scale where it is no gradient.
+    // A deconvolution converts it as a value, with another scale.
     if (!runs_backwards_) converted_.leave(own, top_gradient, dy, lent_);
   }
 
@@ -260,8 +260,8 @@ class Convolution final : public LinearOp {
   [[nodiscard]] void* target(DeviceSpan<float> final, void* scratch) const {
     return factors_.is_half() ? scratch : final.address();
   }
-  /// Where a layer's result reports that it is too large for float16: it would be infinite from
-  /// there on. nullptr: it cannot be.
+  /// Where a kernel reports a result that is too large for float16 and would become infinite;
+  /// nullptr if that cannot happen.
   [[nodiscard]] cuda::Fault* overflow(CudaStream& stream) const {
     return factors_.numbers() == Numbers::kFloat16 ? stream.fault() : nullptr;
   }

@@ -23,7 +23,8 @@ const char* named_module() {
   return std::getenv("TAUTLINE_CUDA_MODULE");
 }
 
-/// Where the module may be: as built, as installed, or in a bundle, relative to this program.
+/// The possible places of the module, relative to this program: as built, as installed, or in a
+/// bundle.
 std::vector<std::filesystem::path> places() {
   if (named_module() != nullptr) return {named_module()};
   std::error_code error;
@@ -75,7 +76,7 @@ Result<Module> module_of_this_build() {
                       "this build has no CUDA backend; use device CPU or AUTO");
   }
 #endif
-  // Without a driver it is useless to load half a gigabyte of libraries.
+  // Without a driver, loading half a gigabyte of libraries would be useless.
   if (named_module() == nullptr && dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL) == nullptr) {
     return not_loaded("no NVIDIA driver is installed on this machine");
   }

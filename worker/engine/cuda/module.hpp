@@ -9,8 +9,8 @@
 
 // The interface of libtautline_cuda.so, which contains the CUDA backend and links CUDA, cuDNN and
 // cuBLASLt. Programs load it when a CUDA device is requested, so the same program starts on a
-// machine without them, and says what is missing. Both sides must come from one build; the
-// interface's name detects a leftover of another.
+// machine without them, and reports what is missing. Both sides must come from one build; the
+// interface's name detects a module that is left over from another build.
 namespace taut {
 
 #ifndef TAUT_BUILD_STAMP

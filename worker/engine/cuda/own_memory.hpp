@@ -31,7 +31,7 @@ class OwnMemory {
   [[nodiscard]] std::int32_t* integers() const {
     return reinterpret_cast<std::int32_t*>(span().address());
   }
-  /// Floats up to where the next part may start.
+  /// The number of floats up to where the next part may start.
   [[nodiscard]] std::size_t room() const {
     constexpr std::size_t kUnit = kOwnAlignment / sizeof(float);
     return (count_ + kUnit - 1) / kUnit * kUnit;
@@ -52,7 +52,7 @@ class OwnMemory {
 using taut::bytes_of;
 using taut::lend_in_turn;
 
-/// Bytes that CudaStream::scratch() takes for parts of these sizes.
+/// Bytes that CudaStream::scratch() needs for parts of these sizes.
 [[nodiscard]] inline Bytes scratch_bytes(std::initializer_list<std::size_t> parts) {
   std::size_t sum = 0;
   for (const std::size_t part : parts) {

@@ -14,13 +14,13 @@ namespace taut {
 namespace {
 
 Error failed(int device, std::string_view call, cudaError_t status) {
-  // An error that does not stick to the context would otherwise be found again by the program.
+  // Otherwise the program would see an error that does not stick to the context again.
   (void)cudaGetLastError();
   return make_error(ErrorCode::kIo, fmt::format("CUDA device {}: {}: {}", device, call,
                                                 cudaGetErrorString(status)));
 }
 
-/// Makes a device the thread's, and then the one that it was before: the program's.
+/// Makes a device the thread's current one, and restores the program's device at the end.
 class OnDevice {
  public:
   explicit OnDevice(int device) {
@@ -78,7 +78,7 @@ class CudaProgramCopy final : public ProgramCopy {
     if (status != cudaSuccess) {
       return failed(device_, fmt::format("cudaMemcpyAsync ({} bytes)", bytes), status);
     }
-    // The copy is under way even where its event is not.
+    // The copy is queued even if recording its event fails.
     is_queued_ = true;
     status = cudaEventRecord(event_, queue);
     if (status != cudaSuccess) {

@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char* kModule = "libtautline_cuda_copies.so";
 
-/// A module to load instead: the device twin's, which needs no driver.
+/// A module to load instead: the device twin's, which does not need a driver.
 const char* named_module() {
   return std::getenv("TAUTLINE_CUDA_MODULE");
 }

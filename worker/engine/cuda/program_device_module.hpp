@@ -5,9 +5,9 @@
 #include "common/result.hpp"
 #include "worker/engine/program_device.hpp"
 
-// The interface of libtautline_cuda_copies.so: copies for programs that compute on a device by
-// themselves. It contains CUDA's runtime and neither cuDNN nor cuBLASLt, of which such a program
-// has its own. Both sides must come from one build.
+// The interface of libtautline_cuda_copies.so: copies for programs that do their own computing on a
+// device. It contains CUDA's runtime but neither cuDNN nor cuBLASLt, of which such a program has
+// its own copies. Both sides must come from one build.
 namespace taut {
 
 #ifndef TAUT_BUILD_STAMP

@@ -27,9 +27,9 @@ cuda::RecurrentTables<T> tables_of(const RecurrentParameters<T>& parameters) {
           parameters.hidden_weight.address(), parameters.hidden_bias.address()};
 }
 
-/// All steps in one cuDNN call. Markers scale the state before the first step, and no other. The
-/// weights are converted to cuDNN's order at each call, in scratch memory: that costs less than
-/// storing them twice.
+/// All steps in one cuDNN call. Markers scale only the state before the first step. The weights are
+/// converted to cuDNN's order at each call, in scratch memory: that costs less than storing them
+/// twice.
 class FusedRecurrent final : public RecurrentOp {
  public:
   FusedRecurrent(CudaDevice& device, const RecurrentSpec& spec, const cuda::RecurrentShape& shape)
@@ -87,7 +87,7 @@ class FusedRecurrent final : public RecurrentOp {
         lent_);
     const cuda::Recurrent::Call call = call_on(own, bottom, workspace);
     layer_.pack(own.cudnn(), queue, tables_of(parameters), weights);
-    // The weights' gradients need this one first, even if it is not requested itself.
+    // The weights' gradients depend on this call, even if its own result is not requested.
     layer_.backward_bottom(
         call, weights, outputs_.floats(), top_gradient.address(),
         bottom_gradient.empty() ? static_cast<float*>(unwanted) : bottom_gradient.address());

@@ -162,7 +162,7 @@ class Recurrent final : public RecurrentOp {
     cudaStream_t queue = own.enter();
     const auto [workspace, partial] = own.scratch<2>({product_workspace(), sums_scratch()}, lent_);
     float* dh = at(dh_);                  // gradient of this step's h from later steps
-    float* dh_before = at(dh_) + step();  // gradient that it passes on
+    float* dh_before = at(dh_) + step();  // gradient passed to the previous step
     take_state_gradient(queue, state_gradient, dh);
     for (std::int64_t t = spec_.steps; t-- > 0;) {
       const float* above = top_gradient.empty() ? nullptr : top_gradient.address() + t * step();

@@ -13,7 +13,7 @@ namespace taut {
 namespace {
 
 constexpr int kPassesBefore = 2;
-// With more keys than this the memory differs every time, and recording is of no use.
+// With more keys than this the memory differs every time, so recording is useless.
 constexpr std::size_t kMaxRepeats = 4096;
 constexpr std::size_t kClockOffset = 256;  // after the fault, on its own cache line
 
@@ -64,7 +64,7 @@ void CudaStream::finish() {
     copy_fault(found_);
     cuda::check(cudaStreamSynchronize(stream_.get()), "cudaStreamSynchronize");
   } catch (...) {
-    // What is queued may write to memory that the caller gives up when it hears of this.
+    // Queued work may write to memory that the caller releases when it sees the exception.
     (void)cudaStreamSynchronize(stream_.get());
     throw;
   }
@@ -185,7 +185,7 @@ bool CudaStream::begin_repeat(std::uint64_t key, Clock clock) {
   }
   if (++repeat.passes <= kPassesBefore) return true;
   // Calls of other threads are not part of the recording, and are not restricted, except that they
-  // may not wait for the device.
+  // must not wait for the device.
   std::shared_lock gate(cuda::captures());
   cuda::check(cudaStreamBeginCapture(enter(), cudaStreamCaptureModeThreadLocal),
               "cudaStreamBeginCapture");

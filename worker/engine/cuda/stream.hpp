@@ -26,7 +26,7 @@ class CudaStream final : public Stream, public RelyingStream {
 
   /// Waits, and throws the fault that a kernel found. Errors: DeviceError; std::invalid_argument.
   void finish() override;
-  /// With the faults of the work that is marked, which finish() throws as the stream's does.
+  /// A mark's finish() throws the faults of the marked work, as the stream's finish() does.
   [[nodiscard]] std::unique_ptr<Mark> make_mark() override;
   void rely_on(Stream& other) override;
   void rely_on_none() noexcept override { device_.rely_on_none(); }
@@ -44,21 +44,21 @@ class CudaStream final : public Stream, public RelyingStream {
   [[nodiscard]] std::array<void*, kParts> scratch(const std::array<std::size_t, kParts>& sizes,
                                                   DeviceSpan<float> lent = {});
 
-  /// How often scratch memory was used or moved: unchanged, it still holds what was left there.
+  /// How often scratch memory was used or moved: while unchanged, its contents are intact.
   [[nodiscard]] std::uint64_t scratch_uses() const { return scratch_uses_; }
 
   /// A handle that queues on this stream.
   [[nodiscard]] cudnnHandle_t cudnn();
   /// Where kernels report a fault; from now on finish() checks it.
   [[nodiscard]] cuda::Fault* fault();
-  /// Device memory that holds `clock` when the work queued next runs.
+  /// Returns device memory that holds `clock` when the work queued next runs.
   [[nodiscard]] const std::int64_t* clock_at(Clock clock);
-  /// The same memory, with the clock that it holds: that of the last forward, whether the host
+  /// The same memory without changing it: it holds the clock of the last forward, whether the host
   /// queued it or the device replayed it.
   [[nodiscard]] const std::int64_t* clock_of_forward() const;
 
-  /// As Backend's. Work under one key first runs directly a few times, so that libraries load what
-  /// they need and scratch memory grows; then it is recorded, and from then on replayed.
+  /// As Backend's. Work under one key first runs directly a few times, so that libraries load their
+  /// kernels and scratch memory grows; then it is recorded, and from then on replayed.
   [[nodiscard]] bool begin_repeat(std::uint64_t key, Clock clock);
   void end_repeat();
   void abandon_repeat() noexcept;
@@ -81,14 +81,14 @@ class CudaStream final : public Stream, public RelyingStream {
   cuda::CudnnHandle cudnn_;
   DeviceBuffer scratch_;
   std::uint64_t scratch_uses_ = 0;
-  std::vector<DeviceBuffer> outgrown_;  // that recorded work still refers to
+  std::vector<DeviceBuffer> outgrown_;  // scratch memory to which recorded work still refers
   DeviceBuffer small_;                  // the fault, then the clock
   HostBuffer found_;                    // the fault, on the host
-  std::optional<Clock> clock_;          // what the device's clock holds
+  std::optional<Clock> clock_;          // the value of the device's clock
   bool asks_for_faults_ = false;
   std::unordered_map<std::uint64_t, Repeat> repeats_;
   Repeat* recording_ = nullptr;               // the recording in progress
-  std::shared_lock<std::shared_mutex> gate_;  // held during it
+  std::shared_lock<std::shared_mutex> gate_;  // held during the recording
   bool has_recorded_ = false;
 };
 

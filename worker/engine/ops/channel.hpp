@@ -14,7 +14,7 @@ struct AffineSpec {
   using Op = class AffineOp;
   Extents shape;  // of bottom and top
   std::size_t axis = 1;
-  Extents factors;  // the extents of shape's axes from `axis` on that have a factor each
+  Extents factors;  // the extents of shape's axes from `axis` on that the factors cover
   bool scale = true;
   bool bias = false;
   /// The factors are a tensor of the net, in the backend's order of tensors; else they are a
@@ -22,8 +22,8 @@ struct AffineSpec {
   bool factors_are_tensor = false;
 };
 
-/// top = bottom * factors + summands, each repeated along the other axes. Top may be bottom where
-/// there are no factors, or where their gradient is not computed.
+/// top = bottom * factors + summands, each repeated along the other axes. Top may be bottom if
+/// there are no factors, or if their gradient is not computed.
 /// Source    Caffe, src/caffe/layers/scale_layer.cpp and bias_layer.cpp
 class AffineOp : public DeviceOp {
  public:
@@ -45,7 +45,7 @@ struct PReluSpec {
   bool shared = false;
 };
 
-/// top = bottom > 0 ? bottom : slope * bottom; a slope for each channel, or one.
+/// top = bottom > 0 ? bottom : slope * bottom; one slope per channel, or one for all.
 /// Source    He et al., "Delving Deep into Rectifiers", ICCV 2015
 class PReluOp : public DeviceOp {
  public:
@@ -70,7 +70,7 @@ struct BatchNormSpec {
 class BatchNormOp : public DeviceOp {
  public:
   static constexpr std::string_view kName = "batch normalisation";
-  /// With the batch's statistics, which it writes.
+  /// Normalizes with the batch's statistics, and writes them.
   /// mean, variance  [channels]; the variance is the batch's, divided by its count
   virtual void forward(Stream&, DeviceSpan<const float> bottom, DeviceSpan<float> top,
                        DeviceSpan<float> mean, DeviceSpan<float> variance) = 0;
@@ -78,7 +78,7 @@ class BatchNormOp : public DeviceOp {
   virtual void backward(Stream&, DeviceSpan<const float> top, DeviceSpan<const float> top_gradient,
                         DeviceSpan<float> bottom_gradient) = 0;
 
-  /// With kept statistics, sums that are divided by weight [1]; a weight of 0 makes them 0.
+  /// Normalizes with kept statistics: sums that are divided by weight [1]; weight 0 makes them 0.
   virtual void forward_kept(Stream&, DeviceSpan<const float> bottom, DeviceSpan<const float> mean,
                             DeviceSpan<const float> variance, DeviceSpan<const float> weight,
                             DeviceSpan<float> top) = 0;
@@ -93,14 +93,14 @@ struct LrnSpec {
   using Op = class LrnOp;
   ImageShape shape;
   LrnRegion region = LrnRegion::kAcrossChannels;
-  std::int64_t size = 5;  // odd; of the neighbourhood's side
+  std::int64_t size = 5;  // odd; the side of the neighbourhood
   float alpha = 1;
   float beta = 0.75F;
   float k = 1;
 };
 
 /// top = bottom * (k + alpha / n * sum over the neighbourhood of bottom^2) ^ -beta, where n is
-/// `size` across channels and size * size within one; what is outside the image counts as 0.
+/// `size` across channels and size * size within one; positions outside the image count as 0.
 /// Source    Krizhevsky et al., "ImageNet Classification with Deep Convolutional Neural Networks",
 /// NIPS 2012, section 3.3; Caffe, src/caffe/layers/lrn_layer.cpp
 class LrnOp : public DeviceOp {

@@ -5,7 +5,7 @@
 #include "common/types.hpp"
 #include "worker/engine/device_memory.hpp"
 
-// What an operation is, and how its interface declares what a call does with its operands. A
+// The base of operations, and how an interface declares what a call does with its operands. A
 // wrapper (worker/engine/plan/wrapped_op.hpp) reads these declarations from the methods' types, so
 // that no other place lists an operation's operands:
 //
@@ -14,8 +14,8 @@
 //   Updated                     read, then overwritten in place
 //   ReadIf, ReadFor             read by some specs or calls only
 //
-// An empty operand is absent. Methods are named forward..., which make what an operation keeps, and
-// backward..., which use it. A call all of whose written operands are empty has no effect.
+// An empty operand is absent. Methods named forward... produce what an operation keeps, and methods
+// named backward... use it. A call with no non-empty written operand has no effect.
 namespace taut {
 
 /// An operand that a call reads and then overwrites in place.
@@ -25,7 +25,7 @@ class Updated : public DeviceSpan<float> {
   Updated(DeviceSpan<float> span) : DeviceSpan(span) {}
 };
 
-/// An operand that a call may leave unread: then it need not hold its value any more.
+/// An operand that a call may leave unread; it then need not hold its value.
 class MaybeRead : public DeviceSpan<const float> {
  public:
   using DeviceSpan::DeviceSpan;
@@ -41,9 +41,8 @@ class ReadIf : public MaybeRead {
   using MaybeRead::MaybeRead;
 };
 
-/// Read only for the sake of another operand of the same call, which is written: not if that one is
-/// empty.
-/// kOther  its index among the call's operands after the stream
+/// Read only to compute another, written operand of the same call: not read if that one is empty.
+/// kOther  that operand's index among the call's operands after the stream
 template <std::size_t kOther>
 class ReadFor : public MaybeRead {
  public:
@@ -56,7 +55,7 @@ struct OpMemory {
   Bytes scratch;  // within a call
 };
 
-/// The base of all operations. Each has a constant kName for messages: "pooling".
+/// The base of all operations. Each has a constant kName for messages, e.g. "pooling".
 class DeviceOp {
  public:
   DeviceOp() = default;
@@ -65,10 +64,10 @@ class DeviceOp {
   virtual ~DeviceOp() = default;
 
   [[nodiscard]] virtual OpMemory own_memory() const { return {}; }
-  /// Lends it that much for the next call. A backward finds in `kept` what its forward left,
-  /// possibly at another address. If the operation's interface has kLeavesScratch, a
-  /// backward_bottom() finds in `scratch` what a backward_parameters() directly before it left. An
-  /// operation to which nothing was lent allocates its own.
+  /// Lends the memory of own_memory() for the next call. A backward finds in `kept` the contents
+  /// that its forward left, possibly at another address. If the operation's interface has
+  /// kLeavesScratch, a backward_bottom() finds in `scratch` what a backward_parameters() directly
+  /// before it left. Without lent memory an operation allocates its own.
   virtual void lend(DeviceSpan<float> /*kept*/, DeviceSpan<float> /*scratch*/) {}
 };
 

@@ -11,7 +11,8 @@
 // Operations on the elements at the same place of equally shaped tensors.
 namespace taut {
 
-/// y of x; slopes from y where they can be, so that a layer may work in place.
+/// y as a function of x; slopes are computed from y where possible, so that a layer may work in
+/// place.
 enum class ActivationKind : std::uint8_t {
   kRelu,     // x > 0 ? x : negative_slope x
   kSigmoid,  // 1 / (1 + exp(-x))
@@ -30,7 +31,7 @@ enum class ActivationKind : std::uint8_t {
 struct ActivationSpec {
   using Op = class ActivationOp;
   ActivationKind kind = ActivationKind::kRelu;
-  float negative_slope = 0;  // kRelu; at least 0, so that top has bottom's sign
+  float negative_slope = 0;  // kRelu; at least 0, so that the top has the bottom's sign
   float alpha = 1;           // kElu; at least 0
   float power = 1;           // kPower
   float scale = 1;           // kPower, kExp, kLog
@@ -51,7 +52,7 @@ struct ActivationSpec {
 };
 
 /// Element by element; either gradient may be the other, and top may be bottom unless
-/// the spec reads_bottom(). Of a ReLU's top backward reads only the sign.
+/// the spec reads_bottom(). A ReLU's backward reads only the sign of the top.
 /// Source    Caffe,
 ///           src/caffe/layers/{relu,elu,exp,power,log,absval,bnll,clip,swish,threshold}_layer.cpp
 class ActivationOp : public DeviceOp {
@@ -72,7 +73,7 @@ struct Term {
 
 enum class EltwiseKind : std::uint8_t {
   kProduct,
-  kMax,  // of several largest the first one gets the gradient
+  kMax,  // ties: the first largest one gets the gradient
 };
 
 struct EltwiseSpec {
@@ -102,8 +103,9 @@ struct DropoutSpec {
   std::uint32_t layer = 0;  // in the net
 };
 
-/// What is dropped is a pure function of (seed, clock, slot, layer, index in Caffe's order); what
-/// is kept is divided by the share that is kept. Top may be bottom, and either gradient the other.
+/// The dropped elements are a pure function of (seed, clock, slot, layer, index in Caffe's order);
+/// the kept ones are divided by the share that is kept. Top may be bottom, and either gradient may
+/// be the other.
 /// Source    Srivastava et al., "Dropout: A Simple Way to Prevent Neural Networks from
 ///           Overfitting", JMLR 15, 2014
 class DropoutOp : public DeviceOp {
@@ -111,7 +113,7 @@ class DropoutOp : public DeviceOp {
   static constexpr std::string_view kName = "dropout";
   virtual void forward(Stream&, Clock clock, DeviceSpan<const float> bottom,
                        DeviceSpan<float> top) = 0;
-  /// With the mask of the last forward.
+  /// Uses the mask of the last forward.
   virtual void backward(Stream&, DeviceSpan<const float> top_gradient,
                         DeviceSpan<float> bottom_gradient) = 0;
 };

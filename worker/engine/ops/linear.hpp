@@ -18,7 +18,8 @@ struct ConvolutionSpec {
   std::int64_t group = 1;
   bool bias = true;
   bool bottom_gradient = true;  // whether backward_bottom will be called
-  /// A deconvolution's: its values are this convolution's top gradients, its gradients the bottoms.
+  /// For a deconvolution: its values are this convolution's top gradients, its gradients the
+  /// bottoms.
   bool runs_backwards = false;
 };
 
@@ -32,7 +33,7 @@ struct InnerProductSpec {
   bool transpose = false;  // the weights are [inputs, outputs]
 };
 
-/// What a convolution and an inner product share: a map with weights and an optional bias.
+/// Base of a convolution and an inner product: a linear map with weights and an optional bias.
 /// convolution    weights [top.c, bottom.c / group, kernel_h, kernel_w], bias [top.c]
 /// inner product  weights [outputs, inputs], or transposed, bias [outputs]; top [rows, outputs]
 class LinearOp : public DeviceOp {

@@ -10,8 +10,8 @@
 #include "worker/engine/ops/sequence.hpp"
 #include "worker/engine/ops/shape.hpp"
 
-/// The list of operations: X(Spec) for every spec that Backend::make takes, each of which names its
-/// operation as Spec::Op. An operation is added to the list of the header that declares it.
+/// The list of operations: X(Spec) for every spec that Backend::make accepts, each of which names
+/// its operation as Spec::Op. Add an operation to the list of the header that declares it.
 #define TAUT_EACH_SPEC(X)   \
   TAUT_CHANNEL_SPECS(X)     \
   TAUT_ELEMENTWISE_SPECS(X) \

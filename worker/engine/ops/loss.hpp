@@ -26,7 +26,7 @@ class SoftmaxOp : public DeviceOp {
                         DeviceSpan<float> bottom_gradient) = 0;
 };
 
-/// What a loss's sum is divided by.
+/// The divisor of a loss's sum.
 enum class Normalization : std::uint8_t {
   kFull,       // all positions
   kValid,      // the positions whose label is not ignored, at least 1
@@ -87,7 +87,7 @@ struct PairLossSpec {
   using Op = class PairLossOp;
   PairLossKind kind = PairLossKind::kEuclidean;
   Extents first;                             // of a
-  Extents second;                            // of b: the same but for extents of 1
+  Extents second;                            // of b: the same except for extents of 1
   std::optional<std::int64_t> ignore_label;  // kSigmoidCrossEntropy: of b
   Normalization normalization = Normalization::kBatchSize;
 };
@@ -99,20 +99,20 @@ class PairLossOp : public DeviceOp {
   static constexpr std::string_view kName = "pair loss";
   virtual void forward(Stream&, DeviceSpan<const float> a, DeviceSpan<const float> b,
                        DeviceSpan<float> loss) = 0;
-  /// An empty gradient is not computed; a cross entropy has none of b.
+  /// An empty gradient is not computed; a cross entropy has no gradient of b.
   virtual void backward(Stream&, DeviceSpan<const float> a, DeviceSpan<const float> b, float weight,
                         DeviceSpan<float> a_gradient, DeviceSpan<float> b_gradient) = 0;
 };
 
 struct HingeLossSpec {
   using Op = class HingeLossOp;
-  Extents shape;  // one position for each record: all else is classes
+  Extents shape;  // the first axis counts records; all others are classes
   bool squared = false;
 };
 
-/// loss = the sum over records and classes k of max(0, 1 - t score_k), where t is 1 for the label
-/// and -1 for the others, or of its square, divided by the records
-/// Errors    std::invalid_argument: a label is no class
+/// loss = the sum over records and classes k of max(0, 1 - t score_k), or of its square, where t is
+/// 1 for the label and -1 for the others, divided by the number of records
+/// Errors    std::invalid_argument: a label is not a class
 /// Source    Caffe, src/caffe/layers/hinge_loss_layer.cpp
 class HingeLossOp : public DeviceOp {
  public:
@@ -155,8 +155,8 @@ struct AccuracySpec {
   std::optional<std::int64_t> ignore_label;
 };
 
-/// accuracy [1] = the share of the positions whose label counts at which fewer than top_k other
-/// classes score at least as high as the label; 0 where no label counts
+/// accuracy [1] = among the positions whose label counts, the share at which fewer than top_k other
+/// classes score at least as high as the label; 0 if no label counts
 /// by_class [classes] = the same for each class over the positions that have it as label; empty:
 /// not computed
 /// Errors    std::invalid_argument: a label is neither a class nor the ignored one

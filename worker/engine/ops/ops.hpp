@@ -10,7 +10,7 @@
 #include "worker/engine/ops/device_op.hpp"
 #include "worker/engine/stream.hpp"
 
-// What all files of operations share. An operation is created once for a shape (Backend::make) and
+// Shared by all files of operations. An operation is created once for a shape (Backend::make) and
 // then run many times. Bottoms and tops are *tensors*: the backend chooses the order in memory of a
 // rank-4 tensor's elements (Backend::write_tensor and read_tensor convert). Parameters and their
 // gradients are always in Caffe's order, row by row. Every operation overwrites its outputs and is

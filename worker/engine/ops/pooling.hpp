@@ -33,15 +33,15 @@ struct StochasticPoolingSpec {
   ImageShape bottom;
   ImageShape top;
   Window window;         // undilated, without padding
-  bool training = true;  // draws; otherwise the mean, weighed by the elements themselves
+  bool training = true;  // draws; otherwise the mean, weighted by the elements themselves
   std::uint64_t seed = 0;
   std::uint32_t slot = 0;   // of the member
   std::uint32_t layer = 0;  // in the net
 };
 
-/// Of each window one element, drawn with a probability in proportion to it; outside of training
-/// the sum of their squares over their sum. Elements are at least 0, as after a ReLU. What is
-/// drawn is a pure function of (seed, clock, slot, layer, index of the top's element in Caffe's
+/// One element of each window, drawn with probability proportional to its value; outside training
+/// the sum of their squares over their sum. Elements must be at least 0, as after a ReLU. The draws
+/// are a pure function of (seed, clock, slot, layer, index of the top's element in Caffe's
 /// order).
 /// Source    Zeiler and Fergus, "Stochastic Pooling for Regularization of Deep Convolutional Neural
 ///           Networks", ICLR 2013; Caffe, src/caffe/layers/pooling_layer.cu
@@ -50,7 +50,7 @@ class StochasticPoolingOp : public DeviceOp {
   static constexpr std::string_view kName = "stochastic pooling";
   virtual void forward(Stream&, Clock clock, DeviceSpan<const float> bottom,
                        DeviceSpan<float> top) = 0;
-  /// Of what the last forward drew. REQUIRES: training.
+  /// The gradient goes to the elements that the last forward drew. REQUIRES: training.
   virtual void backward(Stream&, DeviceSpan<const float> top_gradient,
                         DeviceSpan<float> bottom_gradient) = 0;
 };

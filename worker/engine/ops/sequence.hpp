@@ -61,7 +61,7 @@ enum class CellKind : std::uint8_t { kRnn, kLstm, kGru };
   return cell == CellKind::kLstm ? 4 : cell == CellKind::kGru ? 3 : 1;
 }
 
-/// Where in a batch sequences start.
+/// Where sequences may start in a batch.
 enum class Resets : std::uint8_t {
   kAnywhere,  // wherever cont is 0
   kAtStart,   // at its first step only, or nowhere: from the second step on every marker is 1
@@ -74,7 +74,7 @@ struct RecurrentSpec {
   std::int64_t streams = 0;
   std::int64_t inputs = 0;
   std::int64_t hidden = 0;
-  Resets resets = Resets::kAnywhere;  // what holds for every cont passed to a forward
+  Resets resets = Resets::kAnywhere;  // guaranteed for every cont passed to a forward
   bool constant = false;              // whether forwards have constant sums
   bool state_gradient = false;        // whether backwards have a state's gradient
 };
@@ -89,7 +89,8 @@ struct RecurrentParameters {
 };
 
 /// One recurrent layer, from the first step to the last. With x the step's input, h' and c' the
-/// state before it, each times the step's cont marker (0 starts a sequence, 1 continues one):
+/// state before it, each multiplied by the step's cont marker (0 starts a sequence, 1 continues
+/// one):
 ///
 /// RNN    h = tanh(W x + b + U h')
 /// LSTM   i, f, o = sigmoid(W x + b + U h'), g = tanh(W x + b + U h'); c = f c' + i g; h = o
@@ -100,8 +101,8 @@ struct RecurrentParameters {
 /// constant  [streams, G hidden], or empty: added to W x + b at every step
 /// state  [hidden], for an LSTM [2 * hidden] of each stream: h, then c, as [1 or 2, streams,
 ///        hidden]. Read at the first step, overwritten with the last one's
-/// cont   [steps, streams], or empty: every step continues. With Resets::kAtStart only the first
-///        step's are sure to be read
+/// cont   [steps, streams], or empty: every step continues. With Resets::kAtStart an implementation
+///        may read only the first step's
 /// Source    Hochreiter and Schmidhuber, "Long Short-Term Memory", Neural Computation 9(8), 1997,
 ///           with the forget gates of Gers et al., 2000, as in Caffe's lstm_unit_layer.cpp and
 ///           recurrent_layer.cpp; Cho et al., "Learning Phrase Representations using RNN
@@ -115,7 +116,7 @@ class RecurrentOp : public DeviceOp {
                        DeviceSpan<float> top) = 0;
   /// Follows a forward with the same bottom and cont. An empty gradient is not computed.
   /// top_gradient    empty: zeros
-  /// state_gradient  as state; in: of the last step's state, without what the top contributes; out:
+  /// state_gradient  as state; in: of the last step's state, without the top's contribution; out:
   ///                 of the state before the first step. Empty: none (truncated backpropagation)
   virtual void backward(Stream&, DeviceSpan<const float> bottom, DeviceSpan<const float> cont,
                         const RecurrentParameters<const float>& parameters,
@@ -125,7 +126,7 @@ class RecurrentOp : public DeviceOp {
                         DeviceSpan<float> bottom_gradient) = 0;
 };
 
-/// What a row's distances from its mean are divided by.
+/// The divisor of a row's distances from its mean.
 enum class RowDivisor : std::uint8_t {
   kRootOfSum,  // sqrt(variance + epsilon)
   kSumOfRoot,  // sqrt(variance) + epsilon
@@ -140,9 +141,9 @@ struct LayerNormSpec {
   RowDivisor divisor = RowDivisor::kRootOfSum;
 };
 
-/// top = (bottom - mean) / divisor * weight + bias, mean and variance (of the whole row, biased)
-/// for each row. Weight and bias [columns]; both empty: 1 and 0. kSumOfRoot's gradient takes
-/// epsilon for 0, as Caffe's does.
+/// top = (bottom - mean) / divisor * weight + bias, with each row's mean and (biased) variance.
+/// Weight and bias [columns]; both empty: 1 and 0. kSumOfRoot's gradient treats epsilon as 0, as
+/// Caffe's does.
 /// Source    Ba et al., "Layer Normalization", arXiv:1607.06450, section 3; Caffe,
 ///           src/caffe/layers/mvn_layer.cpp
 class LayerNormOp : public DeviceOp {
@@ -166,8 +167,8 @@ struct AttentionSpec {
 
 /// Scaled dot-product attention of a sequence to itself, for each stream and head separately:
 /// softmax(Q K^T / sqrt(d)) V with d = channels / heads.
-/// qkv   [steps, streams, 3 * channels]: queries, keys, values, of each the heads after each other
-/// mask  [steps, streams]: no step attends to one whose number is 0; empty: to all. A step that may
+/// qkv   [steps, streams, 3 * channels]: queries, keys, values, each with its heads in sequence
+/// mask  [steps, streams]: no step attends to a step with mask 0; empty: to all. A step that may
 ///       attend to none gets zeros
 /// Source    Vaswani et al., "Attention Is All You Need", NIPS 2017, section 3.2.1
 class AttentionOp : public DeviceOp {

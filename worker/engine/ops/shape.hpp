@@ -6,10 +6,10 @@
 
 #include "worker/engine/ops/ops.hpp"
 
-// Operations that move elements, or choose among them, independent of a device's order of tensors.
+// Operations that move elements, or choose among them, independent of a device's tensor order.
 namespace taut {
 
-/// A part of one tensor that is copied into a part of another: all of their axes but one are equal.
+/// A part of one tensor that is copied into a part of another; all of their axes but one are equal.
 struct PartCopy {
   Extents from;
   Extents to;
@@ -24,7 +24,7 @@ enum class ReductionKind : std::uint8_t { kSum, kAbsoluteSum, kSquareSum };
 struct ReductionSpec {
   using Op = class ReductionOp;
   Extents shape;
-  std::size_t axis = 0;  // it and all that follow are reduced
+  std::size_t axis = 0;  // this axis and all after it are reduced
   ReductionKind kind = ReductionKind::kSum;
   float factor = 1;
 
@@ -43,7 +43,7 @@ class ReductionOp : public DeviceOp {
                         DeviceSpan<float> bottom_gradient) = 0;
 };
 
-/// What an arg-max writes for the top_k largest, the largest first; of equal ones the lower index.
+/// What an arg-max writes for the top_k largest elements, largest first; ties: lower index first.
 enum class ArgMaxOutput : std::uint8_t {
   kIndices,
   kValues,
@@ -56,7 +56,7 @@ struct ArgMaxSpec {
   Extents top;
   /// The axis along which elements are ranked.
   std::size_t axis = 1;
-  /// Not along an axis: all of a record's elements are ranked, numbered in Caffe's order;
+  /// Instead of along an axis, all of a record's elements are ranked, numbered in Caffe's order;
   /// axis 2 of the top holds them.
   bool whole_record = false;
   std::int64_t top_k = 1;

@@ -6,17 +6,17 @@
 #include "common/math/update_rules.hpp"
 #include "worker/engine/device_memory.hpp"
 
-// Updates of parameters that live on the device: training without a server, and what a worker does
-// to its own copy between two clocks.
+// Updates of parameters on the device: for training without a server, and of a worker's local copy
+// between two clocks.
 namespace taut {
 
-/// One replica's gradient of a table, and the factor that clipping gives it.
+/// One replica's gradient of a table, and its factor from clipping.
 struct DeviceGradient {
   DeviceSpan<const float> values;
   float scale = 1;
 };
 
-/// What is applied to the sum of the gradients, in the order given, times `scale`.
+/// The update that applies the sum of the gradients, in the order given, times `scale`.
 struct DeviceUpdate {
   math::RuleKind kind = math::RuleKind::kSgd;
   math::UpdateStep step;
@@ -37,7 +37,7 @@ struct SliceEncoding {
   math::Draw draw;
 };
 
-/// The average of a table: it moves towards the contributions' mean by `share` of the way.
+/// Averaging of a table: its values move by the fraction `share` towards the contributions' mean.
 struct TableAverage {
   std::vector<DeviceGradient> contributions;
   float share = 1;

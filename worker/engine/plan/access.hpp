@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-// What calls do with device memory: the words that the backend records calls in, and the memory
+// How calls access device memory: the terms in which the backend records calls and which the memory
 // plan reads.
 namespace taut {
 
@@ -13,19 +13,19 @@ enum class AccessMode : std::uint8_t {
   kRead,
   kWrite,      // of every byte: the old value is not needed
   kReadWrite,  // in place
-  kWritePart,  // the rest keeps its value
+  kWritePart,  // of some bytes: the rest keeps its value
 };
 
 /// Whether a call with this mode needs the old value.
 [[nodiscard]] constexpr bool needs_old(AccessMode mode) {
   return mode != AccessMode::kWrite;
 }
-/// Whether it leaves a new value.
+/// Whether a call with this mode leaves a new value.
 [[nodiscard]] constexpr bool writes(AccessMode mode) {
   return mode != AccessMode::kRead;
 }
 
-/// What one call does with one buffer.
+/// One call's access to one buffer.
 struct Access {
   std::size_t buffer = 0;  // its number: the backend's in a recorded step, the trace's in a trace
   AccessMode mode = AccessMode::kRead;

@@ -12,13 +12,13 @@
 
 namespace taut {
 
-/// The one block of device memory behind a planned backend, and the host's copies of buffers that
+/// The single block of device memory behind a planned backend, and the host copies of buffers that
 /// leave it.
 /// Thread    one at a time
 class Arena {
  public:
   struct Options {
-    Bytes budget;  // of the block, at most
+    Bytes budget;  // the maximum size of the block
     Bytes alignment{256};
     bool poison = false;  // tests: released memory is overwritten
   };
@@ -30,14 +30,14 @@ class Arena {
   /// leave the device.
   struct HostCopy {
     HostBuffer memory;
-    bool is_current = false;  // no later value is on the device
+    bool is_current = false;  // the device has no later value
     bool has_value = false;   // it was written at least once
   };
   [[nodiscard]] HostCopy& host_copy(std::size_t buffer);
   /// The host copy with its memory allocated, marked as having a value.
   [[nodiscard]] HostCopy& give_value(std::size_t buffer, Bytes bytes);
 
-  /// Makes the block at least that large. REQUIRES: its contents are no longer needed.
+  /// Grows the block to at least `bytes`. REQUIRES: its contents are no longer needed.
   void reserve(Bytes bytes);
   [[nodiscard]] std::byte* at(Bytes offset) const;
   [[nodiscard]] Bytes size() const { return block_.size(); }
@@ -47,7 +47,7 @@ class Arena {
   /// Copies between a buffer's host copy and its place on the device.
   void bring(Stream& stream, std::size_t buffer, Bytes bytes, std::byte* to);
   void take_back(Stream& stream, std::size_t buffer, Bytes bytes, const std::byte* from);
-  /// Overwrites released memory if the options say so.
+  /// Overwrites released memory if the options request it.
   void give_up(Stream& stream, std::byte* address, Bytes bytes);
 
   [[nodiscard]] Bytes align(Bytes bytes) const;

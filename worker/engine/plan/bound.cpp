@@ -10,11 +10,11 @@
 namespace taut::plan {
 namespace {
 
-/// The relaxed problem at one set of prices: its optimum, and how far each step is over its room.
+/// The relaxed problem at one set of prices: its optimum, and each step's excess over its room.
 class Relaxed {
  public:
   explicit Relaxed(const Problem& problem) : problem_(problem), room_(problem.steps, 0.0) {
-    // More room than all carries together need has no price, and would lose precision in the sums.
+    // Room beyond what all carries together need has no price, and would cost the sums precision.
     std::vector<double> most = usage(std::vector<bool>(problem.carries.size(), true));
     for (std::size_t step = 0; step < problem.steps; ++step) {
       room_[step] = std::min(static_cast<double>(problem.room[step]), most[step]);
@@ -80,8 +80,8 @@ class Relaxed {
   std::vector<double> excess_;
 };
 
-/// Prices a single one of the steps that are furthest over their room, since a net's peak is often
-/// the whole bound.
+/// Prices only the best one of the steps with the largest excess, since a net's peak alone often
+/// determines the bound.
 void start_at_one_step(const Problem& problem, Relaxed& relaxed, std::vector<double>& prices) {
   constexpr std::size_t kMaxSteps = 64;
   double best = relaxed.solve(prices);
@@ -164,7 +164,7 @@ DualBound dual_bound(const Problem& problem, std::uint64_t moved_bytes) {
     best = from_one;
     prices = std::move(other);
   }
-  const double safe = std::max(0.0, best * (1 - 1e-9) - 1e-6);  // rounding never lifts a bound
+  const double safe = std::max(0.0, best * (1 - 1e-9) - 1e-6);  // rounding must not raise a bound
   return {static_cast<std::uint64_t>(std::ceil(safe)), std::move(prices)};
 }
 

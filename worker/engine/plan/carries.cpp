@@ -23,7 +23,7 @@ Result<void> add_use(const AccessTrace& trace, std::size_t step, const Access& a
   return ok();
 }
 
-/// Names the step that needs most: a budget for that one works for all.
+/// Names the step that needs most memory: a budget for that one suffices for all.
 Result<void> refuse_overflow(const AccessTrace& trace, const Problem& problem, Bytes budget) {
   std::vector<std::uint64_t> needs(problem.steps, 0);
   for (std::size_t buffer = 0; buffer < problem.uses.size(); ++buffer) {
@@ -44,7 +44,7 @@ Result<void> refuse_overflow(const AccessTrace& trace, const Problem& problem, B
                   tensor.name, tensor.bytes.value()));
 }
 
-/// Room of each step in addition to the buffers that it uses.
+/// Sets the room that each step has left after the buffers that it uses.
 Result<void> set_room(const AccessTrace& trace, Bytes budget, Problem& problem) {
   problem.room.assign(problem.steps, problem.budget);
   for (std::size_t buffer = 0; buffer < problem.uses.size(); ++buffer) {
@@ -74,8 +74,8 @@ void add_carry(Problem& problem, std::size_t buffer, std::size_t use, bool fetch
                              .hold_to = to});
 }
 
-/// Values that must be in host memory or on the device when an iteration ends: the walk around the
-/// cycle starts at a write, so that each value's carries are met in order.
+/// Adds values that must be in host memory or on the device when an iteration ends. The walk around
+/// the cycle starts at a write, so that each value's carries are visited in order.
 void carry_forever(Problem& problem, std::size_t buffer) {
   const auto& uses = problem.uses[buffer];
   const auto writer = std::ranges::find_if(uses, &Use::writes);
@@ -111,7 +111,7 @@ bool reserve(Problem& problem, const Carry& carry, std::size_t step) {
   return true;
 }
 
-/// Gives each copy, as far as there is room, `lookahead` steps to overlap the compute.
+/// Reserves, where there is room, up to `lookahead` steps for each copy to overlap the compute.
 void reserve_copies(Problem& problem) {
   for (std::size_t distance = 1; distance <= problem.lookahead; ++distance) {
     for (Carry& carry : problem.carries) {

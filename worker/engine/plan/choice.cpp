@@ -9,7 +9,7 @@
 namespace taut::plan {
 namespace {
 
-/// Whether the predicate is true for each step that holds a carry; stops at the first that is not.
+/// Whether the predicate is true for each step that a carry holds; stops at the first that fails.
 template <class Predicate>
 bool all_steps(const Problem& problem, const Carry& carry, Predicate predicate) {
   std::size_t at = carry.hold_from % problem.steps;
@@ -99,7 +99,7 @@ void fill(Choice& choice, const std::vector<std::size_t>& order) {
   }
 }
 
-/// Bytes saved for each byte of room and step: short carries first.
+/// Carries by bytes saved per byte of room and step: short carries first.
 std::vector<std::size_t> by_density(const Problem& problem, const Choice& choice) {
   std::vector<double> score;
   for (std::size_t carry = 0; carry < problem.carries.size(); ++carry) {
@@ -121,8 +121,8 @@ std::vector<std::size_t> by_prices(const Problem& problem, const Choice& choice,
   return ranked(score);
 }
 
-/// Keeps a dropped carry at the cost of others: in each step that is then over its room, the one is
-/// dropped that saves least for each step it holds. Takes the swap if it moves fewer bytes.
+/// Keeps a dropped carry at the cost of others: in each step that is then over its room, drops the
+/// one that saves least per step that it holds. Accepts the swap if it moves fewer bytes.
 class Exchange {
  public:
   Exchange(const Problem& problem, Choice& best)
@@ -181,7 +181,7 @@ class Exchange {
   std::size_t work_ = 0;
 };
 
-/// Depth first over the carries that compete, those that save most first.
+/// Depth-first search over the carries that compete, largest savings first.
 class Search {
  public:
   Search(const Problem& problem, Choice& best) : best_(best), now_(problem) {
@@ -193,7 +193,7 @@ class Search {
     for (const std::size_t carry : ranked(score)) {
       if (problem.carries[carry].hold_steps() > 0) competing_.push_back(carry);
     }
-    // Start with all kept, so that what is dropped on the way down is a lower bound.
+    // Start with all kept, so that the bytes dropped on the way down are a lower bound.
     for (const std::size_t carry : competing_) now_.keep(carry);
     problem_ = &problem;
   }
@@ -226,7 +226,7 @@ class Search {
     now_.keep(carry);
   }
 
-  /// Those settled as kept must fit without the open ones.
+  /// Whether the carries decided as kept fit without the undecided ones.
   [[nodiscard]] bool kept_fit(std::size_t depth) {
     const Carry& one = problem_->carries[competing_[depth]];
     return all_steps(*problem_, one, [&](std::size_t at) {
@@ -249,7 +249,7 @@ class Search {
   std::size_t work_ = 0;
 };
 
-/// Carries that hold a step, as a walk through the cycle meets them.
+/// Carries that hold a step, in the order of a walk through the cycle.
 class Holders {
  public:
   explicit Holders(const Problem& problem) : problem_(problem), starts_(problem.steps) {

@@ -8,7 +8,7 @@
 
 namespace taut::plan {
 
-/// Which carries are kept, with the room that is left and the bytes that the dropped ones move.
+/// The set of kept carries, with the room left and the bytes that the dropped ones move.
 class Choice {
  public:
   /// Starts with every carry dropped.
@@ -16,10 +16,10 @@ class Choice {
 
   [[nodiscard]] bool kept(std::size_t carry) const { return kept_[carry]; }
   [[nodiscard]] std::uint64_t moved_bytes() const { return moved_bytes_; }
-  /// Negative: the kept ones do not fit.
+  /// The room left in a step; negative: the kept carries do not fit.
   [[nodiscard]] std::int64_t left(std::size_t step) const { return left_[step]; }
   [[nodiscard]] bool fits(std::size_t carry) const;
-  /// Bytes that keeping it saves, with all others as they are.
+  /// Bytes that keeping a carry saves, with all others unchanged.
   [[nodiscard]] std::uint64_t gain(std::size_t carry) const;
 
   void keep(std::size_t carry);
@@ -35,9 +35,9 @@ class Choice {
   std::uint64_t moved_bytes_ = 0;
 };
 
-/// Choices that fit, the best first: Belady's rule around the cycle, a greedy one, and one led by
-/// the prices of the lower bound; if none of them meets the bound, the best of them improved by
-/// exchanges, and if few carries compete, by a search that proves the best.
+/// Choices that fit, best first: Belady's rule around the cycle, a greedy one, and one guided by
+/// the prices of the lower bound; if none of them reaches the bound, also these improved by
+/// exchanges (in a large problem only the best), and if few carries compete, by exhaustive search.
 [[nodiscard]] std::vector<Choice> choose(const Problem& problem);
 
 /// Belady's rule alone: if a step exceeds its room, the kept carry with the furthest next use is

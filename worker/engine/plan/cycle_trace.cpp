@@ -13,7 +13,7 @@ namespace {
 constexpr std::uint64_t kVirtualBase = 1ULL << 62U;
 constexpr unsigned kBufferShift = 40;
 
-/// "product forward into conv1", from the first buffer that the step writes, workspace aside.
+/// "product forward into conv1", from the first buffer other than workspace that the step writes.
 std::string name_of(const TraceStep& step, const std::vector<VirtualBuffer>& buffers) {
   const auto written = std::ranges::find_if(step.accesses, [&](const Access& access) {
     return writes(access.mode) && buffers[access.buffer].kind != BufferKind::kWorkspace;

@@ -30,7 +30,7 @@ inline constexpr std::uint64_t kMaxVirtualBytes = 1ULL << 40U;  // of one buffer
 [[nodiscard]] std::byte* virtual_address(std::size_t buffer);
 [[nodiscard]] VirtualPlace place_of(const std::byte* address);
 
-/// The buffers of a call, each once, by the backend's numbers.
+/// The distinct buffers of a call, by the backend's numbers.
 [[nodiscard]] std::vector<Access> accesses_of(const DeviceCall& call,
                                               const std::vector<VirtualBuffer>& buffers);
 
@@ -39,14 +39,14 @@ inline constexpr std::uint64_t kMaxVirtualBytes = 1ULL << 40U;  // of one buffer
 struct CycleTrace {
   AccessTrace trace;
   std::vector<std::size_t> buffer_of;   // from the trace's numbers to the backend's
-  std::vector<std::size_t> numbers_of;  // back; kNotUsed if the cycle does not use it
+  std::vector<std::size_t> numbers_of;  // the inverse; kNotUsed if the cycle does not use it
 
   static constexpr std::size_t kNotUsed = static_cast<std::size_t>(-1);
 };
 
-/// A buffer whose first use reads it keeps its value from one cycle to the next; the value of any
-/// other is needed within the cycle only. A first use that writes a part starts a new value too:
-/// the other parts are written before the first read.
+/// A buffer whose first use reads it keeps its value from one cycle to the next; any other's value
+/// is needed only within the cycle. A first use that writes a part also starts a new value: the
+/// other parts are written before the first read.
 /// steps  as recorded: named by the calls, with the backend's numbers
 [[nodiscard]] CycleTrace make_trace(const std::vector<TraceStep>& steps,
                                     const std::vector<VirtualBuffer>& buffers);

@@ -22,17 +22,17 @@ struct Operand {
 
 enum class CallKind : std::uint8_t {
   kCompute,
-  kCopyToHost,  // of its only operand; nothing on the device changes
+  kCopyToHost,  // copies its only operand; nothing on the device changes
 };
 
-/// One call of a backend's operation: its operands, and separately how it runs.
+/// One call of a backend's operation: its operands, and a function that runs it.
 struct DeviceCall {
   std::string_view what;  // "convolution forward"; lives as long as the program
   CallKind kind = CallKind::kCompute;
   std::vector<Operand> operands;
   std::span<const std::byte> host_source;  // of a plain copy to the device
   std::span<std::byte> host_target;        // of a plain copy to the host
-  /// Runs it on the wrapped backend's stream, at other addresses: one for each operand.
+  /// Runs it on the wrapped backend's stream at the given addresses, one for each operand.
   std::function<void(Stream& stream, std::span<std::byte* const> addresses)> run;
 };
 

@@ -12,7 +12,7 @@
 namespace taut {
 namespace {
 
-/// Numbers a residency into the steps at which something must happen to it.
+/// Adds a residency's number to the steps at which something must be done with it.
 void schedule(const Residency& at, std::size_t number, std::vector<StepPlan>& steps) {
   const std::size_t count = steps.size();
   if (at.fetched) {
@@ -49,7 +49,7 @@ Bytes peak_of(const std::vector<plan::Stay>& stays, std::size_t steps) {
   return Bytes(live.empty() ? 0 : static_cast<std::uint64_t>(std::ranges::max(live)));
 }
 
-/// A choice that moves more may still be better, where its stays fit together without cuts.
+/// A choice that moves more may still be better if its stays can be packed without splits.
 plan::Packing pack_best(const plan::Problem& problem, const std::vector<plan::Choice>& choices) {
   plan::Packing best = plan::pack(problem, choices.front());
   constexpr std::size_t kFew = 1000;

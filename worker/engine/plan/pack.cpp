@@ -10,10 +10,10 @@
 namespace taut::plan {
 namespace {
 
-// Steps of compute that a copy may run next to where memory is free: one step may be far shorter
-// than a copy.
+// Steps of compute that a copy may overlap where memory is free: one step may be far shorter than a
+// copy.
 constexpr std::size_t kMaxHidden = 16;
-// With more stays than this a copy has one: each pair of them is looked at.
+// With more stays than this a copy gets only one step, since every pair of stays is compared.
 constexpr std::size_t kManyStays = 2000;
 
 bool has_reserve(const Stay& stay) {
@@ -31,7 +31,7 @@ void trim(Stay& stay, std::size_t steps) {
   at.holds_across_end = at.last_use >= steps;
 }
 
-/// The same stay, counted from an iteration earlier.
+/// Renumbers the steps of a stay from one iteration earlier.
 void shift(Residency& at, std::size_t steps) {
   for (std::size_t* step : {&at.begin, &at.first_use, &at.last_use, &at.written, &at.end}) {
     *step += steps;
@@ -39,7 +39,7 @@ void shift(Residency& at, std::size_t steps) {
   at.holds_across_end = at.last_use >= steps;
 }
 
-/// Places stays one by one; what fits nowhere is made smaller until it does.
+/// Places stays one by one; stays that fit nowhere are made smaller until they do.
 class Packer {
  public:
   Packer(const Problem& problem, const Choice& choice) : problem_(problem), choice_(choice) {}
@@ -86,7 +86,7 @@ class Packer {
     }
   }
 
-  /// The carry within a stay that gains least for the room it holds; across `step`, if one is.
+  /// The carry within a stay that gains least per step; one across `step` is preferred.
   [[nodiscard]] std::optional<std::size_t> weakest_link(const Stay& stay,
                                                         const std::size_t* step) const {
     const auto& uses = problem_.uses[stay.residency.buffer];
@@ -112,7 +112,7 @@ class Packer {
     return carry.from < step && step < carry.to;
   }
 
-  /// Drops a carry within a stay; its parts wait to be placed.
+  /// Drops a carry within a stay; its two parts become pending.
   void split(const Stay& stay, std::size_t carry) {
     ++splits_;
     choice_.drop(carry);
@@ -129,7 +129,7 @@ class Packer {
     pending_.push_back(make_stay(problem_, choice_, buffer, stay.first, count));
   }
 
-  /// Makes a placed stay smaller that is in the way of one that cannot be.
+  /// Makes a placed stay smaller that is in the way of one that cannot shrink itself.
   bool shrink_neighbour(Stay& stay) {
     const std::size_t step = stay.residency.first_use % problem_.steps;
     std::size_t victim = kNone;
@@ -160,7 +160,7 @@ class Packer {
     return true;
   }
 
-  /// Where only single uses of this step are left they fit together: from the bottom, in a row.
+  /// If only single uses of this step are left, they fit one above the other, from the bottom.
   void stack_step(Stay stay) {
     std::vector<Stay> row;
     for (const Stay& other : placed_) {
@@ -227,7 +227,7 @@ std::size_t hide_copies(const Problem& problem, std::vector<Stay>& stays) {
     ++lengthened;
     return true;
   };
-  // By one step each in turn, so that no copy takes what many could share.
+  // By one step each in turn, so that no copy takes memory that many could share.
   std::vector<Stay*> fetched;
   std::vector<Stay*> written;
   for (Stay& stay : stays) {

@@ -8,11 +8,11 @@
 
 namespace taut::plan {
 
-/// A run of uses of one buffer between which its value is kept.
+/// A sequence of uses of one buffer between which its value is kept.
 struct Stay {
   Residency residency;
   std::size_t first = 0;  // into the buffer's uses
-  std::size_t uses = 0;   // how many, around the cycle
+  std::size_t uses = 0;   // their number, around the cycle
   std::uint64_t place_bytes = 0;
   bool permanent = false;
 
@@ -39,14 +39,14 @@ struct Packing {
 };
 
 /// Gives every stay an offset, so that stays which meet do not overlap and none ends above the
-/// budget: first fit, in several orders, the best of them. Where no address range is free, stays
-/// give up their copies' steps and then carries, so it ends well for every choice.
+/// budget: first fit, in several orders, and takes the best result. If no address range is free,
+/// stays give up their copies' steps and then carries, so it succeeds for every choice.
 /// Source    first fit by falling size: Pisarchyk, Lee, "Efficient Memory Management for Deep
 ///           Neural Net Inference", MLSys On-Device Intelligence Workshop 2020, section 5
 [[nodiscard]] Packing pack(const Problem& problem, const Choice& choice);
 
-/// Lengthens stays in place, where the memory is free, so that their copies have steps to run next
-/// to. Returns by how many steps in all.
+/// Lengthens stays in place where the memory is free, so that their copies can overlap compute
+/// steps. Returns the number of steps added in all.
 std::size_t hide_copies(const Problem& problem, std::vector<Stay>& stays);
 
 }  // namespace taut::plan

@@ -17,17 +17,17 @@ std::uint64_t next_number() {
   return ++last;
 }
 
-// What a call on another stream uses (a gradient's copy) keeps its memory for so many steps more:
-// else the compute would wait for that call in its own step. The first of these that the budget has
-// room for without moving more.
+// A buffer that a call on another stream uses (a gradient's copy) keeps its memory for this many
+// more steps: otherwise the compute would wait for that call in its own step. The first of these
+// for which the budget has room without moving more bytes.
 constexpr std::array<std::size_t, 3> kKeptSteps = {16, 4, 1};
 
-// Steps that a copy may run next to: one may be far shorter than a copy. So many are taken where
-// the bytes moved grow by no more than one in so many.
+// Steps that a copy may overlap, since one may be far shorter than a copy. This many are used if
+// the bytes moved grow by at most 1 / kMovedMore.
 constexpr std::size_t kLongLookahead = 4;
 constexpr std::uint64_t kMovedMore = 16;
 
-/// The steps, with a use behind each one on another stream.
+/// The steps, with a later use added for the buffers of each step on another stream.
 std::vector<TraceStep> with_kept(const std::vector<TraceStep>& steps, std::size_t kept) {
   std::vector<TraceStep> extended = steps;
   const auto uses = [&](std::size_t step, std::size_t buffer) {
@@ -89,7 +89,7 @@ Result<std::unique_ptr<PlanRunner>> PlanRunner::make(std::string name, std::vect
   return runner;
 }
 
-/// Finds the stay that each use of each step works in.
+/// Finds the stay that contains each use of each step.
 void PlanRunner::lay_out() {
   const std::size_t count = steps_.size();
   newest_.assign(cycle_.trace.buffers.size(), kNowhere);
@@ -119,8 +119,8 @@ void PlanRunner::lay_out() {
   }
 }
 
-/// The steps between which copies and the compute synchronize. A release without a wait is not one,
-/// unless the released memory is overwritten.
+/// Finds the steps at which copies and the compute synchronize. A release without a wait does not
+/// count unless the released memory is overwritten.
 void PlanRunner::find_moves() {
   std::vector<bool> is_copied(stays_.size(), false);
   for (std::size_t step = 0; step < steps_.size(); ++step) {
@@ -219,8 +219,8 @@ void PlanRunner::note_use(std::size_t number, AccessMode mode) {
   arena_.host_copy(host_buffer_of(stay)).is_current = false;
 }
 
-/// The calls from this step on are the same if the caller's key is, and have the same addresses if
-/// the plan and the arena are the same.
+/// The calls from this step on are the same if the caller's key is the same, and have the same
+/// addresses if the plan and the arena are the same.
 void PlanRunner::begin_segment(Stream& compute) {
   std::uint64_t key = repeat_->key;
   for (const std::uint64_t value :

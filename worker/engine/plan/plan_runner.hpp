@@ -12,8 +12,8 @@
 
 namespace taut {
 
-/// Runs a cycle's calls in the arena according to its memory plan: fetches and write-backs on
-/// separate streams, and the compute waits for events of single buffers.
+/// Runs a cycle's calls in the arena by its memory plan: fetches and write-backs run on separate
+/// streams, and the compute waits for events of single buffers.
 /// Thread    one at a time
 class PlanRunner {
  public:
@@ -28,13 +28,13 @@ class PlanRunner {
       std::string name, std::vector<TraceStep> steps, const std::vector<VirtualBuffer>& buffers,
       Arena& arena, Movers& movers);
 
-  /// Copies to the device what the start of a cycle needs. REQUIRES: the arena is empty.
+  /// Copies the values that the start of a cycle needs to the device. REQUIRES: the arena is empty.
   void load(Stream& compute);
-  /// Copies to the host what outlives the cycle, and empties the arena. Waits.
+  /// Copies the values that outlive the cycle to the host, and empties the arena. Waits.
   void unload(Stream& compute);
 
   void begin() { step_ = 0; }
-  /// Whether the cycle's next call is this one.
+  /// Whether this is the cycle's next call.
   [[nodiscard]] bool expects(const TraceStep& step) const {
     return step_ < steps_.size() && steps_[step_] == step;
   }
@@ -48,7 +48,7 @@ class PlanRunner {
   void end_repeat(Stream& compute);
   void abandon_repeat(Stream& compute) noexcept;
 
-  /// Where the newest value of a buffer is on the device; nullptr if the host has it, once the
+  /// The address of a buffer's newest value on the device; nullptr if the host has it, once the
   /// streams have passed.
   [[nodiscard]] std::byte* newest(std::size_t buffer) const;
 
@@ -63,8 +63,8 @@ class PlanRunner {
   struct Stay {
     Residency at;
     std::byte* address = nullptr;
-    std::unique_ptr<Event> fetched;       // nullptr: it is never fetched
-    std::unique_ptr<Event> written_back;  // nullptr: never
+    std::unique_ptr<Event> fetched;       // nullptr: never fetched
+    std::unique_ptr<Event> written_back;  // nullptr: never written back
     std::unique_ptr<Event> copied;        // by a call on another stream; nullptr: none pending
   };
 
@@ -72,7 +72,7 @@ class PlanRunner {
     std::uint64_t key = 0;
     Clock clock;
   };
-  /// Calls that the backend records, or replayed at the first of them.
+  /// Calls that the backend records, or has replayed at the first of them.
   enum class Segment : std::uint8_t { kNone, kQueued, kReplayed };
 
   PlanRunner(std::string name, std::vector<TraceStep> steps, Arena& arena, Movers& movers);
@@ -100,7 +100,7 @@ class PlanRunner {
   std::vector<bool> moves_before_, moves_after_;    // by step: not part of a recording
   std::unique_ptr<Event> mark_;
   std::size_t step_ = 0;
-  const std::uint64_t number_;  // of this runner in the process
+  const std::uint64_t number_;  // identifies this runner in the process
   std::optional<Repeat> repeat_;
   Segment segment_ = Segment::kNone;
 };

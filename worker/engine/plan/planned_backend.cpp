@@ -169,8 +169,8 @@ bool PlannedBackend::copy_host_values(Stream& stream, const DeviceCall& call) {
   return true;
 }
 
-/// A copy to the host that the plan does not expect changes nothing on the device: it reads the
-/// newest value, on the device or on the host.
+/// Runs a copy to the host that the plan does not expect. It changes nothing on the device: it
+/// reads the newest value, on the device or on the host.
 void PlannedBackend::look_at(Stream& stream, const DeviceCall& call) {
   const VirtualPlace place = place_of(call.operands[0].address);
   if (std::byte* const newest = loaded_ == nullptr ? nullptr : loaded_->newest(place.buffer)) {

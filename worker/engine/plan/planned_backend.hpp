@@ -15,12 +15,12 @@
 
 namespace taut {
 
-/// A backend that keeps to a budget of device memory. It allocates addresses without memory; one
-/// arena within the budget holds what the current calls need, and the rest is stored on the host.
+/// A backend that stays within a budget of device memory. It allocates addresses without memory;
+/// one arena within the budget holds what the current calls need, and the rest is on the host.
 ///
-/// The calls of a cycle (begin_cycle) are planned: a dry run, or else the first cycle, shows which
-/// they are, and from then on copies run in parallel with the compute. Any other call fetches its
-/// operands and writes its results back: slow, and always correct.
+/// The calls of a cycle (begin_cycle) are planned: a dry run, or else the first cycle, records
+/// them, and from then on copies run in parallel with the compute. Any other call fetches its
+/// operands and writes its results back, which is slow but always correct.
 /// Errors    DeviceError, in addition to the wrapped backend's: a call that needs more than the
 ///           budget at once, with its largest buffer; a cycle whose calls differ from the planned
 ///           ones
@@ -39,14 +39,14 @@ class PlannedBackend final : public WrappedBackend {
   void set_math(const MathOptions& options) override;
   DeviceBuffer allocate(Bytes size, BufferKind kind, std::string_view name) override;
   using WrappedBackend::allocate;
-  /// Nothing: residuals would take a part of the budget at each step.
+  /// Always false: residuals would take a part of the budget at each step.
   bool encodes() const override { return false; }
   void begin_cycle(Stream& compute, std::string_view name) override;
   void end_cycle() override;
   void on_call(Stream& stream, DeviceCall call) override;
 
   bool repeats() const override { return repeats_; }
-  /// Always true: what is replayed are its parts between two moves of memory.
+  /// Always true: only the parts between two moves of memory are replayed.
   bool begin_repeat(Stream&, std::uint64_t key, Clock clock) override;
   void end_repeat(Stream&) override;
   void abandon_repeat(Stream&) noexcept override;
@@ -62,7 +62,7 @@ class PlannedBackend final : public WrappedBackend {
   /// Bytes of the arena, at most the budget.
   [[nodiscard]] Bytes arena_bytes() const { return arena_.size(); }
   [[nodiscard]] Bytes budget() const { return budget_; }
-  /// Bytes of all that was allocated: what would be needed without a budget.
+  /// Bytes of all allocations: the memory needed without a budget.
   [[nodiscard]] Bytes needed_bytes() const { return needed_; }
 
  private:
@@ -85,7 +85,7 @@ class PlannedBackend final : public WrappedBackend {
   std::vector<VirtualBuffer> buffers_;
   Bytes needed_{0};
   std::map<std::string, std::unique_ptr<PlanRunner>, std::less<>> cycles_;
-  PlanRunner* loaded_ = nullptr;  // whose values are in the arena
+  PlanRunner* loaded_ = nullptr;  // the cycle that has its values in the arena
   Mode mode_ = Mode::kOutside;
   Stream* compute_ = nullptr;  // of the current cycle
   std::string learning_;       // the current cycle's name in kLearning

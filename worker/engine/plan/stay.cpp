@@ -21,7 +21,7 @@ void set_fetch(const Problem& problem, const Choice& choice, Stay& stay) {
   Residency& at = stay.residency;
   at.fetched = true;
   const std::size_t head = fetch_steps(problem.carries[carry]);
-  if (head > at.begin) {  // it starts in the iteration before
+  if (head > at.begin) {  // it starts in the previous iteration
     at.first_use += problem.steps;
     at.last_use += problem.steps;
     at.written += problem.steps;

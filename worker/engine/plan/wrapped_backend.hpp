@@ -10,15 +10,15 @@
 namespace taut {
 
 /// A backend in front of another one: every operation becomes a DeviceCall, and a derived class
-/// decides when, where and whether it runs. What it allocates may be addresses that only it can map
-/// to memory.
+/// decides when, where and whether it runs. It may allocate addresses that only it can map to
+/// memory.
 /// Thread    as the wrapped backend's
 class WrappedBackend : public Backend, public FusingBackend {
  public:
   /// inner  outlives this
   explicit WrappedBackend(Backend& inner) : inner_(inner) {}
 
-  /// Handles one call; `stream` is one of make_stream().
+  /// Handles one call; `stream` is from make_stream().
   virtual void on_call(Stream& stream, DeviceCall call) = 0;
 
   std::string description() const override { return inner_.description(); }

@@ -15,7 +15,7 @@
 // wraps a backend.
 namespace taut::wrapped {
 
-/// A span of which a call writes a part.
+/// A span that a call writes in part.
 struct WrittenInPart {
   DeviceSpan<float> span;
 };

@@ -57,7 +57,7 @@ template <class... Arguments>
   return (one(arguments) || ...);
 }
 
-/// An argument as a call keeps it until it runs: as it is, without what it leaves unread.
+/// An argument as a call keeps it until it runs; an operand that stays unread becomes empty.
 /// all  the call's arguments
 template <class Spec, class All, class T>
 [[nodiscard]] T kept(const Spec&, const All&, const T& argument) {
@@ -79,9 +79,9 @@ template <class Spec, class All, std::size_t kOther>
   return is_empty(std::get<kOther>(all)) ? ReadFor<kOther>() : span;
 }
 
-/// Whether a backward_parameters() may leave something in scratch memory to a backward_bottom(). A
-/// deconvolution's backward_bottom() is its forward, which follows that of the clock before where
-/// no gradient of its bottom is computed.
+/// Whether a backward_parameters() may leave something in scratch memory for a backward_bottom().
+/// A deconvolution's forward is a backward_bottom(), which follows the previous clock's
+/// backward_parameters() if no gradient of its bottom is computed.
 template <class Spec>
 [[nodiscard]] bool leaves_scratch(const Spec& spec) {
   if constexpr (requires { spec.runs_backwards; }) return !spec.runs_backwards;
@@ -91,7 +91,7 @@ template <class Spec>
 inline constexpr std::string_view kToParameters = " backward to the weights";
 inline constexpr std::string_view kToBottom = " backward to the bottom";
 
-/// What all wrapped operations share: the wrapped one, and the memory that it needs in addition to
+/// Base of all wrapped operations: the wrapped one, and the memory that it needs in addition to
 /// its operands, which is lent to it with every call.
 template <class SpecType>
 class Routed : public SpecType::Op {
@@ -110,7 +110,7 @@ class Routed : public SpecType::Op {
     scratch_ = scratch_block_.template as<float>();
   }
 
-  // A backend in front of this one lends as well.
+  // For a backend in front of this one, which lends as well.
   OpMemory own_memory() const override { return op_->own_memory(); }
   void lend(DeviceSpan<float> kept, DeviceSpan<float> scratch) override {
     kept_ = kept;
@@ -119,7 +119,7 @@ class Routed : public SpecType::Op {
 
  protected:
   /// A call of `method`, named `kWords` in messages.
-  /// Kept  how it uses what the operation keeps: DeviceSpan<float>: makes it, Updated: reads it
+  /// Kept  how it uses what the operation keeps; DeviceSpan<float>: writes it, Updated: reads it
   template <const std::string_view& kWords, class Kept, class Method, class... Arguments>
   void call(Method method, Stream& stream, const Arguments&... arguments) {
     if (!has_effect(arguments...)) return;
@@ -152,7 +152,7 @@ class Routed : public SpecType::Op {
 };
 
 // Route_METHOD<Base> overrides the interface's METHOD, if it has one. An interface with a method of
-// another name does not compile here as long as that name has no line below.
+// another name does not compile here until that name has a line below.
 #define TAUT_ROUTE(method, words, Kept)                                              \
   inline constexpr std::string_view kWords_##method = words;                         \
   template <class Base, class Method>                                                \

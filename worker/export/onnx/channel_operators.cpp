@@ -7,7 +7,7 @@
 namespace taut::onnx {
 namespace {
 
-/// The axes from `first` on, but for one.
+/// The axes from `first` on.
 Dims axes_from(const model::Shape& shape, std::size_t first) {
   Dims axes;
   for (std::size_t axis = first; axis < shape.size(); ++axis) {
@@ -57,21 +57,21 @@ Result<void> batch_norm(LayerTranslation& layer) {
   return ok();
 }
 
-/// Numbers for some axes from `axis` on, and ones for those that follow: as they are repeated.
+/// The shape that repeats numbers for some axes from `axis` on: 1 for each axis that follows them.
 Dims repeated(const model::Shape& numbers, const model::Shape& bottom, std::size_t axis) {
   Dims dims = numbers;
   dims.resize(bottom.size() - axis, 1);
   return dims;
 }
 
-/// The extents of a Scale's or Bias's numbers, which a single one does not have.
+/// The extents of a Scale's or Bias's numbers; a single number has none.
 template <class P>
 model::Shape numbers_of(const P& parameter, const model::Shape& bottom, std::size_t axis) {
   const auto first = bottom.begin() + static_cast<std::ptrdiff_t>(axis);
   return {first, parameter.num_axes() == -1 ? bottom.end() : first + parameter.num_axes()};
 }
 
-/// Scale and Bias: each operator with the numbers that are a second bottom, then with parameters.
+/// Scale and Bias: each operator with numbers from a second bottom, then with parameters.
 template <class P>
 Result<void> affine(LayerTranslation& layer, const P& parameter, const Names& operators,
                     const char* field) {
@@ -122,7 +122,7 @@ Result<void> prelu(LayerTranslation& layer) {
 Result<void> mvn(LayerTranslation& layer) {
   const pb::MVNParameter& parameter = layer.definition().mvn_param();
   const Dims axes = axes_from(layer.bottom_shape(0), parameter.across_channels() ? 1 : 2);
-  if (axes.empty()) {  // of single elements, which are their own means
+  if (axes.empty()) {  // single elements are their own means
     layer.write(0, "Sub", {layer.bottom(0), layer.bottom(0)});
     return ok();
   }

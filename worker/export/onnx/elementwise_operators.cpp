@@ -6,7 +6,7 @@
 namespace taut::onnx {
 namespace {
 
-/// scale x + shift, without what changes nothing.
+/// scale x + shift, leaving out a scale of 1 and a shift of 0.
 std::string linear(LayerTranslation& layer, float scale, float shift) {
   std::string value = layer.bottom(0);
   if (scale != 1) value = layer.add("Mul", {value, layer.number(scale)});
@@ -54,7 +54,7 @@ Result<void> bnll(LayerTranslation& layer) {
   return ok();
 }
 
-/// Out of training it changes nothing.
+/// Outside training it changes nothing.
 Result<void> dropout(LayerTranslation& layer) {
   layer.write(0, "Identity", {layer.bottom(0)});
   return ok();

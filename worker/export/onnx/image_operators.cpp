@@ -10,7 +10,7 @@ namespace {
 
 using model::WindowSide;
 
-/// One member of the sides that an image or a signal has.
+/// One member of each side that an image or a signal has.
 Dims of_sides(const model::Window& window, std::size_t sides, std::int64_t WindowSide::*member) {
   if (sides == 1) return {window.width.*member};
   return {window.height.*member, window.width.*member};
@@ -47,8 +47,8 @@ Result<void> deconvolution(LayerTranslation& layer) {
   return convolve(layer, "ConvTranspose");
 }
 
-/// A pooling whose padding is all written out, so that its windows are ours under ONNX's default
-/// rounding: runtimes differ in their ceil_mode, and none is Caffe's.
+/// A pooling with all its padding explicit, so that ONNX's default rounding gives our windows:
+/// runtimes differ in their ceil_mode, and none matches Caffe's.
 struct PoolingPlan {
   model::Window window;
   std::int64_t rows = 0;  // of the top
@@ -56,7 +56,7 @@ struct PoolingPlan {
   std::int64_t height = 0;  // of the bottom
   std::int64_t width = 0;
 
-  /// What the last window needs behind the image.
+  /// The padding that the last window needs behind the image.
   [[nodiscard]] static std::int64_t end_pad(const WindowSide& side, std::int64_t windows,
                                             std::int64_t size) {
     return std::max<std::int64_t>(0, (windows - 1) * side.stride + side.kernel - size - side.pad);
@@ -83,15 +83,15 @@ Result<PoolingPlan> pooling_plan(const LayerTranslation& layer) {
   return plan;
 }
 
-/// Elements of a window that Caffe's average divides by: those within the image and its padding,
-/// which has the same width behind the image as in front of it.
+/// The number of elements that Caffe's average of a window divides by: those within the image and
+/// its padding, which has the same width behind the image as in front of it.
 std::int64_t counted(const WindowSide& side, std::int64_t position, std::int64_t size) {
   const std::int64_t begin = position * side.stride - side.pad;
   return std::min(begin + side.kernel, size + side.pad) - begin;
 }
 
-/// What makes Caffe's averages of ONNX's, which divide by the whole window: a factor for each
-/// element of the top; empty: they are the same.
+/// Factors that turn ONNX's averages, which divide by the whole window, into Caffe's: one for each
+/// element of the top; empty if they are the same.
 std::vector<float> average_factors(const PoolingPlan& plan) {
   const auto whole = static_cast<float>(plan.window.height.kernel * plan.window.width.kernel);
   std::vector<float> factors;
@@ -106,7 +106,7 @@ std::vector<float> average_factors(const PoolingPlan& plan) {
   return same ? std::vector<float>() : factors;
 }
 
-/// Outside of training: the sum of a window's squares over its sum.
+/// Outside training: the sum of a window's squares over its sum.
 /// Source    as StochasticPoolingOp
 void stochastic(LayerTranslation& layer, const PoolingPlan& plan) {
   const std::string bottom = layer.bottom(0);

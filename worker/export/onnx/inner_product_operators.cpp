@@ -4,7 +4,7 @@
 namespace taut::onnx {
 namespace {
 
-/// Of records: Gemm, which has the bias and either order of the weights.
+/// For records: Gemm, which includes the bias and takes the weights in either order.
 void of_records(LayerTranslation& layer) {
   const bool transpose = layer.definition().inner_product_param().transpose();
   std::string rows = layer.bottom(0);
@@ -16,7 +16,7 @@ void of_records(LayerTranslation& layer) {
   layer.write(0, "Gemm", inputs, {whole("transB", transpose ? 0 : 1)});
 }
 
-/// Of steps of sequences, or of a whole batch.
+/// For the steps of sequences, or for a whole batch.
 void of_rows(LayerTranslation& layer, std::size_t axis) {
   const model::Shape& bottom = layer.bottom_shape(0);
   std::string rows = layer.bottom(0);

@@ -6,15 +6,15 @@
 #include "common/result.hpp"
 #include "worker/export/onnx/layer_translation.hpp"
 
-// What each type of layer is in ONNX, with a file for each family of types: the same families as
-// the layers' rules.
+// The ONNX operators for each type of layer, with a file for each family of types: the same
+// families as the layers' rules.
 namespace taut::onnx {
 
 struct LayerOperators {
   std::string_view type;
-  /// Adds the operators, and writes each top that a later layer may read. A layer that measures or
-  /// stores, as a loss does, writes none and is left out.
-  /// Errors  invalid: what ONNX cannot express; without the layer's name, which the caller adds
+  /// Adds the operators, and writes each top that a later layer may read. A layer that only
+  /// measures or stores, such as a loss, writes none and is left out.
+  /// Errors  invalid: ONNX cannot express the layer; without its name, which the caller adds
   Result<void> (*translate)(LayerTranslation& layer) = nullptr;
 };
 
@@ -34,7 +34,7 @@ struct LayerOperators {
 TAUT_EACH_OPERATOR_FAMILY(TAUT_DECLARE_OPERATORS)
 #undef TAUT_DECLARE_OPERATORS
 
-/// The row of a type; nullptr if there is none.
+/// The entry of a type; nullptr if there is none.
 [[nodiscard]] const LayerOperators* find_operators(std::string_view type);
 
 }  // namespace taut::onnx

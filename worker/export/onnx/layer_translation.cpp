@@ -117,7 +117,8 @@ void LayerTranslation::write(std::size_t top, const std::string& op, const Names
   blob.is_fed = false;
 }
 
-/// The last layer that writes a blob gives it its name; in place, earlier ones add their own.
+/// The value of the last layer that writes a blob has the blob's name; earlier ones, replaced in
+/// place, also have their layer's.
 std::string LayerTranslation::top_name(std::size_t top) {
   const std::size_t blob = node().tops[top];
   const std::string& name = net_.net.blobs[blob].name;

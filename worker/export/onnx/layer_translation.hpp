@@ -12,7 +12,7 @@
 
 namespace taut::onnx {
 
-/// A constant that is made of the net's parameters when the file is written.
+/// A constant that is computed from the net's parameters when the file is written.
 struct ParameterTensor {
   std::string name;
   Dims dims;
@@ -21,13 +21,13 @@ struct ParameterTensor {
 
 /// A blob of the net while its layers are translated, one after another.
 struct BlobValue {
-  std::string name;            // of the value that it has now; empty: none, or a left-out layer's
+  std::string name;            // of its current value; empty: none, or a left-out layer's
   bool is_read = false;        // by a translated layer
   bool is_fed = false;         // the value is an input of the net
-  bool input_is_read = false;  // of a fed blob, even if a layer has replaced the value in place
+  bool input_is_read = false;  // the same for a fed blob, even if replaced in place since
 };
 
-/// A net that is translated: the graph so far, and which value each blob has.
+/// The state of a net's translation: the graph so far, and the current value of each blob.
 struct NetTranslation {
   const model::Graph& net;
   std::int64_t batch = 0;  // records of the net's batch
@@ -45,13 +45,13 @@ struct NetTranslation {
   [[nodiscard]] bool axis_varies(std::size_t blob, std::size_t axis) const {
     return !varies.empty() && varies[blob][axis];
   }
-  /// A number, or where it grows with the batch: "N" if it is the batch, else unknown.
+  /// A number or, if the extent grows with the batch, "N" if it is the batch, else unknown.
   [[nodiscard]] Extent extent(std::size_t blob, std::size_t axis) const;
-  /// The name, with a number if it is in use already.
+  /// The name, with a number appended if it is already in use.
   [[nodiscard]] std::string new_name(const std::string& wanted);
 };
 
-/// One layer on its way to ONNX: what it reads, and the operators that are added in its place.
+/// The translation of one layer: what it reads, and the operators that replace it.
 class LayerTranslation {
  public:
   LayerTranslation(NetTranslation& net, std::size_t node) : net_(net), node_(node) {}
@@ -62,28 +62,28 @@ class LayerTranslation {
 
   [[nodiscard]] std::size_t bottom_count() const { return node().bottoms.size(); }
   [[nodiscard]] std::size_t top_count() const { return node().tops.size(); }
-  /// The name of a bottom's value, which counts as read.
+  /// Returns the name of a bottom's value, and marks it as read.
   [[nodiscard]] std::string bottom(std::size_t index) const;
-  /// The bottom is no output of the net, though no operator reads its value.
+  /// Marks the bottom as not an output of the net, though no operator reads its value.
   void drop_bottom(std::size_t index) const;
   [[nodiscard]] const model::Shape& bottom_shape(std::size_t index) const;
   [[nodiscard]] const model::Shape& top_shape(std::size_t index) const;
-  /// The top's shape as Reshape takes it: -1 where it grows with the batch.
+  /// The top's shape for a Reshape: -1 for an axis that grows with the batch.
   [[nodiscard]] Dims top_dims(std::size_t index) const;
   [[nodiscard]] Extent bottom_extent(std::size_t index, std::size_t axis) const {
     return net_.extent(node().bottoms[index], axis);
   }
 
   [[nodiscard]] std::size_t parameter_count() const { return node().parameters.size(); }
-  /// Of the graph's tables.
+  /// The index of a parameter among the graph's tables.
   [[nodiscard]] std::size_t table(std::size_t parameter) const {
     return node().parameters[parameter];
   }
   [[nodiscard]] const model::Shape& parameter_shape(std::size_t index) const;
-  /// The name of a parameter as a constant, with its own extents or with others for its elements.
+  /// The name of a parameter as a constant, with its own extents or with `dims` instead.
   [[nodiscard]] std::string parameter(std::size_t index);
   [[nodiscard]] std::string parameter(std::size_t index, const Dims& dims);
-  /// A constant that is made of parameters.
+  /// A constant that is computed from parameters.
   [[nodiscard]] std::string derived(const std::string& suffix, const Dims& dims,
                                     model::TableNumbers numbers);
 
@@ -98,7 +98,7 @@ class LayerTranslation {
   [[nodiscard]] std::string wholes(const Dims& values);
   [[nodiscard]] std::string booleans(const Dims& dims, const std::vector<bool>& values);
 
-  /// Adds an operator; returns the name of its only output, or of several.
+  /// Adds an operator; returns the name of its output, or the names of several.
   std::string add(const std::string& op, const Names& inputs, const Attributes& attributes = {});
   Names add_several(const std::string& op, std::size_t outputs, const Names& inputs,
                     const Attributes& attributes = {});

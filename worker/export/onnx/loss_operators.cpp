@@ -25,7 +25,7 @@ Result<void> infogain_loss(LayerTranslation& layer) {
   return softmax_to(layer, 1, layer.definition().infogain_loss_param().axis());
 }
 
-/// Compares outputs with labels, which a net in use has not.
+/// For layers that compare outputs with labels, which a net in use does not have.
 Result<void> measure(LayerTranslation&) {
   return ok();
 }

@@ -6,7 +6,7 @@
 namespace taut::onnx {
 namespace {
 
-/// ONNX's gates, as places in ours: i, o, f, c of i, f, o, g; z, r, h of r, z, n.
+/// The place of each of ONNX's gates among ours: i, o, f, c in i, f, o, g; z, r, h in r, z, n.
 std::vector<std::size_t> gate_order(const RecurrentParts& parts) {
   if (parts.is_lstm()) return {0, 2, 1, 3};
   if (parts.is_gru()) return {1, 0, 2};
@@ -29,7 +29,7 @@ std::string weight(LayerTranslation& layer, const RecurrentParts& parts, std::si
       model::in_blocks(layer.table(place), count(parts.hidden * columns), gate_order(parts)));
 }
 
-/// Both biases of all gates, [1, 2 * gates * hidden]: ours are one, but for a GRU's.
+/// Both biases of all gates, [1, 2 * gates * hidden]: except for a GRU, we have only one.
 std::string biases(LayerTranslation& layer, const RecurrentParts& parts, std::size_t index) {
   const std::uint64_t rows = count(parts.gates * parts.hidden);
   const auto bias = [&](std::size_t weight) {
@@ -41,7 +41,7 @@ std::string biases(LayerTranslation& layer, const RecurrentParts& parts, std::si
                        model::joined({{rows, bias(parts.input_weight(index))}, {rows, second}}));
 }
 
-/// The sequence with a bottom that is the same at every step.
+/// The sequence, with a bottom that is the same at every step appended.
 std::string with_static(LayerTranslation& layer, const RecurrentParts& parts,
                         const std::string& sequence) {
   const std::string rows =
@@ -52,7 +52,7 @@ std::string with_static(LayerTranslation& layer, const RecurrentParts& parts,
   return layer.add("Concat", {sequence, all}, {whole("axis", 2)});
 }
 
-/// A recurrent layer of the net: its stacked layers, where they start and what they leave.
+/// A recurrent layer of the net: its stacked layers, with their initial and final states.
 class Stack {
  public:
   Stack(LayerTranslation& layer, const RecurrentParts& parts) : layer_(layer), parts_(parts) {
@@ -68,7 +68,7 @@ class Stack {
         begin_.push_back(layer.state_input(k == 0 ? "h_0" : "c_0", extents_));
       }
     }
-    // Within a Scan the markers reach the states by themselves.
+    // Within a Scan the markers are applied to the states at every step.
     if (!begin_.empty() && has_cont && !resets_) mark();
   }
 
@@ -163,7 +163,7 @@ RecurrentResult recurrent_operator(LayerTranslation& layer, const RecurrentParts
     w = layer.add("Concat", {w, more}, {whole("axis", 2)});
   }
   const std::string r = weight(layer, parts, parts.hidden_weight(index), "R" + suffix);
-  Names all{inputs, w, r, biases(layer, parts, index), ""};  // without the sequences' lengths
+  Names all{inputs, w, r, biases(layer, parts, index), ""};  // no sequence lengths
   all.insert(all.end(), before.begin(), before.end());
   Attributes attributes{whole("hidden_size", parts.hidden)};
   if (parts.is_gru()) attributes.push_back(whole("linear_before_reset", 1));

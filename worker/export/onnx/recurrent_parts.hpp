@@ -11,7 +11,7 @@
 namespace taut::onnx {
 
 /// The parts of an RNN, LSTM or GRU that both of its translations need.
-/// Source    of cells and the order of their gates: worker/engine/ops/sequence.hpp, RecurrentOp
+/// Source    for cells and the order of their gates: worker/engine/ops/sequence.hpp, RecurrentOp
 struct RecurrentParts {
   explicit RecurrentParts(const LayerTranslation& layer)
       : cell(layer.definition().type()),
@@ -30,7 +30,7 @@ struct RecurrentParts {
 
   [[nodiscard]] bool is_lstm() const { return cell == "LSTM"; }
   [[nodiscard]] bool is_gru() const { return cell == "GRU"; }
-  /// h, and an LSTM's c.
+  /// The number of states: h, and an LSTM's c.
   [[nodiscard]] std::size_t state_count() const { return is_lstm() ? 2 : 1; }
 
   // The places of a layer's parameters; a bias follows its weight.
@@ -49,22 +49,22 @@ struct RecurrentParts {
 /// The states before the first step, or after the last one.
 using States = std::vector<std::string>;  // h, and an LSTM's c
 
-/// What one of the layers gives: its hidden state at all steps [T, N, hidden], and its last states.
+/// One layer's results: its hidden state at all steps [T, N, hidden], and its last states.
 struct RecurrentResult {
   std::string steps;
   std::string last;  // h of the last step [N, hidden]
   States states;     // [1, N, hidden]
 };
 
-/// One layer with ONNX's own operator, for sequences that start with the batch or continue through
-/// all of it.
+/// Translates one layer to ONNX's own operator, for sequences that start with the batch or continue
+/// through all of it.
 /// before  [1, N, hidden]; empty: zeros
 [[nodiscard]] RecurrentResult recurrent_operator(LayerTranslation& layer,
                                                  const RecurrentParts& parts, std::size_t index,
                                                  const std::string& sequence, const States& before);
 
-/// One layer with a Scan over its steps, whose cont markers may start a sequence anywhere: no
-/// operator of ONNX's can.
+/// Translates one layer to a Scan over its steps, for cont markers that may start a sequence
+/// anywhere: none of ONNX's recurrent operators can.
 [[nodiscard]] RecurrentResult recurrent_scan(LayerTranslation& layer, const RecurrentParts& parts,
                                              std::size_t index, const std::string& sequence,
                                              const States& before);

@@ -3,7 +3,7 @@
 namespace taut::onnx {
 namespace {
 
-/// The graph of one step. It sees the values of the graph around it.
+/// The graph of one step. It can read the values of the enclosing graph.
 class Step {
  public:
   Step(LayerTranslation& layer, const RecurrentParts& parts) : layer_(layer), parts_(parts) {
@@ -52,7 +52,7 @@ std::string transposed(LayerTranslation& layer, std::size_t parameter) {
   return layer.add("Transpose", {rows}, {{"perm", Dims{1, 0}}});
 }
 
-/// W x + b of all steps, with what is constant over them: [T, N, gates * hidden].
+/// W x + b of all steps, including the product that is constant over them: [T, N, gates * hidden].
 std::string input_sums(LayerTranslation& layer, const RecurrentParts& parts, std::size_t index,
                        const std::string& sequence) {
   const std::size_t weight = parts.input_weight(index);

@@ -8,7 +8,7 @@
 namespace taut::onnx {
 namespace {
 
-/// Weights are rows of outputs here and in ONNX's products rows of inputs.
+/// Our weights have a row per output, ONNX's products a row per input.
 std::string product(LayerTranslation& layer, const std::string& value, std::size_t weight,
                     bool bias) {
   const std::string columns =
@@ -52,7 +52,7 @@ Result<void> layer_norm(LayerTranslation& layer) {
   return ok();
 }
 
-/// Which steps a step may attend to, as booleans that scores [N, heads, T, T] are compared with;
+/// The steps that a step may attend to, as booleans that broadcast to scores [N, heads, T, T];
 /// empty: all.
 std::string allowed(LayerTranslation& layer) {
   std::string causal;
@@ -65,7 +65,7 @@ std::string allowed(LayerTranslation& layer) {
     causal = layer.booleans({steps, steps}, seen);
   }
   if (layer.bottom_count() == 1) return causal;
-  // The mask is [T, N], and hides what is attended to.
+  // The mask is [T, N], and hides the steps that would be attended to.
   const std::string streams = layer.add("Transpose", {layer.bottom(1)}, {{"perm", Dims{1, 0}}});
   const std::string shown = layer.add("Unsqueeze", {streams, layer.wholes({1, 2})});
   const std::string hidden = layer.add("Equal", {shown, layer.number(0)});

@@ -54,7 +54,7 @@ Result<void> split(LayerTranslation& layer) {
   return ok();
 }
 
-/// The second bottom gives only a shape, which is known.
+/// The second bottom supplies only a shape, which is known.
 Result<void> crop(LayerTranslation& layer) {
   const pb::CropParameter& parameter = layer.definition().crop_param();
   const model::Shape& bottom = layer.bottom_shape(0);
@@ -146,18 +146,18 @@ Result<void> arg_max(LayerTranslation& layer) {
   return ok();
 }
 
-/// No output of the net: that is what the layer is for.
+/// Its bottoms are not outputs of the net: that is the purpose of the layer.
 Result<void> silence(LayerTranslation& layer) {
   for (std::size_t i = 0; i < layer.bottom_count(); ++i) layer.drop_bottom(i);
   return ok();
 }
 
-/// Its bottoms are outputs of the net already.
+/// Its bottoms already are outputs of the net.
 Result<void> hdf5_output(LayerTranslation&) {
   return ok();
 }
 
-/// Parameter: a top that is one.
+/// Parameter: a top that is a parameter.
 Result<void> parameter_top(LayerTranslation& layer) {
   layer.write(0, "Identity", {layer.parameter(0)});
   return ok();

@@ -12,12 +12,12 @@
 namespace taut::onnx {
 namespace {
 
-/// Two batches; what differs between their nets depends on the batch.
+/// Two batch sizes; whatever differs between their nets depends on the batch.
 constexpr std::int64_t kBatch = 2;
 constexpr std::int64_t kOtherBatch = 3;
 
-/// Whether an axis of a blob grows with the batch; nothing if more than one of a blob does, or the
-/// nets differ in more.
+/// Whether each axis of each blob grows with the batch; nullopt if more than one axis of a blob
+/// does, or the nets differ otherwise.
 std::optional<std::vector<std::vector<bool>>> varying_axes(const model::Graph& net,
                                                            const model::Graph& other) {
   std::vector<std::vector<bool>> varies;
@@ -33,7 +33,7 @@ std::optional<std::vector<std::vector<bool>>> varying_axes(const model::Graph& n
   return varies;
 }
 
-/// The text of a data layer's transform, which is no part of the net.
+/// The text of a data layer's transform, which is not part of the net.
 std::string transform_of(const model::Graph& net, std::size_t blob) {
   for (const model::Node& node : net.nodes) {
     if (!node.is_fed || std::ranges::find(node.tops, blob) == node.tops.end()) continue;
@@ -53,7 +53,7 @@ std::vector<Extent> extents_of(const NetTranslation& translation, std::size_t bl
   return extents;
 }
 
-/// Names the fed blobs, and finds out which layer is the last to write each of the others.
+/// Names the fed blobs, and determines the last layer that writes each of the others.
 void begin(NetTranslation& translation) {
   const model::Graph& net = translation.net;
   translation.blobs.resize(net.blobs.size());
@@ -74,7 +74,7 @@ Result<void> translate_layers(NetTranslation& translation) {
   for (std::size_t i = 0; i < translation.net.nodes.size(); ++i) {
     const model::Node& node = translation.net.nodes[i];
     if (node.is_fed) continue;
-    // What reads a loss or an accuracy is left out with it.
+    // A layer that reads a loss or an accuracy is left out with it.
     const bool reads_all = std::ranges::all_of(
         node.bottoms, [&](std::size_t blob) { return !translation.blobs[blob].name.empty(); });
     if (!reads_all) continue;
@@ -93,7 +93,7 @@ Result<void> translate_layers(NetTranslation& translation) {
   return ok();
 }
 
-/// Inputs and outputs, when all layers are translated.
+/// Adds the inputs and outputs when all layers are translated.
 Result<void> finish(NetTranslation& translation) {
   GraphProto& graph = translation.graph;
   graph.set_name(translation.net.name.empty() ? "net" : translation.net.name);
@@ -135,7 +135,7 @@ bool same(const NetTranslation& one, const NetTranslation& other) {
          std::ranges::equal(one.parameters, other.parameters, is_same);
 }
 
-/// A translation that is the same for two batches holds for any; nothing if there is none.
+/// A translation that is the same for two batch sizes is valid for any; nullopt if there is none.
 std::optional<OnnxNet> for_any_batch(const BuildNet& build) {
   auto net = build(kBatch);
   const auto other = build(kOtherBatch);

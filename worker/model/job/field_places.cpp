@@ -75,7 +75,7 @@ class Walk {
   Places places_;
 };
 
-/// Fields of a job that older ones are spellings of.
+/// Adds the current names of fields that were set by an older spelling.
 void add_older(Places& places) {
   const auto stands_for = [&](const char* older, const char* newer) {
     const auto found = places.find(older);

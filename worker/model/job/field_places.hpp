@@ -8,9 +8,9 @@
 
 namespace taut::model {
 
-/// Where a job, solver or cluster file, and the files that it names, set their fields: FILE:LINE by
-/// the field's place in the whole, e.g. "workers", "solver_param.base_lr" or "data[0]". A net has
-/// one place, "net_param".
+/// Where a job, solver or cluster file, and the files that it names, set their fields: maps a
+/// field's path, e.g. "workers", "solver_param.base_lr" or "data[0]", to FILE:LINE. A net has one
+/// path, "net_param".
 /// Errors    as file_kind; invalid: a file cannot be read
 [[nodiscard]] Result<std::map<std::string, std::string>> field_places(
     const std::filesystem::path& path);

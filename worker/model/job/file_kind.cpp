@@ -24,7 +24,7 @@ namespace io = google::protobuf::io;
 
 constexpr Bytes kMaxText{16ULL << 20};
 
-/// The parser reports errors later, and better.
+/// Ignores errors: the parser reports them later, and better.
 class NoErrors final : public io::ErrorCollector {
  public:
   void AddError(int, io::ColumnNumber, const std::string&) override {}
@@ -56,8 +56,8 @@ int known_names(const google::protobuf::Descriptor& schema, const std::vector<st
   return known;
 }
 
-/// The first name that is near one of a schema's: ": no field "wrkers"; did you mean "workers"?";
-/// empty if there is none.
+/// A hint for the first name that is close to one of a schema's: ": no field "wrkers"; did you mean
+/// "workers"?"; empty if there is none.
 template <class Schemas>
 std::string nearest_field(const std::vector<std::string>& names, const Schemas& schemas) {
   std::vector<std::string> known;

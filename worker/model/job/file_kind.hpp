@@ -15,8 +15,8 @@ enum class FileKind : std::uint8_t { kJob, kNet, kSolver, kCluster, kSweep, kLab
 /// "job", "net", "solver", "cluster", "sweep" or "lab cluster".
 [[nodiscard]] std::string to_string(FileKind kind);
 
-/// The kind whose schema knows most of the text's outermost field names, so that a file with a
-/// mistake still has a kind. `name` is the text's name in messages.
+/// The kind with the schema that knows most of the text's outermost field names, so that a file
+/// with a mistake still has a kind. `name` is the text's name in messages.
 /// Errors    invalid: no schema knows any of them
 [[nodiscard]] Result<FileKind> file_kind(std::string_view text, const std::string& name);
 

@@ -61,8 +61,8 @@ Result<fs::path> settle_solver(const fs::path& path, pb::Job& job) {
   return found;
 }
 
-/// Checks what cannot be combined with a net that keeps rows at the servers: the net is known only
-/// now.
+/// Checks for options that cannot be combined with a net that keeps rows at the servers: the net is
+/// known only now.
 /// Errors    invalid: "FILE:line:column: what", of the job's file or the solver's
 Result<void> check_row_places(const pb::Job& job, const fs::path& path,
                               const fs::path& solver_path) {
@@ -96,7 +96,7 @@ bool has_loss(const Graph& graph) {
 Result<void> check_graphs(const pb::Job& job, const KnownRecords& records) {
   for (const NetChoice& choice : nets_of(job)) {
     GraphOptions options = records.graph_options(choice);
-    // As each worker has it; how many there are may be said later.
+    // Each worker's batch; the number of workers may be set later.
     const bool is_divided = choice.phase == pb::TRAIN && job.global_batch() && job.workers() > 0;
     if (is_divided) options.batch_divisor = job.workers();
     TAUT_TRY(const Graph graph, build_graph(net_of(job, choice), options));

@@ -22,10 +22,10 @@ struct KnownRecords {
 };
 
 /// Reads a job file, or a bare solver file as a job, and completes it: the net and the solver that
-/// it names are in net_param and solver_param (its nets as settle_nets() says), the paths of
-/// existing data are absolute, `weights` has the files of job and solver, the name is the file's if
-/// the job has none, and the seed is the solver's if only the solver has one. A solver's own net is
-/// used if the job has none.
+/// it names are in net_param and solver_param (nets as in settle_nets()), the paths of existing
+/// data are absolute, `weights` has the files of job and solver, the name is the file's if the job
+/// has none, and the seed is the solver's if only the solver has one. A solver's own net is used if
+/// the job has none.
 /// Errors    not_found, or invalid with line and column; a net or a solver that is given twice or
 ///           not at all
 [[nodiscard]] Result<pb::Job> load_job(const std::filesystem::path& path);
@@ -37,8 +37,8 @@ struct KnownRecords {
 [[nodiscard]] Result<std::vector<std::string>> check_job(const pb::Job& job,
                                                          const KnownRecords& records);
 
-/// As above without its nets' shapes, for callers that do not know the records or build the nets
-/// anyway.
+/// As above without the shapes of the nets, for callers that do not know the records or build the
+/// nets anyway.
 [[nodiscard]] Result<std::vector<std::string>> check_job_itself(const pb::Job& job);
 
 }  // namespace taut::model

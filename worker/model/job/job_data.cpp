@@ -35,11 +35,11 @@ const pb::DataSource* entry_for(const pb::Job& job, pb::Phase phase, const std::
   return nullptr;
 }
 
-/// A layer that names its file itself.
+/// The file that a layer names itself.
 struct OwnFile {
   const char* parameter;
   std::optional<std::string> source;
-  const char* reads;  // for messages; nullptr: two files in a job's entry do too
+  const char* reads;  // what it must be, for messages; nullptr: a job may also give two files
   const char* names;
 };
 
@@ -86,7 +86,7 @@ Result<DataPlace> place_of(const pb::LayerParameter& layer, const pb::DataSource
                     layer.name()));
   }
   if (!data.has_source()) return DataPlace{kDefaultDataFolder, "", ""};
-  // Published nets say LEVELDB for data that was converted long ago: the folder's files decide.
+  // Published nets say LEVELDB for data that was converted long ago, so the folder's files decide.
   const fs::path folder = data.source();
   std::error_code ignored;
   const bool may_be_leveldb =
@@ -108,7 +108,7 @@ bool has_layer(const pb::NetParameter& net, const std::string& name) {
                              [&](const pb::LayerParameter& layer) { return layer.name() == name; });
 }
 
-/// Errors: invalid, an entry that cannot work, or one for a layer that is in no phase.
+/// Errors: invalid, an entry that cannot be used, or one for a layer that is in no phase.
 Result<void> check_sources(const pb::Job& job) {
   for (const pb::DataSource& source : job.data()) {
     TAUT_TRY(check_source(source));

@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The fields by which a solver gives the net to train.
+/// The fields in which a solver gives the net to train.
 std::vector<std::string> train_fields(const pb::SolverParameter& solver) {
   std::vector<std::string> given;
   if (solver.has_net()) given.emplace_back("net");

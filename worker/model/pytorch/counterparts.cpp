@@ -58,7 +58,7 @@ class Finder {
     }
   }
 
-  /// The names of parameters that are stored alike.
+  /// The names of parameters that are stored in the same way on both sides.
   static Names names_of(const Node& node) {
     const pb::LayerParameter& layer = node.definition;
     if (layer.type() == "MultiHeadAttention") {
@@ -103,8 +103,8 @@ class Finder {
         added.shape = graph_.parameters[added.table].shape;
       }
     }
-    // A power of two near the weight that the sums have after many batches: it changes no bits of
-    // the means, and a training that continues moves them as slowly as before.
+    // A power of two near the sums' weight after many batches: it changes no bits of the means, and
+    // continued training moves them as slowly as before.
     const float fraction = node.definition.batch_norm_param().moving_average_fraction();
     const float batches = 1 / std::max(1 - fraction, 1.0F / (1 << 20));
     const float weight = std::exp2(std::round(std::log2(batches)));

@@ -12,7 +12,7 @@ namespace {
 
 constexpr Bytes kMaxFile{4ULL << 20U};
 
-/// Whether a tensor's name is the module's, or starts with it.
+/// Whether a tensor's name is the module's, or is within the module.
 bool starts_with(const std::string& name, const std::string& module) {
   return name.starts_with(module) && (name.size() == module.size() || name[module.size()] == '.');
 }

@@ -9,9 +9,9 @@
 
 namespace taut::model::pytorch {
 
-/// Names of modules and tensors in place of our layers': a text file with a line "OURS THEIRS" for
-/// each, "conv1 features.0" for example; the rest of a tensor's name stays. Of several that fit,
-/// the longest is taken. Empty lines and those that start with '#' are skipped.
+/// Replaces our layers' names by those of modules and tensors: a text file with a line "OURS
+/// THEIRS" for each, "conv1 features.0" for example; the rest of a tensor's name is kept. If
+/// several match, the longest is used. Empty lines and lines that start with '#' are skipped.
 class Renames {
  public:
   /// Errors   not_found, io; invalid: a line without two words, or a name twice (with its place)
@@ -26,7 +26,7 @@ class Renames {
   struct Line {
     std::string ours;
     std::string theirs;
-    std::size_t number = 0;  // in the file
+    std::size_t number = 0;  // of the line in the file
     bool is_used = false;
   };
   std::string path_;

@@ -10,7 +10,7 @@
 namespace taut::model::pytorch {
 namespace {
 
-/// Of either side's gates, the places that they have on the other.
+/// The place of each gate on the other side; the same in both directions.
 const std::vector<std::size_t> kGates{0, 1, 3, 2};
 
 constexpr std::string_view kMeanName = "running_mean";
@@ -22,7 +22,7 @@ std::uint64_t gate_elements(const Shape& shape) {
 
 TableNumbers numbers_of(const Counterpart& one) {
   switch (one.layout) {
-    case Layout::kTransposed:  // the table has the tensor's extents the other way round
+    case Layout::kTransposed:  // the table has the tensor's extents in reverse order
       return transposed(one.table, static_cast<std::uint64_t>(one.shape[1]),
                         static_cast<std::uint64_t>(one.shape[0]));
     case Layout::kGates:
@@ -55,14 +55,14 @@ Result<void> check_tensor(const WeightsFile& file, const StoredTensor& tensor,
                                 tensor.name, to_string(tensor.type)));
 }
 
-/// A table that is made of a file's tensors.
+/// A table that is computed from a file's tensors.
 struct Source {
   Counterpart counterpart;
   const StoredTensor* tensor = nullptr;  // nullptr for kWeight
   const StoredTensor* addend = nullptr;  // nullptr: none
 };
 
-/// The tensor's numbers in the table's order; the tensor takes the place of a table of `read`.
+/// Reads a tensor's numbers in the table's order, with the tensor in place of a table of `read`.
 Result<void> read_source(const WeightsFile& file, const Source& source, std::uint64_t first,
                          std::span<float> out) {
   const Counterpart& one = source.counterpart;
@@ -116,7 +116,7 @@ std::vector<StateTensor> state_dict_of(const std::vector<Counterpart>& counterpa
 
 std::optional<std::string> lacking(const WeightsFile& file,
                                    const std::vector<Counterpart>& counterparts) {
-  std::set<std::size_t> found;  // tables: a shared one may be there under one name alone
+  std::set<std::size_t> found;  // tables: a shared one may exist under only one of its names
   for (const Counterpart& one : counterparts) {
     if (one.tensor.empty() || find(file, one.tensor) != nullptr) found.insert(one.table);
   }

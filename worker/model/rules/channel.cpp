@@ -40,7 +40,7 @@ Result<Shape> factors_of(const P& parameter, const std::string& field, const Sha
   return Shape(first, first + count);
 }
 
-/// As for a parameter: a single number has shape 1.
+/// As a parameter's shape: a single number has shape 1.
 Shape parameter_shape(const Shape& factors) {
   return factors.empty() ? Shape{1} : factors;
 }

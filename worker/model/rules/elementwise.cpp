@@ -127,7 +127,7 @@ Result<LayerShapes> settle_eltwise(const pb::LayerParameter& layer, const Shapes
 
 constexpr LayerRule kElementwiseRules[]{
     // A ReLU's gradient needs only its top's sign, so the top may be overwritten by a layer that
-    // keeps the sign, or whose gradient is 0 where it does not.
+    // keeps the sign, or has gradient 0 where it does not.
     LayerRule{.type = "ReLU",
               .in_place = InPlace::kOver,
               .top_sign_must_stay = true,
@@ -156,8 +156,8 @@ constexpr LayerRule kElementwiseRules[]{
     LayerRule{.type = "BNLL", .in_place = InPlace::kNewBlob, .settle = settle_unchanged},
     LayerRule{.type = "Eltwise",
               .min_bottoms = 2,
-              .max_bottoms = kUnlimited,
-              .differentiable_bottoms = kUnlimited,
+              .max_bottoms = kMaxLayerBlobs,
+              .differentiable_bottoms = kMaxLayerBlobs,
               .in_place = InPlace::kNewBlob,
               .settle = settle_eltwise},
     LayerRule{.type = "Dropout",

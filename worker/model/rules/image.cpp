@@ -16,7 +16,7 @@ Result<void> check_is_images(const Shape& bottom) {
       fmt::format("the bottom must be images (N x C x H x W), has shape {}", to_string(bottom)));
 }
 
-/// Images, or signals (N x C x W), for which the window has one side.
+/// The number of sides: 2 for images, 1 for signals (N x C x W).
 Result<std::size_t> sides_of(const Shape& bottom) {
   if (bottom.size() == 3 || bottom.size() == 4) return bottom.size() - 2;
   return invalid(
@@ -45,7 +45,7 @@ Result<void> check_convolution(const pb::ConvolutionParameter& parameter, const 
 using Extent = Result<std::int64_t> (*)(std::int64_t size, const WindowSide& side,
                                         const std::string& side_name);
 
-/// Shared by Convolution and Deconvolution: all but how a side grows or shrinks, and which of the
+/// Shared by Convolution and Deconvolution: everything but how a side grows or shrinks, and which
 /// channels come first in the weights.
 Result<LayerShapes> settle_windows(const pb::LayerParameter& layer, const Shape& bottom,
                                    Extent extent, bool outputs_first) {

@@ -34,8 +34,8 @@ Result<void> check_means(const pb::TransformationParameter& transform, const Rec
                   means, channels));
 }
 
-/// Errors: invalid, a field that is given neither once, nor for each top, nor (if `min_tops` is 0)
-/// never.
+/// Errors: invalid, a field that is given neither once nor once per top (nor, if `min_tops` is 0,
+/// left out).
 Result<void> check_given(const char* field, int given, int min_tops, int tops) {
   if (given == 1 || given == tops || (given == 0 && min_tops == 0)) return ok();
   return invalid(
@@ -91,7 +91,7 @@ Result<LayerShapes> settle_data(const pb::LayerParameter& layer, const Shapes&,
   return batch_shapes(layer, record, batch);
 }
 
-/// Errors: invalid, columns that are named twice, or a format that has none.
+/// Errors: invalid, columns that are named twice, or columns for a format without columns.
 Result<void> check_columns(const pb::SparseDataParameter& given) {
   if (given.format() != pb::SparseDataParameter::TABLE) {
     const char* field = given.category_size() > 0 ? "category"

@@ -11,7 +11,7 @@ namespace taut::model {
 /// Source    Caffe, src/caffe/layers/recurrent_layer.cpp
 struct RecurrentPorts {
   bool has_static = false;
-  std::size_t states = 0;  // that are bottoms and tops: h, and an LSTM's c; 0: none
+  std::size_t states = 0;  // states that are bottoms and tops: h, and an LSTM's c; 0: none
 
   [[nodiscard]] constexpr std::size_t static_bottom() const { return 2; }
   [[nodiscard]] constexpr std::size_t first_state_bottom() const { return has_static ? 3 : 2; }

@@ -33,10 +33,10 @@ using LayerRules = std::span<const LayerRule>;
 TAUT_EACH_RULE_FAMILY(TAUT_DECLARE_RULES)
 #undef TAUT_DECLARE_RULES
 
-/// The limit for layers that may have any number of bottoms or tops.
-inline constexpr std::size_t kUnlimited = 1024;
+/// The maximum number of bottoms or tops of a layer that may have any number.
+inline constexpr std::size_t kMaxLayerBlobs = 1024;
 
-/// The num_output of a layer's own parameters. Errors: invalid, if it is missing or 0.
+/// The num_output of a layer's own parameters. Errors: invalid, it is missing or 0.
 /// field  the parameters' name, e.g. "convolution_param"
 template <class Parameter>
 Result<std::int64_t> outputs_of(const Parameter& parameter, const char* field) {

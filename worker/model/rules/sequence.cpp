@@ -97,7 +97,8 @@ Result<void> check_states(const pb::LayerParameter& layer, const Shapes& bottoms
   return ok();
 }
 
-/// A batch sends a bucket's rows as one item, and how many rows a bucket gets depends on the data.
+/// Checks the buckets: a batch sends a bucket's rows as one item, and the number of rows that a
+/// bucket gets depends on the data.
 Result<void> check_buckets(const pb::EmbedParameter& parameter, std::uint64_t numbers) {
   const std::uint64_t width = parameter.num_output();
   const std::uint64_t rows = std::min<std::uint64_t>(numbers, parameter.input_dim());
@@ -114,7 +115,7 @@ Result<void> check_buckets(const pb::EmbedParameter& parameter, std::uint64_t nu
                              why, kMaxBuckets));
 }
 
-/// How an Embed's rows are kept at the servers, if they are kept there alone.
+/// How an Embed's rows are kept, if only the servers keep them.
 Result<std::optional<RequiredParameter::Rows>> rows_of(const pb::LayerParameter& layer,
                                                        const Shape& bottom) {
   const pb::EmbedParameter& parameter = layer.embed_param();
@@ -164,7 +165,7 @@ Result<LayerShapes> settle_embed(const pb::LayerParameter& layer, const Shapes& 
   TAUT_TRY(const std::int64_t outputs, positive(parameter.num_output(), "embed_param.num_output"));
   TAUT_TRY(const std::int64_t inputs, positive(parameter.input_dim(), "embed_param.input_dim"));
   if (bottoms[0].size() > 2) {
-    // Its top would be taken for images, whose order in memory is the backend's choice.
+    // Its top would be treated as images, for which the backend chooses the order in memory.
     return invalid(
         fmt::format("the bottom has shape {}, but must be numbers of rank 1 or 2 (N, or "
                     "T x N)",
@@ -185,8 +186,8 @@ Result<LayerShapes> settle_embed(const pb::LayerParameter& layer, const Shapes& 
 /// expose_hidden the states num_layers x N x num_output. Tops: T x N x num_output, or N x
 /// num_output of the last step; with expose_hidden the states.
 /// Parameters of each layer, in Caffe's order: weight_x [G num_output, D], bias_x, weight_x_static
-/// [G num_output, ...] (of the first one, with an x_static), weight_h
-/// [G num_output, num_output] and, for a GRU, bias_h; the rows of G gates follow each other. The
+/// [G num_output, ...] (only the first layer, with an x_static), weight_h
+/// [G num_output, num_output] and, for a GRU, bias_h; the rows of the G gates are in sequence. The
 /// names of a layer above the first end in "_l1", "_l2", ... Last, an RNN's weight_o and bias_o.
 Result<LayerShapes> settle_recurrent(const pb::LayerParameter& layer, const Shapes& bottoms,
                                      const GraphOptions&) {
@@ -199,7 +200,7 @@ Result<LayerShapes> settle_recurrent(const pb::LayerParameter& layer, const Shap
            positive(parameter.num_output(), "recurrent_param.num_output"));
   TAUT_TRY(const std::int64_t layers,
            positive(parameter.num_layers(), "recurrent_param.num_layers"));
-  // Each has its own tables.
+  // Each layer has its own tables.
   constexpr std::int64_t kMaxLayers = 1024;
   if (layers > kMaxLayers) {
     return invalid(

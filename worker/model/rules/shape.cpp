@@ -148,7 +148,7 @@ Result<LayerShapes> settle_reshape(const pb::LayerParameter& layer, const Shapes
   const pb::ReshapeParameter& parameter = layer.reshape_param();
   const Shape& bottom = bottoms[0];
   const auto axes = static_cast<std::int64_t>(bottom.size());
-  // -1 is the place after the last axis here: extents can be added there.
+  // Here -1 is the place after the last axis: extents can be added there.
   const std::int64_t first = parameter.axis() < 0 ? axes + parameter.axis() + 1 : parameter.axis();
   if (first < 0 || first > axes) {
     return invalid(fmt::format("reshape_param.axis is {}, but the bottom has shape {}",
@@ -284,15 +284,15 @@ Result<LayerShapes> settle_arg_max(const pb::LayerParameter& layer, const Shapes
 
 constexpr LayerRule kShapeRules[]{
     LayerRule{.type = "Concat",
-              .max_bottoms = kUnlimited,
-              .differentiable_bottoms = kUnlimited,
+              .max_bottoms = kMaxLayerBlobs,
+              .differentiable_bottoms = kMaxLayerBlobs,
               .settle = settle_concat},
-    LayerRule{.type = "Slice", .max_tops = kUnlimited, .settle = settle_slice},
+    LayerRule{.type = "Slice", .max_tops = kMaxLayerBlobs, .settle = settle_slice},
     LayerRule{.type = "Flatten", .settle = settle_flatten},
     LayerRule{.type = "Reshape", .settle = settle_reshape},
-    LayerRule{.type = "Split", .max_tops = kUnlimited, .settle = settle_split},
+    LayerRule{.type = "Split", .max_tops = kMaxLayerBlobs, .settle = settle_split},
     LayerRule{.type = "Silence",
-              .max_bottoms = kUnlimited,
+              .max_bottoms = kMaxLayerBlobs,
               .min_tops = 0,
               .max_tops = 0,
               .differentiable_bottoms = 0,

@@ -9,7 +9,7 @@
 
 namespace taut::model {
 
-/// How a convolution or a pooling moves along one side of an image.
+/// The movement of a convolution or a pooling along one side of an image.
 struct WindowSide {
   std::int64_t kernel = 1;
   std::int64_t stride = 1;
@@ -27,7 +27,7 @@ struct Window {
   friend bool operator==(const Window&, const Window&) = default;
 };
 
-/// The window in the fields of a convolution; repeated fields have one number for both sides, or
+/// The window from the fields of a convolution; repeated fields have one number for both sides, or
 /// the height's and the width's. With one side (1-D signals), it is the width.
 /// Errors    invalid: no kernel, a side given twice, zero or huge numbers; names the field
 [[nodiscard]] Result<Window> convolution_window(const pb::ConvolutionParameter& parameter,
@@ -43,14 +43,14 @@ struct Window {
 [[nodiscard]] Result<std::int64_t> convolution_extent(std::int64_t size, const WindowSide& side,
                                                       const std::string& side_name);
 
-/// The bottom from which a convolution would produce this top: stride (size - 1) + covered - 2 pad.
-/// Errors    invalid: nothing is left of it; gives the values
+/// The size of a bottom from which a convolution would produce a top of `size`:
+/// stride (size - 1) + covered - 2 pad. Errors: invalid, nothing is left of it; gives the values.
 [[nodiscard]] Result<std::int64_t> deconvolution_extent(std::int64_t size, const WindowSide& side,
                                                         const std::string& side_name);
 
 /// Positions of a pooling's window: the quotient is rounded up, and a last window that would start
-/// after the image and its front pad is omitted. Caffe omits it only if there is a pad; without one
-/// such a window would have no element. With round_down the quotient is rounded down.
+/// after the image and its front pad is omitted. Caffe omits it only if there is a pad; without a
+/// pad such a window would have no element. With round_down the quotient is rounded down.
 /// Errors    as convolution_extent
 /// Source    Caffe, pooling_layer.cpp, PoolingLayer::Reshape
 [[nodiscard]] Result<std::int64_t> pooling_extent(std::int64_t size, const WindowSide& side,

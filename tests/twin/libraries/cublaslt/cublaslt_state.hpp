@@ -46,7 +46,7 @@ struct Algorithm {
   static constexpr std::uint32_t kMagic = 0x7414B1A5;
   std::uint32_t magic = 0;
   std::uint16_t number = 0;
-  std::uint8_t splits = 1;     // of the inner side, each summed by itself
+  std::uint8_t splits = 1;     // of the inner side, each summed separately
   std::uint8_t reduction = 0;  // cublasLtReductionScheme_t
   std::array<std::uint16_t, 4> alignments{1, 1, 1, 1};
   std::uint16_t bias_alignment = 1;

@@ -104,7 +104,7 @@ struct BackCell {
   float* hidden_gradients;  // of the hidden state's sums
 };
 
-/// Returns what of dh goes past the gates.
+/// Returns the part of dh that bypasses the gates.
 float step_back(cudnnRNNMode_t mode, std::size_t hidden, const BackCell& at) {
   const float* const g = at.gates;
   const auto set = [&](std::size_t gate, float input, float from_hidden) {

@@ -128,7 +128,7 @@ TEST_CASE("a job waits for memory of the servers, backups included", "[coordinat
   FakeCluster cluster;
   cluster.options.replication_interval = is_replicated ? 4 : 0;
   cluster.restart_coordinator(1ms);
-  // Three of four shards are the first one's, so that 12 of its 9 GiB are as many as 4 of 3.
+  // Three of the four shards are on the first one, whose 9 GiB thus suffice for 12 GiB in total.
   cluster.add_server("s0", 3, 9 * kGib);
   cluster.add_server("s1", 1, 100 * kGib);
   for (int i = 0; i < 4; ++i) cluster.add_worker("w" + std::to_string(i));

@@ -11,7 +11,7 @@
 
 namespace taut::test {
 
-/// A cluster of two servers with two shards each, and so many workers.
+/// A cluster of two servers with two shards each, and this many workers.
 class Jobs : public FakeCluster {
  public:
   explicit Jobs(int workers, bool preempts = false, std::uint64_t seed = 1,

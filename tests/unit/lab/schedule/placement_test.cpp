@@ -101,7 +101,7 @@ TEST_CASE("hosts are chosen as the coordinator chooses them", "[schedule]") {
   for (int round = 0; round < 2000; ++round) {
     Cluster cluster;
     const auto hosts = static_cast<std::uint32_t>(1 + random() % 8);
-    // All in one rack, or so many in each.
+    // All in one rack, or this many in each.
     const auto rack_hosts = static_cast<std::uint32_t>(random() % 4);
     for (std::uint32_t i = 0; i < hosts; ++i) {
       cluster.add_hosts(1, static_cast<std::uint32_t>(1 + random() % 8), DeviceType::kV100,

@@ -44,7 +44,7 @@ TEST_CASE("the checkpoint thread prepares the memory", "[checkpoint]") {
       [&](const pb::ServerJob&, const Result<std::vector<ShardImages>>& images) {
         (void)loaded.push(images.has_value(), Duration::zero());
       });
-  for (SpareStock& stock : service.stocks()) thread.stock(std::move(stock));
+  for (SpareStock& stock : service.stocks()) thread.preallocate(std::move(stock));
   // One after the other: this one is refused, as it names no checkpoint.
   thread.load(pb::ServerJob());
   CHECK(loaded.pop(Duration(10'000'000)) == false);

@@ -201,7 +201,7 @@ inline void write_checkpoint(Service& service, std::int64_t clock,
   put_file(folder / kManifestName, write_manifest(manifest));
 }
 
-/// The job that continues from there, with so many members.
+/// The job that continues from there, with this many members.
 inline JobMaker resumed(const JobMaker& before, int members, std::int64_t clock,
                         const std::filesystem::path& folder, std::uint32_t slots) {
   JobMaker job = before;

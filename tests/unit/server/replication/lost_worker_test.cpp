@@ -79,7 +79,7 @@ TEST_CASE("what completes a lost worker's last clock counts, what follows waits 
   (void)trio.push(0, kAnn, 0);
   (void)trio.push(0, kAnn, 1);
   trio.replicate_logs(0);
-  // From the second one on, Bob takes part no more: backups have to know that first.
+  // From the second one on, Bob no longer takes part: backups must know that first.
   CHECK(trio.counted() == Clocks{0});
   const auto before = trio.values(0);
   for (int second = 2; second < 4; ++second) trio.replicate(0, second * kSecond);

@@ -43,7 +43,7 @@ class CopiedBucket {
                 Clock(clock));
   }
 
-  /// The image that is to be sent now.
+  /// The image that must be sent now.
   std::vector<ImageItem> image(bool whole = false) {
     ImageItem head;
     head.sequence = ++sequence;

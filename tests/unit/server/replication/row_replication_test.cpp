@@ -153,7 +153,7 @@ TEST_CASE("an image of a bucket has only the rows that were updated since the la
         rows += image.rows;
       }
     }
-    // Of 60 rows that two workers name some are the same.
+    // Some of the 60 rows that two workers name are the same.
     CHECK(rows <= 60);
     CHECK(rows >= 40);
   }
@@ -231,7 +231,7 @@ TEST_CASE("logged updates of rows have the room that a shard has reserved for th
   for (std::uint32_t bucket = 0; bucket < kBuckets; ++bucket) CHECK(is_logged(kAnn, bucket, 0));
   const DataItem again = test::row_push(pair.table, 0, kAnn.value(), 0);
   CHECK(item_of(pair.say(pair.first, kAnn, DataItems{{again}})).kind == pb::DataItem::PARKED);
-  // Of her next clock as much as leaves room for that of the others.
+  // As much of her next clock as leaves room for that of the others.
   std::uint32_t ahead = 0;
   while (ahead < kBuckets && is_logged(kAnn, ahead, 1)) ++ahead;
   CHECK(ahead < kBuckets);

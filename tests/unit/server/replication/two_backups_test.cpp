@@ -111,7 +111,7 @@ TEST_CASE("a backup keeps its images when the other one takes over, until new on
   CHECK(trio.values(2) == seen);
 }
 
-TEST_CASE("a backup that was chosen again begins anew", "[replication]") {
+TEST_CASE("a backup that was chosen again begins again", "[replication]") {
   Trio trio(1);
   trio.replicate(0);
   CHECK(trio.is_whole(2));

@@ -167,7 +167,7 @@ TEST_CASE("where images take long, logged updates wait once there are too many",
 TEST_CASE("what two primaries have logged continues a former image", "[replication]") {
   Trio trio(2, true);
   trio.replicate(0);
-  // Of each clock one update, so that slices hold it; no image is made of it.
+  // One update of each clock, so that slices hold it; no image is made of it.
   (void)trio.push(0, kAnn, 0);
   trio.replicate(0);
   trio.ended = {0};

@@ -82,7 +82,7 @@ TEST_CASE("updates are released in the order in which they arrived", "[replicati
   CHECK(log.empty());
 }
 
-TEST_CASE("an update is sent again until the backup has it, and by another backup anew",
+TEST_CASE("an update is sent again until the backup has it, and by another backup again",
           "[replication]") {
   UpdateLog log;
   log.add(push_of(kAnn, 0));
@@ -94,17 +94,17 @@ TEST_CASE("an update is sent again until the backup has it, and by another backu
   CHECK(sent(TimePoint() + (kAgain - Duration(1))) == 0);
   log.note_kept(0, kAnn, Clock(1));
   CHECK(sent(TimePoint() + kAgain) == 1);
-  log.begin_anew(1);
+  log.reset(1);
   CHECK(sent(kLater) == 2);
   CHECK(log.lacks_since(0) == kLater);
 }
 
-TEST_CASE("so many bytes of updates are on their way, and the rest waits", "[replication]") {
+TEST_CASE("bytes of updates in flight are limited, and the rest waits", "[replication]") {
   UpdateLog log;
   BufferPool pool;
   for (std::int64_t clock = 0; clock < 5; ++clock) {
     UpdateLog::Push push = push_of(kAnn, clock);
-    push.item.payload = Frame(pool.acquire(UpdateLog::kUnderWay / 2));
+    push.item.payload = Frame(pool.acquire(UpdateLog::kMaxBytesInFlight / 2));
     log.add(std::move(push));
   }
   CHECK(sent_of(log, TimePoint()).logged.size() == 2);
@@ -226,7 +226,7 @@ TEST_CASE("an update after one that is missing is refused, and the missing one w
 TEST_CASE("nothing counts without its backup where too many updates wait", "[replication]") {
   Logged pair(2, Slack::unbounded());
   const auto before = pair.values(pair.first);
-  for (std::int64_t clock = 0; clock < static_cast<std::int64_t>(UpdateLog::kMax); ++clock) {
+  for (std::int64_t clock = 0; clock < static_cast<std::int64_t>(UpdateLog::kMaxUpdates); ++clock) {
     CHECK(pair.push(pair.first, kAnn, clock).empty());
   }
   CHECK(item_of(pair.push(pair.first, kBob, 0)).kind == pb::DataItem::PARKED);

@@ -100,7 +100,7 @@ TEST_CASE("however many readers greet, a worker need not greet again", "[shard]"
     (void)talk.shard.handle(PeerId(peer), message, TimePoint());
   }
   CHECK(talk.ask(0, Talk::item(pb::DataItem::READ, 0)).kind == pb::DataItem::VALUE);
-  // The newest reader is known, the first ones are not any more.
+  // The newest reader is known, the first ones no longer are.
   CHECK(talk.ask(1, Talk::item(pb::DataItem::SNAPSHOT, 0), PeerId(66'999)).kind ==
         pb::DataItem::SNAPSHOT_VALUE);
   message.body = DataItems{{Talk::item(pb::DataItem::SNAPSHOT, 0)}};

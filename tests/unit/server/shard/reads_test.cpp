@@ -97,7 +97,7 @@ TEST_CASE("a read that is too early is told whose update it waits for", "[shard]
   CHECK(parked.done == Clock(2));
   // Its own update comes first.
   CHECK(talk.ask(0, Talk::item(pb::DataItem::READ, 3)).waits_for == WorkerId(0));
-  // One that was lost is waited for no more.
+  // One that was lost is no longer waited for.
   talk.job.leave(WorkerId(1), Clock(0));
   talk.change();
   CHECK(talk.ask(0, Talk::item(pb::DataItem::READ, 2)).waits_for == WorkerId(2));

@@ -85,7 +85,7 @@ TEST_CASE("members read values as the job's compression says, encoded once for e
       CHECK(first->encoding == encoding);
       CHECK(std::ranges::equal(first->values.bytes(), expected));
       CHECK(first->values.bytes().data() == second->values.bytes().data());
-      // Whoever is no member gets them as they are.
+      // A reader that is not a member gets them as they are.
       const Answer snapshot = one.slice->snapshot(PeerId(9));
       CHECK(snapshot.encoding == math::Encoding());
       CHECK(snapshot.values.size() == kCount * sizeof(float));

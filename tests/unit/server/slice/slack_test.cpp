@@ -72,7 +72,7 @@ TEST_CASE("own writes that wait for an aggregate are read only once they are app
   maker.state.set_slack(kAsync.clocks());
   OneSlice one(maker);
   for (std::int64_t clock = 0; clock < 3; ++clock) one.push(0, clock);
-  // Update 2 is to be applied on arrival, but aggregates 0 and 1 come before it.
+  // Update 2 must be applied on arrival, but aggregates 0 and 1 precede it.
   CHECK_FALSE(one.read(0, 3));
   one.push(1, 0);
   CHECK(one.take_released().empty());

@@ -8,7 +8,7 @@
 namespace taut::dnnl_cpu {
 namespace {
 
-/// A parameter that the caller stores in Caffe's order and a primitive may need in its own.
+/// A parameter that the caller stores in Caffe's order and a primitive may need in its own order.
 class Parameter {
  public:
   Parameter(const memory::desc& callers, const memory::desc& primitives)
@@ -28,7 +28,7 @@ class Parameter {
     execute(load_, {{DNNL_ARG_FROM, callers_}, {DNNL_ARG_TO, own_}});
     return own_;
   }
-  /// Where the primitive writes; store() then copies it to the caller.
+  /// The memory that the primitive writes; store() then copies it to the caller's.
   const memory& target(float* values) {
     point(callers_, values);
     if (place_.empty()) return callers_;
@@ -38,7 +38,7 @@ class Parameter {
   void store() {
     if (!place_.empty()) execute(store_, {{DNNL_ARG_FROM, own_}, {DNNL_ARG_TO, callers_}});
   }
-  /// The bytes of the primitive's own order, within a call.
+  /// The memory for the primitive's own order, valid within a call.
   [[nodiscard]] cpu::OwnMemory& place() { return place_; }
   [[nodiscard]] const cpu::OwnMemory& place() const { return place_; }
 
@@ -167,7 +167,7 @@ class Convolution final : public LinearOp {
     return static_cast<std::size_t>(spec_.top.c * (spec_.bottom.c / spec_.group) *
                                     spec_.window.kernel_h * spec_.window.kernel_w);
   }
-  /// The library writes both gradients or neither, so an unneeded one needs a place too.
+  /// The library writes both gradients or neither, so an unneeded one needs memory too.
   static float* requested(DeviceSpan<float> gradient, cpu::OwnMemory& instead) {
     return gradient.empty() ? instead.data() : gradient.address();
   }

@@ -35,7 +35,7 @@ class Matmul {
   Matmul& operator=(const Matmul&) = delete;
 
   void run(const float* a, const float* b, const float* bias, float* c);
-  /// The memory that it needs during a run.
+  /// The memory that the product needs during a run.
   [[nodiscard]] cpu::OwnMemory& scratch();
   [[nodiscard]] const cpu::OwnMemory& scratch() const;
 

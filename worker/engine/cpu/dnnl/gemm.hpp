@@ -26,7 +26,7 @@ class PackedMatmul {
   PackedMatmul& operator=(const PackedMatmul&) = delete;
 
   void pack(const float* b);
-  /// With the b that was packed last.
+  /// Uses the b that was packed last.
   void add(const float* a, float* c);
   /// The packed b, and the memory that the product needs during a run.
   [[nodiscard]] cpu::OwnMemory& packed();

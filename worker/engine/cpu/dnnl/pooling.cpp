@@ -15,7 +15,7 @@ class MaxPooling final : public PoolingOp {
     const memory::dims kernel{window.kernel_h, window.kernel_w};
     const memory::dims gaps{0, 0};
     const memory::dims front{window.pad_h, window.pad_w};
-    // Caffe rounds up: what the last window lacks is padding at the end.
+    // Caffe rounds up: padding at the end completes the last window.
     const memory::dims back{
         behind(bottom.h, top.h, window.kernel_h, window.stride_h, window.pad_h),
         behind(bottom.w, top.w, window.kernel_w, window.stride_w, window.pad_w)};
