@@ -48,6 +48,7 @@ pb::Progress progress_of(const pb::WorkerJob& job, TimePoint begun, const Progre
   progress.set_read_bytes(report.traffic.read);
   progress.set_saved_bytes(report.traffic.saved);
   progress.set_read_saved_bytes(report.traffic.read_saved);
+  progress.set_resent_requests(report.traffic.resent);
   if (const auto silent = board.load()->silent()) {
     progress.mutable_silent()->set_shard(silent->shard.value());
     progress.mutable_silent()->set_term(silent->term);

@@ -47,6 +47,9 @@ void add_progress(metrics::Scrape& scrape, const std::string& worker,
   scrape.counter("worker_read_saved_bytes_total",
                  "Payload bytes that compression has spared the values that this worker read.",
                  static_cast<double>(progress.read_saved_bytes()), labels);
+  scrape.counter("worker_resent_requests_total",
+                 "Pushes and reads that this worker sent again, as no answer came in time.",
+                 static_cast<double>(progress.resent_requests()), labels);
   std::map<std::int64_t, std::uint64_t> reads;
   for (const pb::StalenessBin& bin : progress.staleness()) reads[bin.staleness()] += bin.reads();
   scrape.histogram("worker_read_staleness_clocks",

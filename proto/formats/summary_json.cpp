@@ -25,6 +25,7 @@ Json worker_json(const std::string& name, const std::string& state, const std::s
           {"read_bytes", progress.read_bytes()},
           {"saved_bytes", progress.saved_bytes()},
           {"read_saved_bytes", progress.read_saved_bytes()},
+          {"resent_requests", progress.resent_requests()},
           {"seconds_to_first_iteration", progress.seconds_to_first_iteration()},
           {"consensus_error",
            progress.has_consensus_error() ? Json(progress.consensus_error()) : Json()}};

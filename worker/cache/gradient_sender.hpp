@@ -25,7 +25,7 @@ class GradientSender {
  public:
   struct Options {
     math::UpdateNorm norm = math::UpdateNorm::kNone;
-    bool at_once = true;     // each when its copy is complete; else all of a clock together
+    bool at_once = true;     // sends each when it is copied; else all of a clock together
     std::size_t limit = 64;  // pending copies before hand_over() waits
   };
 
@@ -37,8 +37,8 @@ class GradientSender {
     Buffer gradient;  // the copy; of `encoding.bytes` if the device has encoded it
     std::shared_ptr<Event> copied;
     std::span<float> into;  // where the table's next values go
-    /// The sums of squares of the gradient and of the values that it was computed with, as far as
-    /// the norm uses them; both are complete when the gradient's copy is.
+    /// The sums of squares of the gradient and of the values that it was computed with, if the norm
+    /// uses them; both are complete when the gradient's copy is.
     std::span<const double, 2> squares;
     std::optional<TableEncoding> encoding;  // nullopt: the client encodes it
   };
@@ -54,11 +54,9 @@ class GradientSender {
   /// Marks the end of a clock's updates.
   void finish_clock();
 
-  /// Waits until everything handed over is sent. False: not within `wait`.
+  /// Waits until everything handed over is sent. Returns false if that takes longer than `wait`.
   [[nodiscard]] bool drain(Duration wait);
 
-  /// Updates that are not sent yet.
-  [[nodiscard]] std::size_t depth() const { return queue_.size(); }
   /// The device's failure, in one line; empty if none.
   [[nodiscard]] std::string failure() const;
 

@@ -43,25 +43,25 @@ struct ClientOptions {
   std::vector<ShardAddress> shards;
   /// Whether shards have backups: updates are then kept until the backups have them too.
   bool replicated = false;
-  /// Limit on the bytes of such updates; at half of it the client requests images. Next to as
-  /// much, or one clock's updates where those are more, those of one further clock have room. 0: no
+  /// Limit on the bytes of such updates; at half of it the client requests images. The client keeps
+  /// up to this limit, or one clock's updates if larger, and one more clock in addition. 0: no
   /// limit.
   Bytes max_kept = Bytes(0);
-  /// How long gradient_buffer() and update_buffer() wait for that room. Backups are up to date
-  /// sooner, unless a server is lost and the next one's images take long.
+  /// How long gradient_buffer() and update_buffer() wait for that room. Backups normally catch up
+  /// sooner, unless a server is lost and its successor's images take long.
   Duration max_room_wait{10'000'000};
-  /// Where gradients are stored, and what a shard on the same machine maps; nullptr: gradients are
-  /// sent as bytes.
+  /// Where gradients are stored; a shard on the same machine maps this memory. nullptr: gradients
+  /// are sent as bytes.
   std::shared_ptr<SharedArena> shared_memory;
   /// Pins the values that shards lend, for a device that copies from them; nullptr: no pinning.
   std::shared_ptr<MemoryPinning> pinning;
-  /// Where gradients are stored without shared memory, and what snapshots are read into. It is used
-  /// until the last buffer is freed, perhaps after the client is destroyed; nullptr: plain memory.
+  /// Where gradients and snapshots are stored without shared memory. It is used until the last
+  /// buffer is freed, perhaps after the client is destroyed; nullptr: plain memory.
   std::shared_ptr<BufferAllocator> update_memory;
   /// The pool of all of this memory, for clients that share free buffers; nullptr: the client has
   /// its own, which keeps two clocks' worth.
   std::shared_ptr<BufferPool> pool;
-  /// Unanswered requests are retransmitted after the time that answers take, within these bounds.
+  /// Unanswered requests are retransmitted after a measured timeout, within these bounds.
   ResendPolicy resend{Duration(1'000'000), Duration(200'000), Duration(10'000'000)};
   SendPolicy send;
   UpdateEncoding encoding{};  // must match the job's compression
@@ -85,13 +85,13 @@ struct ReadResult {
 /// How stale the reads were: staleness in clocks, and how many reads had it.
 using StalenessHistogram = std::map<std::int64_t, std::uint64_t>;
 
-/// Counts a read that was so many clocks old. From 1024 clocks on they are rounded down to ten
-/// binary digits: where no bound holds, a worker that is faster than another one has a larger
-/// staleness at each clock, and the histogram is sent with each heartbeat.
+/// Counts a read that was `staleness` clocks old. From 1024 on, staleness is rounded down to ten
+/// binary digits: without a bound, a worker that is faster than another one has a larger staleness
+/// at each clock, and the histogram is sent with each heartbeat.
 void count_read(StalenessHistogram& reads, std::int64_t staleness);
 
 /// Tables in a parameter server: opens them, pushes updates, and reads values under the job's
-/// staleness bound. Calls that take no `wait` return at once, but for gradient_buffer() and
+/// staleness bound. Calls that take no `wait` return at once, except gradient_buffer() and
 /// update_buffer(). Bytes move while the caller waits, and on the client's dedicated thread
 /// otherwise.
 /// Thread    one caller, the same for all calls; push() and push_and_read() by a second one
@@ -106,16 +106,16 @@ class Client {
   /// Opens the job's tables at every shard; all workers name the same tables.
   /// Errors    timeout (which shards did not answer), mismatch (both sides' values)
   [[nodiscard]] Result<void> open(std::vector<TableSpec> tables, Duration wait);
-  /// open() in steps: begin_open(), then await_open() until it returns true; false: some shards
-  /// have not answered yet.
+  /// open() in steps: begin_open(), then await_open() until it returns true. It returns false if
+  /// some shards have not answered yet.
   /// at_most  the longest wait of one step
   void begin_open(std::vector<TableSpec> tables);
   [[nodiscard]] Result<bool> await_open(Duration wait, Duration at_most);
 
   /// Memory for an update. Pushed memory is never copied, unless the job compresses the table's
-  /// updates: those are encoded before push() returns. Waits for backups where updates that are
-  /// kept for them leave no room, at most ClientOptions::max_room_wait, and after a wait in vain
-  /// not again until an update as large had room.
+  /// updates: those are encoded before push() returns. If updates kept for backups leave no room,
+  /// waits for the backups, at most ClientOptions::max_room_wait; after a timeout it does not wait
+  /// again until an update at least as large has room.
   [[nodiscard]] Buffer gradient_buffer(TableId table);
 
   /// Whether updates reach some shard through shared memory. Thread: any.
@@ -139,17 +139,17 @@ class Client {
   /// For a device that encodes updates before they are copied to the host: how a table's update of
   /// a clock is encoded there. Float32: only push_and_read() encodes it. Thread: any.
   [[nodiscard]] TableEncoding encoding_of(TableId table, Clock clock) const;
-  /// Memory for so many bytes of what was encoded. Waits as gradient_buffer() does.
+  /// Memory for an encoded update of `bytes` bytes. Waits as gradient_buffer() does.
   [[nodiscard]] Buffer update_buffer(std::size_t bytes);
-  /// push_and_read() of what was encoded by encoding_of(), or with a float32 encoding of all that
-  /// is left to send.
+  /// push_and_read() of an update encoded as encoding_of() says, or of a float32 one that includes
+  /// all residuals.
   /// memory  [encoding.bytes] from update_buffer(); not to be written again
   void push_encoded_and_read(TableId table, Clock clock, const Buffer& memory,
                              const TableEncoding& encoding, std::span<float> into, float norm = 0);
-  /// What a table's updates have left out so far, which the caller keeps from now on: residuals()
-  /// asks `source` for it. Call it before the table's first update.
+  /// Returns what a table's updates have left out so far. The caller keeps it from now on, and
+  /// residuals() gets it from `source`. Call it before the table's first update.
   [[nodiscard]] std::vector<float> hand_over_residual(TableId table, ResidualSource source);
-  /// The sources are called no more.
+  /// Stops calling the sources.
   void forget_residual_sources();
 
   /// Reads a table at `clock`; `into` may be written, on any thread, until wait() or close()
@@ -181,7 +181,7 @@ class Client {
   ///           lost); mismatch; closed
   [[nodiscard]] Result<ReadResult> wait(TableId table, Clock clock, Duration wait);
 
-  /// Overload that returns after `at_most` at the latest; nullopt: the read has not completed yet.
+  /// Overload that returns after `at_most` at the latest; nullopt if the read has not completed.
   [[nodiscard]] Result<std::optional<ReadResult>> wait(TableId table, Clock clock, Duration wait,
                                                        Duration at_most);
 
@@ -191,16 +191,17 @@ class Client {
   using OnRead = std::function<void(TableId table, Clock clock)>;
   void on_read(OnRead notify);
 
-  /// Receives the values that a read got for a part of its memory, instead of copying them there;
-  /// called as on_read()'s callback is. Snapshots are always copied. Encoded values are decoded
-  /// first. A shard may overwrite values that it lends once the last copy of the frame is gone.
+  /// Called with the values that a read got for a part of its memory, instead of copying them
+  /// there; under the same conditions as on_read()'s callback. Snapshots are always copied. Encoded
+  /// values are decoded first. A shard may overwrite values that it lends once the last copy of the
+  /// frame is gone.
   using OnValues = std::function<void(std::span<float> into, const Frame& values)>;
   void on_values(OnValues take);
 
   /// Reads the newest values of a whole table, as a non-member, without waiting for workers. If
   /// slices have different versions it retries a few times.
   [[nodiscard]] Result<ReadResult> snapshot(TableId table, std::span<float> into, Duration wait);
-  /// Overload that returns after `at_most` at the latest; nullopt: it is not complete yet.
+  /// Overload that returns after `at_most` at the latest; nullopt if it is not complete yet.
   /// A later call with the same table and memory continues it; any other call starts a new one.
   [[nodiscard]] Result<std::optional<ReadResult>> snapshot(TableId table, std::span<float> into,
                                                            Duration wait, Duration at_most);
@@ -216,12 +217,14 @@ class Client {
 
   /// The staleness of all reads that wait() has returned.
   [[nodiscard]] const StalenessHistogram& staleness() const;
-  /// Payload bytes so far.
+  /// Payload bytes so far, and requests that were sent again because no answer had come in time: of
+  /// pushes and reads, not of how the tables are opened.
   struct Traffic {
     std::uint64_t pushed = 0;  // after encoding
     std::uint64_t read = 0;
-    std::uint64_t saved = 0;       // what the pushes would have taken in addition as float32
-    std::uint64_t read_saved = 0;  // what the reads would have taken in addition
+    std::uint64_t saved = 0;       // bytes that the pushes would have taken in addition as float32
+    std::uint64_t read_saved = 0;  // bytes that the reads would have taken in addition
+    std::uint64_t resent = 0;      // requests
   };
   [[nodiscard]] Traffic traffic() const;
 
@@ -232,8 +235,8 @@ class Client {
   /// Whether compression leaves something out of updates.
   [[nodiscard]] bool leaves_out() const;
   [[nodiscard]] bool keeps_residuals() const;
-  /// What is left out of the updates before `clock`, of which `start` was the first. Thread: any;
-  /// that of the compute, if a device encodes.
+  /// What is left out of the updates before `clock`, of which `start` was the first. Thread: any,
+  /// or the compute thread if a device encodes.
   /// Errors    timeout: some of those updates were not pushed within the wait; unavailable: a
   ///           device that keeps some of it failed
   [[nodiscard]] Result<Residuals> residuals(Clock start, Clock clock, Duration wait);
@@ -253,7 +256,7 @@ class Client {
   void close();
 
  private:
-  /// A snapshot that a bounded call has not completed.
+  /// A snapshot that a call with `at_most` has not completed.
   struct UnderWay {
     TableId table;
     std::span<float> into;

@@ -23,9 +23,9 @@
 namespace taut {
 
 /// Moves a client protocol's messages over an endpoint. One thread at a time leads: it owns the
-/// endpoint, sends, and waits for answers. Whoever waits for an answer leads while it waits, for
-/// handing a small answer from one thread to another costs more than the answer; a thread of the
-/// driver's own leads while no caller waits, or the caller of work() if it has none.
+/// endpoint, sends, and waits for answers. A caller that waits for an answer leads while it waits:
+/// handing a small answer from one thread to another costs more than the answer. While no caller
+/// waits, the driver's own thread leads, or the caller of work() if there is none.
 /// Source    Schmidt et al., "Leader/Followers: A Design Pattern for Efficient Multi-threaded Event
 ///           Demultiplexing and Dispatching", PLoP 2000
 /// Thread    one caller in addition to the driver's own; pushes and cancel() from any
@@ -38,7 +38,7 @@ class ClientDriver {
 
   void open(std::vector<TableSpec> tables);
   void push(TableId table, Clock clock, const Buffer& gradient, float norm);
-  /// The push, and the read for the next clock with it.
+  /// push(), and read() for the next clock.
   void push_and_read(TableId table, Clock clock, const Frame& gradient, std::span<float> into,
                      float norm);
   /// As the Client's.
@@ -59,31 +59,31 @@ class ClientDriver {
   /// values  kept until the next snapshot of the table: a late answer must find it
   void snapshot(TableId table, const Buffer& values);
 
-  /// wait      how long a shard that is waited for may say nothing at all; while it answers, there
-  ///           is no limit: others' updates are waited for as long as their workers are members
-  /// Errors of all of these: timeout; closed (cancelled); whatever the protocol failed with.
-  /// at_most   and then the answer is false, or nothing; a call that follows continues the wait,
-  ///           with its deadline
+  /// wait      the longest silence of a shard that owes an answer; while it answers, there is no
+  ///           limit: other workers' updates are awaited as long as those are members
+  /// at_most   after this long it returns false or nullopt; a later call continues the wait, with
+  ///           its deadline
+  /// Errors    of all of these: timeout; closed (cancelled); whatever the protocol failed with
   [[nodiscard]] Result<bool> await_open(Duration wait, Duration at_most);
   [[nodiscard]] Result<CompletedRead> await_read(TableId table, Clock clock, Duration wait);
   [[nodiscard]] Result<std::optional<CompletedRead>> await_read(TableId table, Clock clock,
                                                                 Duration wait, Duration at_most);
   [[nodiscard]] Result<std::optional<CompletedRead>> await_snapshot(TableId table, Duration wait,
                                                                     Duration at_most);
-  /// slices  of updates that need not be acknowledged
+  /// slices  how many may remain unacknowledged
   [[nodiscard]] Result<void> await_acknowledged(std::size_t slices, Duration wait);
-  /// Waits for backups where an update of these bytes would have no room next to those that are
-  /// kept for them, as long as the options say; after a wait in vain not again until an update as
-  /// large had room. Thread: the caller's.
+  /// Waits for backups while an update of this size has no room next to those kept for them, at
+  /// most ClientOptions::max_room_wait; after a timeout it does not wait again until an update at
+  /// least as large has room. Thread: the caller's.
   void await_room(Bytes update);
-  /// All of them, at the shards' backups too.
+  /// Waits until all updates are acknowledged and no backup lacks one.
   [[nodiscard]] Result<bool> await_settled(Duration wait, Duration at_most);
 
   [[nodiscard]] BufferPool& pool() { return *pool_; }
   [[nodiscard]] UpdateEncoder& encoder() { return encoder_; }
   [[nodiscard]] bool shares_memory() const { return shares_memory_; }
   [[nodiscard]] Client::Traffic traffic() const {
-    return {pushed_, received_, saved_, received_saved_};
+    return {pushed_, received_, saved_, received_saved_, resent_};
   }
 
   /// As Client::work.
@@ -91,13 +91,13 @@ class ClientDriver {
   /// As Client::move_shards.
   void move_shards(std::vector<ShardAddress> shards);
 
-  /// Makes waits return with closed, now and from now on. Thread: any.
+  /// Makes current and later waits return with closed. Thread: any.
   void cancel();
   /// Ends the driver's thread.
   void close();
 
  private:
-  /// A wait, which several calls may take up one after the other.
+  /// A wait, which may span several calls, one after the other.
   struct Waiting {
     TimePoint begin;
     TimePoint report_at;
@@ -105,11 +105,12 @@ class ClientDriver {
     Clock clock{-1};
   };
   [[nodiscard]] Waiting waiting_from_now() const;
-  /// What is being waited for, as a function that looks under the lock.
+  /// Waits until `done`, which is called under the lock, returns true.
+  /// what  describes the wait in logs and errors
   template <class Done, class Describe>
   Result<void> await(Waiting& waiting, Duration wait, const Done& done, const Describe& what);
-  /// As await(), for at most `at_most`; returns whether it is done. The wait ends when it is done
-  /// or fails.
+  /// As await(), for at most `at_most`; returns whether it is done. Once it is done or has failed,
+  /// `waiting` is reset.
   template <class Done, class Describe>
   Result<bool> await_step(std::optional<Waiting>& waiting, Duration wait, Duration at_most,
                           const Done& done, const Describe& what);
@@ -141,9 +142,9 @@ class ClientDriver {
   void post(Request request, bool may_wait = false);
   [[nodiscard]] bool may_wait(Clock clock, std::size_t bytes);
   void drain();
-  void obey(Request& request);
+  void execute(Request& request);
   void hand_over(ShardId shard, DataMessage message);
-  /// What an encoding has spared; nothing where it is longer, as INT8 is of a single value.
+  /// Bytes that an encoding saves; 0 if it is longer, as INT8 is for a single value.
   [[nodiscard]] static std::uint64_t spared(std::uint64_t bytes, std::uint64_t encoded);
   void note_read(TableId table);
   void note_load();
@@ -163,11 +164,12 @@ class ClientDriver {
   std::atomic<std::uint64_t> saved_ = 0;
   std::atomic<std::uint64_t> room_ = std::numeric_limits<std::uint64_t>::max();  // the protocol's
   const Duration max_room_wait_;
-  std::uint64_t without_room_ = 0;  // the caller's: of the update that it waited for in vain
+  std::uint64_t without_room_ = 0;  // the caller's: bytes of the update whose wait timed out
   std::atomic<std::uint64_t> received_saved_ = 0;
-  // The caller's bounded waits that it has not ended yet.
+  std::atomic<std::uint64_t> resent_ = 0;  // the protocol's
+  // The caller's waits with `at_most` that have not ended yet.
   std::optional<Waiting> open_wait_;
-  Duration making_values_{};  // the silence that opening the tables adds to that allowed
+  Duration making_values_{};  // added to the silence allowed while the tables are opened
   std::optional<Waiting> read_wait_;
   std::optional<Waiting> snapshot_wait_;
   std::optional<Waiting> settle_wait_;
@@ -187,7 +189,7 @@ class ClientDriver {
   int callers_ = 0;  // that wait
 
   mutable std::mutex mutex_;       // guards all below
-  bool has_named_silent_ = false;  // to load_
+  bool has_named_silent_ = false;  // load_ has the silent shard
   std::condition_variable changed_;
   ClientProtocol protocol_;
   std::vector<CompletedRead> reads_;        // the newest completed of each table

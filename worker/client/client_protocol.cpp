@@ -18,9 +18,9 @@ namespace taut {
 namespace {
 
 constexpr int kManyAttempts = 1000;
-// A read may wait at its shard for others, and then lose its answer: where the pause before it is
-// requested again grew with the wait, one worker's delay would become that of all. It is a small
-// message, so the pause stops growing soon.
+// A read may wait at its shard for other workers, and its answer may then be lost: if the pause
+// before the next request grew with the wait, one worker's delay would delay all. A request is a
+// small message, so the pause stops growing soon.
 constexpr int kReadAttempts = 3;
 
 }  // namespace
@@ -119,7 +119,7 @@ void ClientProtocol::handle(ShardId from, const DataMessage& message, TimePoint 
     if (greeting->greet_again()) {
       restart(from);
     } else if (!greeting->accepted() && greeting->later()) {
-      // It takes the shard over, or has lost it: the hello is sent again soon, or elsewhere.
+      // The host is taking the shard over, or has lost it: the hello is sent again, or elsewhere.
       link.is_early = true;
     } else if (!greeting->accepted()) {
       fail(ErrorCode::kMismatch,
@@ -146,12 +146,12 @@ void ClientProtocol::handle(ShardId from, const DataMessage& message, TimePoint 
   }
 }
 
-/// A shard that does not know the connection: it broke, and what was under way may be lost.
+/// The shard does not know the connection: it broke, and messages under way may be lost.
 void ClientProtocol::restart(ShardId shard) {
   if (links_[shard].state != LinkState::kGreeting) rewind(shard);
 }
 
-/// Nothing that was sent to this shard counts as sent, and its host must be greeted again.
+/// Marks all that was sent to this shard as unsent; its host must be greeted again.
 void ClientProtocol::rewind(ShardId shard) {
   Link& link = links_[shard];
   for (SliceLink& slice : slices_) {
@@ -177,7 +177,7 @@ bool ClientProtocol::move(ShardId shard, std::uint64_t term, TimePoint now) {
   if (found == links_.end() || term <= found->second.term) return false;
   rewind(shard);
   found->second.term = term;
-  // It has as long to answer as one that has just done so.
+  // Its silence counts from now: it has as long to answer as a shard that just did.
   found->second.last_heard = now;
   for (SliceLink& slice : slices_) {
     if (slice.place.shard != shard) continue;
@@ -236,6 +236,7 @@ void ClientProtocol::tick(TimePoint now) {
                                     int max_attempts = kManyAttempts) {
     if (!overdue(timer, pending, max_attempts)) return false;
     pending.sent.reset();
+    ++resent_;
     return true;
   };
   if (!ready()) {
@@ -256,6 +257,7 @@ void ClientProtocol::tick(TimePoint now) {
       if (overdue(timer, push)) {
         timer.expired(push.attempts);
         mark_unsent(slice, push);
+        ++resent_;
         again = true;
       }
       again |= push.not_before && now >= *push.not_before;

@@ -32,7 +32,7 @@ struct ClientIdentity {
   std::string job_hash;
   /// Shards have backups: updates are kept until those have them too.
   bool replicated = false;
-  /// Of updates that are kept for backups; at half of it their images are requested. See room().
+  /// Limit on updates kept for backups; at half of it their images are requested. See room().
   Bytes max_kept = Bytes(0);  // 0: no limit
 };
 
@@ -46,7 +46,7 @@ struct CompletedRead {
 };
 
 /// The worker's side of the data plane as a state machine: what was pushed and not yet
-/// acknowledged, what is being read, and when to send what again. No socket, thread or clock.
+/// acknowledged, what is being read, and when to retransmit. No socket, thread or clock.
 /// Thread    the client's own
 class ClientProtocol {
  public:
@@ -55,11 +55,11 @@ class ClientProtocol {
     DataMessage message;
   };
 
-  /// resend  what was not answered for so long is sent again
+  /// resend  after how long an unanswered request is sent again
   ClientProtocol(ClientIdentity identity, std::vector<ShardId> shards, ResendPolicy resend,
                  SendPolicy send = {}, std::uint64_t slice_elements = SliceLayout::kSliceElements);
 
-  /// Names the job's tables; the same list at every worker. Once.
+  /// Sets the job's tables, the same list at every worker. Call it once.
   /// compression  the job's: how shards encode what is read
   void open(std::vector<TableSpec> tables, const Compression& compression = {});
   /// True once every shard has opened the tables.
@@ -71,60 +71,62 @@ class ClientProtocol {
   /// Overload for [count] float32 that are sent as they are.
   void push(TableId table, const Update& update);
   /// Reads a table at `clock` into [count] floats, which stay the client's until it has completed.
-  /// A newer read of the table takes its place.
+  /// A newer read of the table replaces it.
   void read(TableId table, Clock clock, std::span<float> into);
   /// Reads rows of a table that is kept by rows, each bucket's into the places that it names. One
-  /// read for a clock; a newer one of the table takes its place.
+  /// read per clock; a newer one of the table replaces it.
   /// into  [rows, width]
   void read_rows(TableId table, Clock clock, std::vector<RowRead> rows, std::span<float> into);
   /// Reads the newest values of rows; waits for no other worker.
   void snapshot_rows(TableId table, std::vector<RowRead> rows, std::span<float> into);
-  /// Called with the values of a slice and where they are to be read into, instead of copying them
-  /// there; not for snapshots. What was encoded is decoded first.
+  /// Called with the values of a slice and their destination, instead of copying them there; not
+  /// for snapshots. Encoded values are decoded first.
   using OnValues = std::function<void(std::span<float> into, const Frame& values)>;
   void on_values(OnValues take) { take_values_ = std::move(take); }
   /// Reads the newest whole table; waits for no other worker.
   void snapshot(TableId table, std::span<float> into);
 
-  /// Another host serves this shard from now on, under this term: what its backup may not have is
-  /// sent again, there. A term that is not higher changes nothing; returns whether it was.
+  /// Another host serves this shard from now on, under this term: updates that its backup may not
+  /// have are sent again, to that host. If the term is not higher, returns false and does nothing.
   bool move(ShardId shard, std::uint64_t term, TimePoint now);
-  /// Has the shards' backups brought up to what was pushed; see unsettled().
+  /// Requests that the shards' backups catch up with all pushed updates; see unsettled().
   void settle();
-  /// Bytes of further updates that may be computed next to those that are held, which are at most
-  /// those of one clock and max_kept, or of two clocks where that is more. No limit where max_kept
-  /// has none, nor where a table is kept by rows: what such a clock pushes is not known.
+  /// Bytes still available for new updates. Held updates take at most max_kept, or one clock's
+  /// updates if larger, and one more clock. No limit without backups, if max_kept is 0, or if a
+  /// table is kept by rows: how much a clock of it pushes is not known.
   [[nodiscard]] std::uint64_t room() const;
-  /// Slices of updates that would be lost with a shard's host: not acknowledged, or kept.
+  /// Slices of updates that a shard's host may lose: not acknowledged, or kept for its backup.
   [[nodiscard]] std::size_t unsettled() const { return unacknowledged_ + kept_; }
 
   /// Payloads to this shard are in shared memory, for the lifetime of its connection.
   void share_memory(ShardId shard) { links_[shard].shares_memory = true; }
 
   void handle(ShardId from, const DataMessage& message, TimePoint now);
-  /// Marks what has waited too long to be sent again.
+  /// Marks overdue requests, which are then sent again.
   void tick(TimePoint now);
+  /// Pushes and other requests for slices that tick() has marked so far.
+  [[nodiscard]] std::uint64_t resent() const { return resent_; }
 
   /// Whether take_outgoing() may have something; it may also have nothing yet.
   [[nodiscard]] bool has_outgoing() const;
-  /// What is to be sent now, one message a shard: a push and the read that follows it are one item.
+  /// The messages to send now. A push and the read that follows it are one item.
   [[nodiscard]] std::vector<Outgoing> take_outgoing(TimePoint now);
   [[nodiscard]] std::vector<CompletedRead> take_completed();
-  /// Why this client cannot continue; nothing while it can.
+  /// Why this client cannot continue; nullopt while it can.
   [[nodiscard]] const std::optional<Error>& failure() const { return failure_; }
   /// Pushes not yet acknowledged, in slices.
   [[nodiscard]] std::size_t unacknowledged() const { return unacknowledged_; }
-  /// A shard that owes answers, and when it last said anything.
+  /// A shard that owes answers, and when its last message arrived.
   struct Silence {
     ShardId shard;
     std::uint64_t term = 0;
-    std::optional<TimePoint> since;  // nullopt if it has never said anything
+    std::optional<TimePoint> since;  // nullopt if none has arrived
   };
   /// The shard that owes answers and has been silent for longest; nullopt if none owes any.
   [[nodiscard]] std::optional<Silence> longest_silence() const;
-  /// Whose next update a read of the table waits for, as far as its shards have said.
+  /// The worker that a read of the table waits for, if a shard has reported one.
   [[nodiscard]] std::optional<WorkerId> read_waits_for(TableId table) const;
-  /// Writes down what of it was sent and what waits; the messages are the caller's to count.
+  /// Writes the updates under way and those waiting into `figures`; the caller counts messages.
   void describe(ClientFigures& figures) const;
 
  private:
@@ -133,15 +135,15 @@ class ClientProtocol {
     LinkState state = LinkState::kGreeting;
     std::optional<TimePoint> sent;  // the greeting or opening under way
     int attempts = 0;
-    bool is_early = false;                // as its host says, which does not serve the shard yet
-    std::optional<TimePoint> last_heard;  // when it last said anything
+    bool is_early = false;                // its host replied that it does not serve the shard yet
+    std::optional<TimePoint> last_heard;  // when its last message arrived
     ClientFigures::UnderWay under_way;
     bool shares_memory = false;
-    bool names_tables = false;  // it has not opened those of the hash
+    bool names_tables = false;  // it did not know the hash: tables are sent by name
     std::uint64_t term = 0;
   };
   struct PendingPush {
-    Clock from;  // the first clock that nothing was pushed for before it
+    Clock from;  // the first clock that no earlier push covers
     Update update;
     std::optional<TimePoint> sent;
     int attempts = 0;
@@ -152,12 +154,12 @@ class ClientProtocol {
     std::span<float> into;
     std::optional<TimePoint> sent;
     int attempts = 0;
-    std::optional<WorkerId> waits_for;  // as its shard says
+    std::optional<WorkerId> waits_for;  // as its shard reported
     RowRead rows = {};                  // of a bucket
   };
   struct PendingSettle {
-    bool of_all = true;  // of what is still to be acknowledged too
-    Clock clock;         // one past the last update that it was sent for
+    bool of_all = true;  // includes updates that are not acknowledged yet
+    Clock clock;         // one past the last update that the sent request covers
     std::optional<TimePoint> sent;
     int attempts = 0;
   };
@@ -169,8 +171,8 @@ class ClientProtocol {
     std::optional<PendingSettle> settle;
     std::optional<PendingRead> read;
     std::optional<PendingRead> snapshot;
-    Clock acknowledged;         // the highest done on this connection
-    std::optional<Clock> next;  // the first clock that nothing was pushed for
+    Clock acknowledged;         // the highest `done` received on this connection
+    std::optional<Clock> next;  // the first clock without a push
     bool dirty = false;
     bool may_be_relieved = false;  // it is in `relievable_`
   };
@@ -233,10 +235,10 @@ class ClientProtocol {
   OnValues take_values_;  // empty: values are copied
   std::map<ShardId, Link> links_;
   std::size_t not_ready_ = 0;  // of the links
-  std::set<ShardId> unsent_;   // no hello, or no request to open the tables, was sent to it yet
+  std::set<ShardId> unsent_;   // shards whose hello or request to open the tables is not sent yet
   std::vector<TableSpec> tables_;
   pb::OpenTables by_hash_;             // the request to every shard
-  pb::OpenTables by_name_;             // that to a shard that has not opened them yet
+  pb::OpenTables by_name_;             // to a shard that does not know the hash
   std::vector<math::Encoding> pulls_;  // by table
   SliceLayout layout_;
   std::vector<SliceLink> slices_;  // by SliceLayout::index_of
@@ -256,8 +258,9 @@ class ClientProtocol {
   std::map<std::pair<TableId, Clock>, HeldUpdate> held_;  // where room is limited
   std::uint64_t held_bytes_ = 0;
   std::vector<std::size_t> relievable_;  // slices that keep updates, perhaps without a settlement
+  std::uint64_t resent_ = 0;
   bool was_ready_ = false;
-  std::int64_t row_snapshots_ = 0;  // so far: each has its number in the place of a clock
+  std::int64_t row_snapshots_ = 0;  // so far: each one's number is sent in place of a clock
   std::optional<Error> failure_;
 };
 

@@ -7,11 +7,11 @@
 namespace taut {
 namespace {
 
-// Of a table: what moves at 1 GB/s in some 30 us, which waking a message's four threads is supposed
-// to take.
+// Bytes of one table: 1 GB/s moves this much in some 30 us, the assumed cost of waking a message's
+// four threads.
 constexpr std::size_t kSmallUpdate = 32UL << 10U;
-// Bytes of initial values that a shard makes at least, on a machine that is busy: it answers
-// nothing while it makes them. A server that is lost is noticed by the coordinator meanwhile.
+// Bytes of initial values that a shard makes per second at least, even on a busy machine: it
+// answers nothing meanwhile. If its server is lost, the coordinator notices.
 constexpr double kMadeInASecond = 16.0 * (1U << 20U);
 
 }  // namespace
@@ -27,8 +27,8 @@ void ClientDriver::post(Request request, bool may_wait) {
 }
 
 /// Whether the leader need not be woken for a table's update: it is small, and others of its clock
-/// follow. It leaves with the next one that is not, with the clock's last, when a caller waits for
-/// something, or when the leader looks around.
+/// follow. It is sent with the next larger one, with the clock's last one, when a caller waits, or
+/// at the leader's next round.
 bool ClientDriver::may_wait(Clock clock, std::size_t bytes) {
   if (std::exchange(clock_pushed_, clock) != clock) tables_pushed_ = 0;
   ++tables_pushed_;
@@ -79,7 +79,8 @@ std::vector<Update> ClientDriver::encode(TableId table, Clock clock, const Frame
   return weighed(encoder_.encode(table, clock, gradient, norm, *pool_), clock, gradient.size());
 }
 
-/// What is sent of an update of `whole` bytes, with its weight; and counted.
+/// Sets the weight of an update's slices and counts its bytes.
+/// whole  bytes of the update as float32
 std::vector<Update> ClientDriver::weighed(std::vector<Update> updates, Clock clock,
                                           std::size_t whole) {
   const float weight = weight_ ? weight_(clock) : 1;
@@ -131,11 +132,11 @@ void ClientDriver::drain() {
     std::scoped_lock lock(inbox_mutex_);
     requests.swap(inbox_);
   }
-  for (Request& request : requests) obey(request);
+  for (Request& request : requests) execute(request);
   room_ = protocol_.room();
 }
 
-void ClientDriver::obey(Request& request) {
+void ClientDriver::execute(Request& request) {
   const TableId table = request.table;
   switch (request.kind) {
     case Request::Kind::kOpen:
@@ -150,7 +151,7 @@ void ClientDriver::obey(Request& request) {
       protocol_.push(table, std::move(request.updates));
       break;
     case Request::Kind::kPushRead:
-      // The read is first: the protocol joins it to the push that it follows.
+      // The read goes first: the protocol attaches it to the push when that is sent.
       protocol_.read(table, request.clock.next(), request.into);
       note_read(table);
       protocol_.push(table, std::move(request.updates));

@@ -14,8 +14,8 @@ constexpr std::size_t kCopiedAtOnce = 256UL << 10U;
 
 }  // namespace
 
-/// Sends what is to be sent, and takes what arrives, waiting for it up to `patience`. Bytes are
-/// sent, received and decoded without the lock. REQUIRES: the lock, and the lead.
+/// Sends what is due, and handles what arrives, waiting for it up to `patience`. Bytes are sent,
+/// received and decoded without the lock. REQUIRES: the lock, and the lead.
 void ClientDriver::round(std::unique_lock<std::mutex>& lock, Leader leader, Duration patience) {
   drain();
   for (const ShardAddress& shard : std::exchange(moves_, {})) move(shard);
@@ -35,8 +35,8 @@ void ClientDriver::round(std::unique_lock<std::mutex>& lock, Leader leader, Dura
   // A caller that waits for the lead gets it at once, and one that is cancelled waits for nothing.
   if (leader == Leader::kThread ? caller_waits_ : cancelled_) patience = Duration::zero();
   {
-    // A request, or a wish for the lead, that comes after this mark wakes the endpoint; one before
-    // it is seen here.
+    // A request, or a caller that needs the lead, wakes the endpoint after this mark; before it, it
+    // is seen here.
     std::scoped_lock inbox(inbox_mutex_);
     if (!inbox_.empty()) patience = Duration::zero();
     asleep_ = patience > Duration::zero();
@@ -47,7 +47,7 @@ void ClientDriver::round(std::unique_lock<std::mutex>& lock, Leader leader, Dura
     std::scoped_lock inbox(inbox_mutex_);
     asleep_ = false;
   }
-  // What else is queued there already belongs to the same round of answers.
+  // Messages that are queued already belong to the same round of answers.
   for (int i = 0; incoming && i < kAnswersAtOnce; ++i) {
     take(*incoming);
     incoming = endpoint_->receive(Duration::zero());
@@ -63,6 +63,7 @@ void ClientDriver::round(std::unique_lock<std::mutex>& lock, Leader leader, Dura
     refused_ = std::move(refused);
     last_tick_ = now;
     protocol_.tick(now);
+    resent_ = protocol_.resent();
   }
   collect();
   room_ = protocol_.room();

@@ -163,7 +163,7 @@ void MemberControl::use(Client* client) {
   const std::scoped_lock lock(mutex_);
   client_ = client;
   if (client == nullptr) return;
-  // What has arrived since the place was taken.
+  // Addresses may have arrived since the place was taken.
   client->move_shards(addresses_of(*place_));
   if (end_) client->cancel();
 }
@@ -200,7 +200,7 @@ Result<bool> MemberControl::await_left(Duration at_most) {
   const auto is_over = [this] { return is_drained_ || end_ || !place_; };
   const Duration left = std::max(left_by_ - steady_now(), Duration(0));
   const bool is_known = changed_.wait_for(lock, std::min(left, at_most), is_over);
-  // Of a job that is over there is nothing left to leave.
+  // A job that is over need not be left.
   if (is_cancelled_ && !is_drained_) return *end_;
   if (is_known) return true;
   if (steady_now() < left_by_) return false;
@@ -243,6 +243,7 @@ pb::Progress MemberControl::progress() {
   progress.set_read_bytes(figures_.traffic.read);
   progress.set_saved_bytes(figures_.traffic.saved);
   progress.set_read_saved_bytes(figures_.traffic.read_saved);
+  progress.set_resent_requests(figures_.traffic.resent);
   if (const auto silent = load_->silent()) {
     progress.mutable_silent()->set_shard(silent->shard.value());
     progress.mutable_silent()->set_term(silent->term);

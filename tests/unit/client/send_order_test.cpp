@@ -133,9 +133,12 @@ TEST_CASE("a lost update frees the window, and is sent again", "[client]") {
   Sender sender({SendOrder::kFrontFirst, Bytes(1)});
   sender.push_all(0);
   CHECK(sender.sent() == "0");
+  sender.client.tick(sender.now);
+  CHECK(sender.client.resent() == 0);
   sender.now = sender.now + Duration(2'000'000);
   sender.client.tick(sender.now);
   CHECK(sender.sent() == "0");
+  CHECK(sender.client.resent() == 1);
   // A new connection: nothing is under way on it.
   pb::DataHelloReply again;
   again.set_greet_again(true);
