@@ -30,7 +30,7 @@ constexpr std::uint32_t kMaxLabWorkers = 100'000;
 constexpr std::uint32_t kMaxParallel = 256;
 constexpr std::uint32_t kMaxSeeds = 1000;
 
-/// Nothing if the text is not a slack.
+/// nullopt if the text is not a slack.
 std::optional<pb::Consistency> consistency_of(const std::string& text) {
   const auto slack = parse_slack(text);
   if (!slack) return std::nullopt;
@@ -105,6 +105,9 @@ void check_numbers(const pb::Sweep& sweep, Findings& findings) {
     findings.add(
         fmt::format("parallel: must be from 1 to {}, is {}", kMaxParallel, sweep.parallel()));
   }
+  if (sweep.memory_limit() > 0 && sweep.cluster().empty()) {
+    findings.add("memory_limit: is for runs in the lab; give its cluster, or omit it");
+  }
   if (!(sweep.limit_s() > 0)) {
     findings.add(fmt::format("limit_s: must be greater than 0, is {}", sweep.limit_s()));
   }
@@ -163,7 +166,7 @@ void check_policies(const pb::Sweep& sweep, Findings& findings) {
   }
 }
 
-/// What is wrong with a number of workers; empty: nothing.
+/// What is wrong with a number of workers; empty if nothing is.
 std::string problem_of_workers(const pb::Sweep& sweep, std::uint32_t workers) {
   const std::uint32_t most = sweep.cluster().empty() ? kMaxWorkers : kMaxLabWorkers;
   if (workers >= 1 && workers <= most) return {};
@@ -201,13 +204,13 @@ void check_variants(const pb::Sweep& sweep, Findings& findings) {
   }
 }
 
-/// A cluster's name: its file's, without the ending.
+/// A cluster's name: its file's, without the extension.
 std::string name_of_cluster(const std::string& file) {
   return std::filesystem::path(file).stem().string();
 }
 
 void check_clusters(const pb::Sweep& sweep, Findings& findings) {
-  std::map<std::string, std::string> seen;  // files, by the name in folders
+  std::map<std::string, std::string> seen;  // files, by their name in folders
   for (const std::string& file : sweep.cluster()) {
     const auto [other, is_new] = seen.emplace(as_file_name(name_of_cluster(file)), file);
     if (is_new) continue;
@@ -231,7 +234,7 @@ void check_axes(const pb::Sweep& sweep, Findings& findings) {
 /// Intervals of a run whose test_interval is chosen here.
 constexpr std::int32_t kTestsChosen = 40;
 
-/// Shortens the test interval of a point where it gives too few tests.
+/// Shortens the test interval of a point that has too few tests.
 void settle_test_interval(SweepPoint& point) {
   pb::SolverParameter& solver = *point.job.mutable_solver_param();
   point.given_interval = solver.test_interval();
@@ -256,7 +259,7 @@ void check_point(const SweepPoint& point, const std::string& metric, Findings& f
   if (point.job.solver_param().test_iter_size() == 0) {
     return say("solver: test_iter is required: without tests there is nothing to compare");
   }
-  // Of every point with the same tests: said once.
+  // For all points with the same tests: reported once.
   if (const auto given = metric_of(metric, point.job); !given) {
     findings.add(given.error().message);
   }
@@ -272,7 +275,7 @@ std::string folder_word(const SweepPoint& point) {
   return point.slack == "async" ? "" : "slack";
 }
 
-/// The name of a run's folder. A setting that makes it long is named by its number.
+/// The name of a run's folder. A setting that would make it long is replaced by its number.
 std::string folder_name(const SweepPoint& point, bool names_cluster, std::size_t setting,
                         std::uint64_t seed) {
   constexpr std::size_t kMaxSettingName = 60;
@@ -340,7 +343,7 @@ struct NamedCluster {
   std::string text;
 };
 
-/// Reads the sweep's clusters, and checks that each suits all that runs on it.
+/// Reads the sweep's clusters, and checks that each suits all runs on it.
 /// workers  numbers of them
 Result<std::vector<NamedCluster>> read_clusters(const pb::Sweep& sweep,
                                                 const std::vector<std::uint32_t>& workers,
@@ -352,7 +355,7 @@ Result<std::vector<NamedCluster>> read_clusters(const pb::Sweep& sweep,
       const auto placed = lab::Topology::make(read, sweep.servers(), count, 1);
       if (!placed) return invalid(fmt::format("{}: {}", file, placed.error().message));
       job.set_workers(count);
-      // What is wrong with the job itself is for its runs to say.
+      // The runs themselves report what is wrong with the job.
       const auto misfit = lab::cluster_misfit(job, read, sweep.servers());
       if (misfit && misfit.value()) {
         return lab_cluster_error(file, misfit.value()->steps, misfit.value()->what);
@@ -382,7 +385,7 @@ Result<Axes> axes_of(const pb::Sweep& sweep, const pb::Job& whole) {
   if (axes.variants.empty()) axes.variants.emplace_back();
   axes.workers.assign(sweep.workers().begin(), sweep.workers().end());
   if (axes.workers.empty()) axes.workers.push_back(whole.workers() > 0 ? whole.workers() : 2);
-  // The job's own number is the axis where the sweep names none.
+  // The job's own number is the axis if the sweep names none.
   if (std::string problem = problem_of_workers(sweep, axes.workers.front()); !problem.empty()) {
     return invalid(std::move(problem));
   }
@@ -394,7 +397,7 @@ Result<Axes> axes_of(const pb::Sweep& sweep, const pb::Job& whole) {
   return axes;
 }
 
-/// A point but for its fields that are varied, and its tests.
+/// A point without its varied fields and its tests.
 SweepPoint point_of(const Axes& axes, const pb::Job& whole, const pb::SweepVariant& variant,
                     const NamedCluster& cluster, std::uint32_t workers, const Setting& setting,
                     const Bound& bound) {
@@ -431,7 +434,7 @@ SweepRun run_of(const Axes& axes, const SweepPoint& point, std::size_t number, s
   run.job.set_seed(seed);
   pb::SolverParameter& solver = *run.job.mutable_solver_param();
   solver.clear_random_seed();
-  // Hundreds of runs are compared by their figures: unless the job asks, none is saved.
+  // Hundreds of runs are compared by their figures: none is saved unless the job requests it.
   if (!solver.has_snapshot_after_train()) solver.set_snapshot_after_train(false);
   return run;
 }

@@ -132,6 +132,9 @@ Result<SweepSession::Active> SweepSession::start(std::size_t number) {
   std::vector<std::string> arguments{"train", job, "--discard"};
   if (plan_.is_in_lab) {
     arguments = {"lab", job, "--cluster", (folder / "cluster.textproto").string()};
+    if (sweep.memory_limit() > 0) {
+      arguments.insert(arguments.end(), {"--memory-limit", std::to_string(sweep.memory_limit())});
+    }
   }
   arguments.insert(
       arguments.end(),
@@ -161,7 +164,7 @@ Result<void> SweepSession::start_runs() {
   return ok();
 }
 
-/// Why a run that has ended failed; empty: it did not.
+/// Why a run that has ended failed; empty if it did not.
 std::string SweepSession::failure_of(const Active& active) {
   const SweepRun& run = plan_.runs[active.number];
   const ChildProcess& child = active.children[0];

@@ -23,7 +23,7 @@
 namespace taut::lab {
 namespace {
 
-/// Has a job saved on the run's disk where it asks for that, or not at all.
+/// Has a job saved on the run's disk where it requests that, or not at all.
 void settle_checkpoints(bool is_saved, pb::Job& job) {
   pb::SolverParameter& solver = *job.mutable_solver_param();
   if (!is_saved) {
@@ -69,7 +69,7 @@ class Training {
     return outcome();
   }
 
-  /// Errors    what run() refuses before anything happens
+  /// Errors    those with which run() refuses the options before it does anything
   Result<void> check() {
     TAUT_TRY(const pb::Job job, job_of(options_));
     TAUT_TRY(open(job));
@@ -118,13 +118,14 @@ class Training {
     world_.assets = assets_.get();
     world_.times = times_.get();
     world_.meter = options_.meter;
+    world_.pace.emplace(job.workers(), job.solver_param().max_iter());
     if (options_.learns && !options_.folder.empty()) {
       world_.disk = std::make_unique<RunDisk>(options_.folder);
     }
     if (!options_.learns) {
       world_.memory = std::make_unique<CostMemory>(assets_->train_graph().parameters);
     }
-    // Each layer is measured where it is computed, and a batch that is balanced changes its net.
+    // Each layer is measured where it is computed, and a balanced batch changes its net.
     const bool shares = may_share_net() && options_.meter == nullptr;
     if ((!options_.learns || shares) && !job.balance()) {
       world_.net = assets_->make_net(*backend_, 0);
@@ -150,8 +151,8 @@ class Training {
     return std::make_unique<ComputeTimes>(std::move(times));
   }
 
-  /// Whether one net does for all workers: it draws nothing by worker, and nothing stays in it from
-  /// one batch to the next.
+  /// Whether one net serves all workers: it draws nothing per worker, and keeps nothing from one
+  /// batch to the next.
   [[nodiscard]] bool may_share_net() const {
     static const std::set<std::string> kShared = {
         "Data",    "Input",  "Convolution", "Pooling", "InnerProduct", "ReLU",
@@ -164,8 +165,8 @@ class Training {
     });
   }
 
-  /// As often as `tautline train` has it, and less often where there are many processes: the
-  /// coordinator would do little else.
+  /// As often as in `tautline train`, and less often with many processes, since the coordinator
+  /// would do little else.
   void settle_worker_config() {
     world_.config.set_heartbeat_interval_s(heartbeat_s(options_.job.workers()));
     *world_.config.mutable_records() = options_.records;
@@ -217,6 +218,7 @@ class Training {
         world_.agenda.take()();
       }
       if (user.has_submitted() && !std::exchange(is_submitted_, true)) outages_->begin();
+      TAUT_TRY(keep_limit());
       TAUT_TRY(show());
     }
     if (user.refusal().empty()) return ok();
@@ -270,7 +272,7 @@ class Training {
                  Clock(-1), passage.begin, passage.end);
   }
 
-  /// Refuses what hosts, the limit or this machine have too little memory for.
+  /// Refuses jobs for which hosts, the limit or this machine have too little memory.
   [[nodiscard]] Result<void> expect_memory() const {
     const std::vector<TableSpec> tables = model::served_tables(assets_->train_graph());
     TAUT_TRY(const auto misfit, host_misfit(options_.job, tables, options_.cluster,
@@ -302,14 +304,18 @@ class Training {
                                   options_.learns ? ", or --no-learning" : ""));
   }
 
+  /// Reading how much memory is in use takes microseconds, and an action may take a gradient's.
+  [[nodiscard]] Result<void> keep_limit() const {
+    constexpr std::uint64_t kBetween = 32;
+    if (options_.memory == Bytes(0) || world_.agenda.taken() % kBetween != 0) return ok();
+    const Bytes used = resident_memory();
+    if (used <= options_.memory) return ok();
+    return too_large("the lab takes " + mib_text(used));
+  }
+
   Result<void> show() {
     constexpr std::uint64_t kBetween = 1024;
-    if (world_.agenda.taken() % kBetween != 0) return ok();
-    if (options_.memory > Bytes(0)) {
-      const Bytes used = resident_memory();
-      if (used > options_.memory) return too_large("the lab takes " + mib_text(used));
-    }
-    if (!options_.show) return ok();
+    if (!options_.show || world_.agenda.taken() % kBetween != 0) return ok();
     if (options_.show(processes_->user().status())) return ok();
     return make_error(ErrorCode::kClosed, "interrupted");
   }
@@ -318,6 +324,7 @@ class Training {
     TrainingOutcome outcome;
     outcome.job = processes_->user().status();
     outcome.virtual_s = seconds(world_.now().since_origin());
+    outcome.steady_clocks_per_s = world_.pace->clocks_per_s();
     outcome.shards_us = world_.shards_us;
     outcome.clients_us = world_.clients_us;
     outcome.events = world_.agenda.taken() + world_.network->delivered();

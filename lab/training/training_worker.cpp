@@ -12,7 +12,7 @@
 namespace taut::lab {
 namespace {
 
-// As often as the client's own thread looks whether something is to be sent again.
+// As often as the client's own thread checks whether to send something again.
 constexpr Duration kIdle{100'000};
 constexpr std::size_t kStack = 512UL << 10U;
 
@@ -34,7 +34,7 @@ std::size_t first_with_parameters(const model::Graph& graph) {
   return static_cast<std::size_t>(found - graph.nodes.begin());
 }
 
-/// What a worker does, as a playback has it.
+/// A worker's activity as a playback's state.
 Playback::State state_of(VirtualTimeline::Kind kind) {
   switch (kind) {
     case VirtualTimeline::Kind::kCompute:
@@ -54,7 +54,7 @@ pb::ClusterConfig config_of(const World& world, std::uint32_t number) {
 
 }  // namespace
 
-/// Time as the run sees it.
+/// Time as the run observes it.
 class TrainingWorker::VirtualPace final : public worker::Pace {
  public:
   explicit VirtualPace(TrainingWorker& worker) : worker_(worker) {}
@@ -70,6 +70,9 @@ class TrainingWorker::VirtualPace final : public worker::Pace {
     const TimePoint begin = now();
     if (worker_.world_.meter != nullptr) worker_.note_layer(pass, layer);
     if (pass == Pass::kForward) worker_.play_forward(layer, clock);
+    if (pass == Pass::kForward && layer == 0) {
+      worker_.world_.pace->begin(worker_.number_, clock, begin);
+    }
     const double feed = share_ * worker_.world_.times->feed();
     if (feed > 0 && pass == Pass::kForward && layer == 0) {
       worker_.world_.machine_of(worker_.node_).run(feed, [] {});
@@ -258,10 +261,10 @@ worker::Pace& TrainingWorker::pace() {
 std::unique_ptr<ValueStore> TrainingWorker::make_store(Client& client,
                                                        const ServedOptions& options) {
   if (!learns()) {
-    client.on_values([](std::span<float>, const Frame&) {});  // zeros, which nothing reads
+    client.on_values([](std::span<float>, const Frame&) {});  // zeros, never read
     return std::make_unique<CostStore>(client, options, *world_.memory);
   }
-  // What is measured is what a worker's process does.
+  // A measurement must do what a worker's process does.
   if (world_.meter != nullptr) return nullptr;
   const std::vector<TableSpec>& tables = world_.assets->train_graph().parameters;
   auto values = std::make_unique<SharedValues>(world_.values, tables);
@@ -353,7 +356,7 @@ void TrainingWorker::note_layer(worker::Pace::Pass pass, std::size_t layer) {
 
 void TrainingWorker::leave() {
   busy_us_ += entered_.microseconds();
-  // What others wait for may be there by now.
+  // What others wait for may be ready by now.
   exchange_soon();
   run_->fiber->leave();
 }
@@ -386,7 +389,7 @@ void TrainingWorker::stop_run() {
   if (client_ != nullptr) client_->cancel();
 }
 
-/// Has the run write what only this worker has of a checkpoint.
+/// Makes the run write what only this worker has of a checkpoint.
 void TrainingWorker::order_checkpoint(const pb::WorkerJob& job) {
   if (!job.has_checkpoint() || world_.disk == nullptr) return;
   pb::CheckpointOrder order = job.checkpoint();

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "lab/network.hpp"
@@ -14,6 +15,7 @@
 #include "lab/training/meter.hpp"
 #include "lab/training/page_allocator.hpp"
 #include "lab/training/records/playback.hpp"
+#include "lab/training/records/steady_pace.hpp"
 #include "lab/training/records/virtual_timeline.hpp"
 #include "lab/training/run_disk.hpp"
 #include "lab/training/shared_values.hpp"
@@ -25,20 +27,20 @@
 
 namespace taut::lab {
 
-/// What the processes of one training have in common: time, the network, the machines, and what a
-/// worker's process would open for itself and all open alike.
+/// What the processes of one training have in common: time, the network, the machines, and what
+/// every worker's process would otherwise open identically for itself.
 struct World {
-  static constexpr Bytes kFreeUpdates{256UL << 20U};  // that are kept for further ones
+  static constexpr Bytes kMaxFreeUpdates{256UL << 20U};  // that are kept for reuse
 
   Agenda agenda;
   std::unique_ptr<Topology> topology;
   std::unique_ptr<sim::Network> network;
   std::vector<std::unique_ptr<HostCores>> machines;  // by host
   std::vector<std::unique_ptr<HostCores>> devices;   // by device of the topology
-  pb::ClusterConfig config;                          // of every worker, but for its name
+  pb::ClusterConfig config;                          // of every worker, except its name
   pb::LabCosts costs;
   CodecCosts codecs;  // those of `costs`
-  /// Has a process do what is due.
+  /// Makes a process do what is due.
   std::function<void(sim::NodeId node)> step_soon;
   Backend* backend = nullptr;
   const worker::JobAssets* assets = nullptr;
@@ -48,10 +50,11 @@ struct World {
   std::unique_ptr<RunDisk> disk;       // nullptr: no checkpoint is written
   ValuePool values;                    // that workers have read
   std::shared_ptr<BufferPool> updates =
-      std::make_shared<BufferPool>(kFreeUpdates, page_allocator());
+      std::make_shared<BufferPool>(kMaxFreeUpdates, page_allocator());
   VirtualTimeline* timeline = nullptr;  // nullptr: none is kept
   Playback* playback = nullptr;         // nullptr: none is kept
   Meter* meter = nullptr;               // nullptr: nothing is measured
+  std::optional<SteadyPace> pace;       // of the workers; set before they start
   double shards_us = 0;                 // of processors, that messages took at shards so far
   double clients_us = 0;                // and at workers
 
@@ -73,7 +76,7 @@ struct World {
   return bytes;
 }
 
-/// What a message takes of the process that sends or receives it.
+/// The time that a message takes at the process that sends or receives it.
 [[nodiscard]] inline double message_us(double of_each, double of_mib, std::uint64_t bytes) {
   constexpr double kMib = 1UL << 20U;
   return of_each + of_mib * static_cast<double>(bytes) / kMib;

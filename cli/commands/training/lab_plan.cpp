@@ -34,12 +34,13 @@ struct PlanOptions {
   std::string throughput;               // file; empty: none is written
   std::vector<std::string> host_types;  // HOST=TYPE
   lab::LearningTarget target;
+  std::uint64_t memory_limit = 0;  // bytes; 0: none
   bool checks = false;
 
   [[nodiscard]] bool has_target() const { return target.accuracy || target.loss; }
 };
 
-/// Calls `take` for each part of a text with ',' between.
+/// Calls `take` for each part of a comma-separated text.
 template <class Take>
 void each_part(const std::string& text, const Take& take) {
   for (std::size_t begin = 0; begin <= text.size();) {
@@ -49,7 +50,7 @@ void each_part(const std::string& text, const Take& take) {
   }
 }
 
-/// "1..256": 1, 2, 4 and so on, and the last; or numbers with ',' between. Throws UsageError.
+/// "1..256": 1, 2, 4 and so on, and the last; or comma-separated numbers. Throws UsageError.
 std::vector<std::uint32_t> counts_of(const std::string& text) {
   const auto number = [](const std::string& word) {
     if (const std::string wrong = command_line::check_whole_number(word, 1, kMaxWorkers);
@@ -92,7 +93,7 @@ std::vector<Slack> slacks_of(const std::string& text) {
   return slacks;
 }
 
-/// What so many records take, in hours, and what the hosts cost meanwhile.
+/// How long the records take, in hours, and what the hosts cost in that time.
 struct Target {
   double hours = 0;
   double price = 0;
@@ -104,12 +105,12 @@ Target target_of(const lab::ScalingPoint& point, std::uint64_t records) {
   return {hours, hours * point.price_per_hour};
 }
 
-/// Numbers of four digits, however small.
+/// Numbers with four digits, however small.
 std::string short_number(double value) {
   return fmt::format("{:.4g}", value);
 }
 
-/// The workers and the slack by which the records are trained soonest, and cheapest.
+/// The workers and the slack with which the records are trained soonest, and most cheaply.
 void print_best(const std::vector<lab::ScalingPoint>& points, std::uint64_t records) {
   const auto print_one = [&](const char* what, double Target::*by) {
     const auto& best = *std::ranges::min_element(
@@ -169,6 +170,9 @@ void check_together(const PlanOptions& options, const std::vector<Slack>& slacks
   if (!options.throughput.empty() && slacks.size() > 1) {
     throw UsageError("--throughput is that under one slack; give --slack one");
   }
+  if (options.memory_limit > 0 && !options.checks && !options.has_target()) {
+    throw UsageError("--memory-limit is for --check and targets; omit it, or add one of them");
+  }
   if (options.target.accuracy && options.target.loss) {
     throw UsageError("give either --target-accuracy or --target-loss");
   }
@@ -186,8 +190,9 @@ Result<void> plan(const PlanOptions& options) {
   }
   scaling.servers = options.train.servers;
   scaling.checks = options.checks;
+  scaling.memory = Bytes(options.memory_limit);
   TrainOptions train = options.train;
-  // What the job says of its workers, such as min_workers, is for the most of them.
+  // The job's settings for its workers, such as min_workers, are for the largest number.
   train.job.workers = *std::ranges::max_element(scaling.workers);
   TAUT_TRY(scaling.job, training_job(train));
   if (options.has_target()) {
@@ -199,7 +204,7 @@ Result<void> plan(const PlanOptions& options) {
     TAUT_TRY(const auto misfit, lab::cluster_misfit(job, scaling.cluster, scaling.servers));
     if (misfit) return lab_cluster_error(options.cluster, misfit->steps, misfit->what);
   }
-  // What the lab's processes have to say is not the formula's.
+  // Messages of the lab's processes are not about the formula.
   log::Options quiet;
   quiet.role = quiet.name = "lab";
   quiet.level = "error";
@@ -253,11 +258,14 @@ void add_lab_plan(Command& lab, int& status) {
                  "fastest and the cheapest workers and slack: takes as long as the lab does",
                  "PART", {.min = 0, .max = 1, .excludes_limits = true});
   command.number("--target-loss", options->target.loss,
-                 "The same until a test has at most this loss", "LOSS",
+                 "As --target-accuracy, until a test has at most this loss", "LOSS",
                  {.min = 0, .excludes_limits = true});
   command.whole_number("--max-iter", options->train.job.max_iter,
                        "Clocks of a training that does not reach the target (default: the job's)",
                        1);
+  command.byte_size("--memory-limit", options->memory_limit,
+                    "With --check and targets: ends with an error if the lab would take more "
+                    "memory, e.g. 4GiB (default: no limit)");
   command
       .text("--throughput", options->throughput,
             "Also writes iterations/s by workers for each kind of host, on one and on several, "
@@ -265,7 +273,7 @@ void add_lab_plan(Command& lab, int& status) {
       .value("FILE");
   command
       .texts("--host-type", options->host_types,
-             "With --throughput: the types of devices of hosts whose names are none")
+             "With --throughput: the device types of hosts that are not named after one")
       .value("HOST=TYPE")
       .separated_by_commas()
       .check(check_host_type);

@@ -124,6 +124,7 @@ std::string lab_json(const RunSummary& run, const lab::TrainingOutcome& outcome,
                       {"had_notice", loss.had_notice}});
   }
   whole["lab"] = {{"virtual_s", outcome.virtual_s},
+                  {"steady_clocks_per_s", outcome.steady_clocks_per_s},
                   {"waiting_share", figures.waiting},
                   {"mean_staleness", figures.mean_staleness},
                   {"events", outcome.events},
@@ -150,7 +151,7 @@ Result<fs::path> prepare_folder(const LabOptions& options, const pb::Job& job,
   return folder;
 }
 
-/// Shows progress now and then, and looks for signals.
+/// Shows progress now and then, and checks for signals.
 class Watch {
  public:
   Watch(const pb::Job& job, bool quiet) : display_(words_of(job)), quiet_(quiet) {}
@@ -202,7 +203,7 @@ Result<void> check_costs_alone(const LabOptions& options, const pb::Job& job) {
   return ok();
 }
 
-/// What the job says of its checkpoints and the lab does otherwise; empty: nothing.
+/// Where the lab differs from the job's checkpoint settings; empty if it does not.
 std::string checkpoint_note(const LabOptions& options, const pb::Job& job) {
   const bool saves = job.has_checkpoint() || job.solver_param().snapshot() > 0;
   if (!options.learns) {
@@ -215,7 +216,7 @@ std::string checkpoint_note(const LabOptions& options, const pb::Job& job) {
   return "";
 }
 
-/// The status with its checkpoints' folders as they are found from anywhere.
+/// The status with its checkpoints' folders as full paths.
 pb::JobStatus with_whole_paths(pb::JobStatus job, const fs::path& folder) {
   for (pb::KeptCheckpoint& kept : *job.mutable_checkpoints()) {
     kept.set_folder((folder / kept.folder()).string());
@@ -223,7 +224,7 @@ pb::JobStatus with_whole_paths(pb::JobStatus job, const fs::path& folder) {
   return job;
 }
 
-/// What the lab is asked to train, in no folder yet.
+/// What the lab must train, in no folder yet.
 lab::TrainingOptions lab_training(const LabOptions& options, const pb::Job& job,
                                   const pb::LabCluster& cluster) {
   lab::TrainingOptions training;
@@ -242,7 +243,7 @@ lab::TrainingOptions lab_training(const LabOptions& options, const pb::Job& job,
   return training;
 }
 
-/// Prints what came out, and writes it into the run's folder.
+/// Prints the results, and writes them into the run's folder.
 Result<void> report(const LabOptions& options, const pb::Job& job, const fs::path& folder,
                     const lab::TrainingOutcome& outcome, const lab::Playback& playback,
                     const lab::VirtualTimeline* timeline, Duration took) {
@@ -283,7 +284,7 @@ Result<int> train_in_lab(const LabOptions& options) {
   TAUT_TRY(const auto misfit, lab::cluster_misfit(job, cluster, options.train.servers));
   if (misfit) return lab_cluster_error(options.cluster, misfit->steps, misfit->what);
   lab::TrainingOptions training = lab_training(options, job, cluster);
-  // What is refused replaces no run, and leaves no folder.
+  // A refused job replaces no run, and leaves no folder.
   TAUT_TRY(lab::check_training(training));
   TAUT_TRY(const fs::path folder, prepare_folder(options, job, cluster));
   training.records.set_folder(folder.string());

@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The options as they were typed; each is put over what the sweep file says.
+/// The command-line options; each overrides the sweep file's.
 struct SweepArguments {
   std::string file;
   std::string name;
@@ -41,6 +41,7 @@ struct SweepArguments {
   std::string metric;
   std::optional<double> target;
   std::optional<double> limit_s;
+  std::uint64_t memory_limit = 0;  // bytes; 0: not given
   std::vector<std::string> clusters;
   std::string data;
   std::string output;
@@ -86,6 +87,7 @@ void put_axes_over(const SweepArguments& arguments, pb::Sweep& sweep) {
     sweep.set_target(*arguments.target);
   }
   if (arguments.limit_s) sweep.set_limit_s(*arguments.limit_s);
+  if (arguments.memory_limit > 0) sweep.set_memory_limit(arguments.memory_limit);
   if (!arguments.clusters.empty()) sweep.clear_cluster();
   for (const std::string& file : arguments.clusters) {
     sweep.add_cluster(fs::absolute(file).string());
@@ -167,7 +169,7 @@ void add_settings(Command& command, SweepArguments& arguments) {
 
 void add_axes(Command& command, SweepArguments& arguments) {
   constexpr std::uint64_t kMaxSeeds = 1000;
-  // How many real processes there may be is checked once it is known that it is not the lab's.
+  // The limit for real processes is checked once it is known that the sweep is not in the lab.
   constexpr std::uint64_t kMaxLabWorkers = 100'000;
   command
       .texts("--slack", arguments.slack,
@@ -196,7 +198,7 @@ void add_axes(Command& command, SweepArguments& arguments) {
                        kMaxSeeds);
 }
 
-/// What every run of the sweep has.
+/// Options of every run of the sweep.
 void add_run_options(Command& command, const std::shared_ptr<SweepArguments>& arguments) {
   command
       .text("--over", arguments->over,
@@ -219,7 +221,7 @@ void add_run_options(Command& command, const std::shared_ptr<SweepArguments>& ar
   command.text("--data", arguments->data, "Folder of the data set").value("DIR");
 }
 
-/// What the runs are compared by.
+/// Options for the comparison of the runs.
 void add_comparison(Command& command, const std::shared_ptr<SweepArguments>& arguments) {
   command
       .text("--metric", arguments->metric,
@@ -232,7 +234,7 @@ void add_comparison(Command& command, const std::shared_ptr<SweepArguments>& arg
                  "NUMBER", {.min = -std::numeric_limits<double>::infinity()});
 }
 
-/// Where the runs are computed, and where their results go.
+/// Options for where the runs are computed, and where their results go.
 void add_places(Command& command, const std::shared_ptr<SweepArguments>& arguments) {
   command.number("--limit", arguments->limit_s,
                  "A run that takes longer is ended as failed (default: 3600)", "SECONDS",
@@ -243,6 +245,9 @@ void add_places(Command& command, const std::shared_ptr<SweepArguments>& argumen
              "several files with ',' between them are a further axis")
       .separated_by_commas()
       .value("FILE");
+  command.byte_size("--memory-limit", arguments->memory_limit,
+                    "With --lab: a run fails if it would take more memory, e.g. 4GiB (default: no "
+                    "limit)");
   command
       .text("--output", arguments->output,
             "The sweep's folder; an interrupted sweep continues there (default: runs/NAME)")

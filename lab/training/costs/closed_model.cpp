@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
 #include <utility>
 
 #include "common/ssp/compression.hpp"
@@ -20,7 +21,7 @@ namespace {
 constexpr double kUsPerMs = 1e3;
 constexpr double kMib = 1UL << 20U;
 
-/// What an exchange of one worker takes: its updates, and the values that it reads.
+/// The amounts of one worker's exchange: its updates, and the values that it reads.
 struct Load {
   double pushed = 0;            // bytes
   double pulled = 0;            // bytes
@@ -49,7 +50,7 @@ void add_dense(const TableSpec& table, std::uint64_t count, const Compression& c
   load.worker_coding_us += codecs.encode_us(push, count) + codecs.decode_us(pull, count);
 }
 
-/// Adds a bucket's part of a batch's rows: their numbers with the request and with the update.
+/// Adds a bucket's part of a batch's rows: their numbers are in the request and in the update.
 void add_rows(const TableSpec& table, Load& load) {
   const double rows = static_cast<double>(table.rows->clock_rows) / table.rows->buckets;
   const double values = rows * static_cast<double>(table.width()) * sizeof(float);
@@ -80,7 +81,7 @@ Loads loads_of(const std::vector<TableSpec>& tables, const Compression& compress
   return loads;
 }
 
-/// Clocks from one exchange of a worker with the servers to the next.
+/// The number of clocks from one exchange of a worker with the servers to the next.
 std::uint32_t interval_of(const pb::Consistency& consistency) {
   if (consistency.has_periodic_averaging()) return consistency.periodic_averaging().interval();
   return consistency.has_elastic_averaging() ? consistency.elastic_averaging().interval() : 1;
@@ -92,7 +93,7 @@ struct Network {
   double first_us = 0;
 };
 
-/// Lets an exchange's bytes pass over the links, as the lab does.
+/// Adds an exchange's bytes to the links that they pass, as in the lab.
 Result<Network> network_of(const pb::LabCluster& cluster, const Loads& loads,
                            std::uint32_t workers) {
   Network network;
@@ -137,7 +138,7 @@ double compute_ms(const Topology& topology, double alone_ms, std::uint32_t worke
   return slowest;
 }
 
-/// Adds what servers and the way to them take, of a clock.
+/// Adds the time that servers and the way to them take for a clock.
 Result<void> add_servers(const pb::LabCluster& cluster, const model::Graph& graph,
                          std::uint32_t servers, std::uint32_t workers, Slack slack,
                          const pb::Job& job, ClosedEstimate& estimate) {
@@ -167,7 +168,7 @@ Result<void> add_servers(const pb::LabCluster& cluster, const model::Graph& grap
   return ok();
 }
 
-/// Decides what a clock takes, and by what.
+/// Determines the time of a clock, and what limits it.
 void decide(ClosedEstimate& estimate) {
   const double of_workers = estimate.compute_ms + estimate.spread_ms + estimate.exposed_ms;
   estimate.clock_ms = std::max({of_workers, estimate.network_ms, estimate.server_ms});
@@ -180,24 +181,35 @@ void decide(ClosedEstimate& estimate) {
 
 }  // namespace
 
-double mean_of_largest(const pb::LabCompute& compute, std::uint32_t count, std::int64_t clocks) {
-  if (compute.spread() == pb::LabCompute::CONSTANT || count <= 1) return 1;
-  // By draws, as sums of these distributions have no closed form.
-  constexpr int kTrials = 200;
+double mean_under_bound(const pb::LabCompute& compute, std::uint32_t workers, std::int64_t interval,
+                        Slack slack) {
+  if (compute.spread() == pb::LabCompute::CONSTANT || workers <= 1) return 1;
+  if (slack.is_unbounded()) return 1;
+  // By simulation, as sums of these distributions have no closed form.
+  constexpr std::int64_t kWarmUp = 200;
+  constexpr std::int64_t kDraws = 25'600;  // that count: of few workers more intervals than of many
+  const std::int64_t counted = std::clamp<std::int64_t>(kDraws / workers, 200, 3200);
   const ComputeTimes times = ComputeTimes::of_spread(compute, 1);
-  double sum = 0;
-  for (int trial = 0; trial < kTrials; ++trial) {
-    double largest = 0;
-    for (std::uint32_t worker = 0; worker < count; ++worker) {
-      double mean = 0;
-      for (std::int64_t clock = 0; clock < clocks; ++clock) {
-        mean += times.factor(worker, Clock(trial * clocks + clock));
+  std::vector<double> ends(workers);  // of each worker's last interval
+  std::vector<double> last_ends{0};   // of each interval, the last worker's
+  double warmed_up = 0;               // the mean of `ends` then
+  const auto mean = [&ends] {
+    return std::accumulate(ends.begin(), ends.end(), 0.0) / static_cast<double>(ends.size());
+  };
+  for (std::int64_t meeting = 0; meeting < kWarmUp + counted; ++meeting) {
+    if (meeting == kWarmUp) warmed_up = mean();
+    const std::int64_t done = std::max<std::int64_t>(0, meeting - slack.clocks());
+    const double earliest = last_ends[static_cast<std::size_t>(done)];
+    for (std::uint32_t worker = 0; worker < workers; ++worker) {
+      double& end = ends[worker];
+      end = std::max(end, earliest);
+      for (std::int64_t clock = 0; clock < interval; ++clock) {
+        end += times.factor(worker, Clock(meeting * interval + clock));
       }
-      largest = std::max(largest, mean / static_cast<double>(clocks));
     }
-    sum += largest;
+    last_ends.push_back(*std::ranges::max_element(ends));
   }
-  return sum / kTrials;
+  return (mean() - warmed_up) / static_cast<double>(counted * interval);
 }
 
 Result<ClosedEstimate> closed_estimate(const pb::LabCluster& cluster, const Topology& topology,
@@ -215,12 +227,12 @@ Result<ClosedEstimate> closed_estimate(const pb::LabCluster& cluster, const Topo
                                        batch_ms * kUsPerMs / times.whole_clock()));
     slack = exchange.waits ? Slack(0) : Slack::unbounded();
   }
-  constexpr std::int64_t kMaxClocks = 64;
+  constexpr std::int64_t kMaxInterval = 64;  // a longer one spreads hardly less
   if (!slack.is_unbounded()) {
     const std::int64_t interval = exchanges ? 1 : interval_of(job.consistency());
-    const std::int64_t clocks = std::min((slack.clocks() + 1) * interval, kMaxClocks);
     estimate.spread_ms =
-        estimate.compute_ms * (mean_of_largest(cluster.compute(), workers, clocks) - 1);
+        estimate.compute_ms *
+        (mean_under_bound(cluster.compute(), workers, std::min(interval, kMaxInterval), slack) - 1);
   }
   if (!exchanges) {
     TAUT_TRY(add_servers(cluster, graph, servers, workers, slack, job, estimate));

@@ -43,6 +43,7 @@ Result<TargetRun> train_to_target(const ScalingOptions& options, std::uint32_t w
   training.servers = options.servers;
   training.seed = options.job.seed();
   training.records.set_metrics(false);
+  training.memory = options.memory;
   training.playback = &playback;
   training.show = [&](const pb::JobStatus&) {
     return proceed() && reached() == playback.tests().end();

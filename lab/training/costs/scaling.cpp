@@ -5,7 +5,6 @@
 
 #include "lab/training/training_run.hpp"
 #include "proto/config/exchange/settle_exchange.hpp"
-#include "proto/config/job_words.hpp"
 #include "proto/config/settle_compression.hpp"
 #include "worker/replica.hpp"
 
@@ -39,7 +38,7 @@ void set_slack(Slack slack, pb::Job& job) {
   }
 }
 
-/// Sets the number of workers, and limits to it what the job says of more of them.
+/// Sets the number of workers, and limits the job's settings for more of them to it.
 void set_workers(std::uint32_t workers, pb::Job& job) {
   job.set_workers(workers);
   if (job.min_workers() > workers) job.set_min_workers(workers);
@@ -48,29 +47,29 @@ void set_workers(std::uint32_t workers, pb::Job& job) {
     auto& named = *job.mutable_straggler(i)->mutable_worker();
     if (named.empty()) continue;
     named.erase(std::remove_if(named.begin(), named.end(), is_beyond), named.end());
-    // One that names no worker would slow all of them.
+    // A straggler that names no worker would slow all of them.
     if (named.empty()) job.mutable_straggler()->DeleteSubrange(i, 1);
   }
 }
 
-/// A worker's clock as the lab has it, in milliseconds.
-/// records  of a clock
+/// A worker's clock in the lab, in milliseconds, without how a training starts and ends.
 Result<double> clock_in_lab(const ScalingOptions& options, const pb::LabCluster& cluster,
-                            std::uint32_t workers, Slack slack, double records) {
-  constexpr int kClocks = 40;
+                            std::uint32_t workers, Slack slack) {
+  // Of few workers many clocks, whose draws differ.
+  constexpr std::uint32_t kDraws = 3200;
+  const auto clocks = static_cast<int>(std::clamp(kDraws / workers, 40U, 400U));
   TrainingOptions training;
   training.job = job_with(options, workers, slack);
-  training.job.mutable_solver_param()->set_max_iter(kClocks);
+  training.job.mutable_solver_param()->set_max_iter(clocks);
   training.cluster = cluster;
   training.servers = options.servers;
   training.seed = options.job.seed();
   training.learns = false;
   training.records.set_metrics(false);
+  training.memory = options.memory;
   TAUT_TRY(const TrainingOutcome outcome, run_training(training));
-  if (outcome.job.rate() <= 0) return invalid("the lab: " + outcome.job.message());
-  // The rate of a text counts tokens.
-  const double records_per_s = outcome.job.rate() / words_of(training.job).items_per_record;
-  return kMsPerS * workers * records / records_per_s;
+  if (outcome.steady_clocks_per_s <= 0) return invalid("the lab: " + outcome.job.message());
+  return kMsPerS / outcome.steady_clocks_per_s;
 }
 
 }  // namespace
@@ -105,7 +104,7 @@ Result<ScalingPlanner> ScalingPlanner::make(const ScalingOptions& options) {
 Result<ScalingPoint> ScalingPlanner::plan(const pb::LabCluster& cluster, std::uint32_t workers,
                                           Slack slack) {
   const pb::Job& given = options_->job;
-  // Workers divide a batch with global_batch alone.
+  // Workers divide a batch only with global_batch.
   if (!assets_ || given.global_batch()) {
     pb::Job job = given;
     job.set_workers(workers);
@@ -122,7 +121,7 @@ Result<ScalingPoint> ScalingPlanner::plan(const pb::LabCluster& cluster, std::ui
                                            options_->servers, workers, slack, given));
   point.records_per_s = kMsPerS * workers * records / point.estimate.clock_ms;
   if (options_->checks) {
-    TAUT_TRY(point.lab_ms, clock_in_lab(*options_, cluster, workers, slack, records));
+    TAUT_TRY(point.lab_ms, clock_in_lab(*options_, cluster, workers, slack));
   }
   return point;
 }

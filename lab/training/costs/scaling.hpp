@@ -17,18 +17,19 @@ struct ScalingOptions {
   pb::LabCluster cluster;
   std::uint32_t servers = 1;
   std::vector<std::uint32_t> workers;
-  std::vector<Slack> slacks;  // each with each number of workers; none: the job's
+  std::vector<Slack> slacks;  // each with each number of workers; empty: the job's
   bool checks = false;        // each is also trained for some clocks in the lab, without learning
+  Bytes memory{0};            // that this process may take for trainings in the lab; 0: no limit
 };
 
 /// The slacks of the options, or the job's.
 [[nodiscard]] std::vector<Slack> slacks_of(const ScalingOptions& options);
 
-/// The options' job as it is trained with so many workers under one of the options' slacks; what it
-/// says of more workers is left out, and it shows no progress.
+/// The options' job as it is trained with `workers` workers under `slack`; its settings for more
+/// workers are left out, and it shows no progress.
 [[nodiscard]] pb::Job job_with(const ScalingOptions& options, std::uint32_t workers, Slack slack);
 
-/// How a job does with so many workers under a bound.
+/// How a job performs with `workers` workers under a bound.
 struct ScalingPoint {
   std::uint32_t workers = 0;
   Slack slack;
@@ -38,17 +39,17 @@ struct ScalingPoint {
   std::optional<double> lab_ms;  // a worker's clock, if it was trained
 };
 
-/// Plans one number of workers after the other, with the job's data and nets opened once.
+/// Plans one number of workers after another, with the job's data and nets opened once.
 class ScalingPlanner {
  public:
-  /// Errors    invalid: a job that has no formula
+  /// Errors    invalid: the job has no formula
   [[nodiscard]] static Result<ScalingPlanner> make(const ScalingOptions& options);
 
-  /// cluster   in place of that of the options
-  /// Errors    as run_training
+  /// cluster   in place of the options' cluster
+  /// Errors    as run_training()
   [[nodiscard]] Result<ScalingPoint> plan(const pb::LabCluster& cluster, std::uint32_t workers,
                                           Slack slack);
-  /// Those of the options, or the job's.
+  /// The slacks of the options, or the job's.
   [[nodiscard]] const std::vector<Slack>& slacks() const { return slacks_; }
 
  private:
@@ -59,7 +60,7 @@ class ScalingPlanner {
   std::optional<worker::JobAssets> assets_;
 };
 
-/// Errors    as run_training
+/// Errors    as run_training()
 [[nodiscard]] Result<std::vector<ScalingPoint>> plan_scaling(const ScalingOptions& options);
 
 }  // namespace taut::lab

@@ -33,6 +33,7 @@ class Check {
     TAUT_TRY(links());
     TAUT_TRY(racks());
     TAUT_TRY(hosts());
+    TAUT_TRY(uses());
     TAUT_TRY(compute());
     TAUT_TRY(outages());
     TAUT_TRY(control());
@@ -125,8 +126,34 @@ class Check {
     if (servers == 0) return text_.error({{"host", 0}}, "no host has servers; add servers: 1");
     return ok();
   }
-  /// Whether no name of a host or of its machines is one of an earlier host's: "gpu1" of several
-  /// is a machine of "gpu" too, and its gpu10 may be another one.
+  /// Whether each link and each rack is used: an unused one probably has a mistaken name.
+  [[nodiscard]] Result<void> uses() const {
+    std::set<std::string> links;
+    std::set<std::string> racks;
+    for (const pb::LabRack& rack : cluster_.rack()) links.insert(rack.link());
+    for (const pb::LabHost& host : cluster_.host()) {
+      links.insert({host.link(), host.loopback(), host.island()});
+      racks.insert(host.rack());
+    }
+    for (int i = 0; i < cluster_.link_size(); ++i) {
+      const std::string& name = cluster_.link(i).name();
+      if (links.contains(name)) continue;
+      return text_.error({{"link", i}, {"name"}},
+                         fmt::format("link \"{}\" is used by no host and no rack; name it in one, "
+                                     "or remove it",
+                                     name));
+    }
+    for (int i = 0; i < cluster_.rack_size(); ++i) {
+      const std::string& name = cluster_.rack(i).name();
+      if (racks.contains(name)) continue;
+      return text_.error(
+          {{"rack", i}, {"name"}},
+          fmt::format("rack \"{}\" has no host; name it in one, or remove it", name));
+    }
+    return ok();
+  }
+  /// Whether no name of a host or of its machines is one of an earlier host's: "gpu1" may also be a
+  /// machine of "gpu", and its machine gpu10 another one of them.
   /// known  names so far
   [[nodiscard]] Result<void> are_new(std::set<std::string>& known, int number) const {
     const pb::LabHost& host = cluster_.host(number);
@@ -139,7 +166,7 @@ class Check {
     }
     return ok();
   }
-  /// Of a host, and of each of its machines where they are several.
+  /// The names of a host and, if it has several machines, of each of them.
   [[nodiscard]] static std::vector<std::string> names_of(const pb::LabHost& host) {
     std::vector<std::string> names = {host.name()};
     for (std::uint32_t i = 0; host.count() > 1 && i < host.count(); ++i) {

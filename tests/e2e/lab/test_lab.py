@@ -2,8 +2,10 @@
 
 import csv
 import json
+import os
 import pathlib
 import re
+import subprocess
 import tempfile
 
 from cluster import *
@@ -30,6 +32,20 @@ net_param {
           softmax_param { axis: 2 } }
 }
 solver_param { base_lr: 0.02 max_iter: 30 }
+"""
+# A million parameters: 4 MB of gradients at each of 40 workers.
+LARGE = """
+name: "large" workers: 40
+net_param {
+  name: "large"
+  layer { name: "data" type: "DummyData" top: "data" top: "label"
+          dummy_data_param { shape { dim: 1 dim: 1000 } shape { dim: 1 }
+                             classes: 0 classes: 1000 } }
+  layer { name: "ip" type: "InnerProduct" bottom: "data" top: "ip"
+          inner_product_param { num_output: 1000 weight_filler { type: "xavier" } } }
+  layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" }
+}
+solver_param { base_lr: 0.1 max_iter: 2 }
 """
 
 
@@ -474,6 +490,41 @@ control { heartbeat_limit_s: 0.5 }
                                    "--max-iter", 300)
             self.assert_fails(answer, "and --memory-limit is")
         self.lab("--memory-limit", "4GiB")
+        for words in (("sweep", "--lab", path, "--slack", 0, "--seeds", 1, "--output",
+                       self.folder / "sweep"),
+                      ("lab", "plan", "--cluster", path, "--workers", 2, "--check")):
+            at = 2 if words[1] == "plan" else 1
+            answer = self.tautline(*words[:at], self.job(workers=2), *words[at:],
+                                   "--memory-limit", "1KiB")
+            self.assertEqual(answer.returncode, 1, answer.stdout + answer.stderr)
+            self.assertIn("--memory-limit is 0.00098 MiB", answer.stdout + answer.stderr)
+        answer = self.tautline("lab", "plan", self.job(), "--cluster", path, "--memory-limit",
+                               "1GiB")
+        self.assert_fails(answer, "--memory-limit is for --check and targets", status=2)
+
+    def test_a_run_that_grows_past_its_limit_of_memory_ends_near_it(self):
+        path = self.folder / "cluster.textproto"
+        path.write_text(CLUSTER.replace("count: 8", "count: 40"))
+        words = ["lab", self.file("large.textproto", LARGE), "--cluster", path, "--mode", "bsp",
+                 "--output", self.folder / "run", "--force"]
+        status, said, whole = self.peak(*words)
+        self.assertEqual(status, 0, said)
+        # The workers' gradients alone are 160 MB of that, which is known before the run.
+        limit = whole - 20 * 1024 * 1024
+        status, said, peak = self.peak(*words, "--memory-limit", limit)
+        self.assertEqual(status, 1)
+        self.assertRegex(said, r"the lab takes \d+ MiB, and --memory-limit is \d+ MiB; take fewer")
+        self.assertLess(peak, limit + 8 * 1024 * 1024)
+
+    def peak(self, *arguments):
+        """A command's exit status, what it printed, and the most bytes that were its own."""
+        with tempfile.TemporaryFile("w+") as printed:
+            child = subprocess.Popen(self.command("tautline", arguments), cwd=self.folder,
+                                     stdout=printed, stderr=subprocess.STDOUT)
+            _, status, usage = os.wait4(child.pid, 0)
+            child.returncode = os.waitstatus_to_exitcode(status)
+            printed.seek(0)
+            return child.returncode, printed.read(), usage.ru_maxrss * 1024
 
     def test_the_times_of_a_real_run_are_those_of_a_worker_in_the_lab(self):
         rows = "".join(f"{i},{0.01 * (1 + i % 2)},1\n" for i in range(20))

@@ -266,12 +266,15 @@ TEST_CASE("fields that override a job replace its lists and keep the rest", "[sw
 TEST_CASE("every value of a sweep that cannot work is named before anything runs", "[sweep]") {
   const std::string all = refusal_of(
       "slack: '-1' slack: 'fast' slack: '2' slack: '2' workers: 0 workers: 300 seeds: 0 "
-      "target_accuracy: 1.5 limit_s: 0 variant { } variant { name: 'v' job { workers: 3 } }");
+      "target_accuracy: 1.5 limit_s: 0 memory_limit: 1 variant { } variant { name: 'v' job { "
+      "workers: 3 } }");
   for (const char* line :
        {"or async, is \"-1\"", "or async, is \"fast\"", "slack 2 is named twice",
         "workers: must be from 1 to 256, is 0", "workers: must be from 1 to 256, is 300",
         "seeds: must be from 1 to 1000, is 0", "less than 1, e.g. 0.85, is 1.5",
-        "limit_s: must be greater than 0, is 0", "a variant has no name", "variant \"v\" sets"}) {
+        "limit_s: must be greater than 0, is 0",
+        "memory_limit: is for runs in the lab; give its cluster, or omit it",
+        "a variant has no name", "variant \"v\" sets"}) {
     CHECK_THAT(all, Contains(line));
   }
 }
@@ -342,7 +345,7 @@ TEST_CASE("a point that its job cannot be is named with the reason", "[sweep]") 
              Contains("slack 2, 2 workers: balance: solver type Adam"));
 }
 
-TEST_CASE("a run is done where its folder was prepared for its job, whose text it writes anew",
+TEST_CASE("a run is done where its folder was prepared for its job, whose text it writes again",
           "[sweep]") {
   const auto plan = plan_of("slack: '0' workers: 2 seeds: 1 over { data { folder: 'near' } }");
   REQUIRE(plan.has_value());

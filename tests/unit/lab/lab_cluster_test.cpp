@@ -52,6 +52,11 @@ TEST_CASE("a lab's cluster that cannot be is refused with line and column", "[la
                    "rack { name: \"r\" oversubscription: 4 }") ==
         "c:1:1: host \"h\" has no link, and the link of its rack is the sum of its hosts' ones; "
         "name one");
+  CHECK(refusal_of("host { name: \"h\" servers: 1 }\nlink { name: \"a\" gbit_per_s: 1 }") ==
+        "c:2:8: link \"a\" is used by no host and no rack; name it in one, or remove it");
+  CHECK(refusal_of("host { name: \"h\" servers: 1 }\n"
+                   "rack { name: \"r\" link: \"a\" }\nlink { name: \"a\" gbit_per_s: 1 }") ==
+        "c:2:8: rack \"r\" has no host; name it in one, or remove it");
   // An outage of "h1", or of "h10", would be one of machines of both.
   CHECK(refusal_of("host { name: \"h\" count: 11 link: \"a\" }\n"
                    "host { name: \"h1\" count: 2 link: \"a\" }\n"

@@ -1,6 +1,10 @@
 // What policies that come later need of the interface: a trial of each kind.
 #include <array>
 #include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "tests/unit/lab/schedule/trial.hpp"
 
@@ -9,7 +13,7 @@ namespace {
 
 constexpr std::uint32_t kCells = 2;
 
-/// Each cell is a cluster by itself, with every second job.
+/// Each cell is a separate cluster, with every second job.
 class TwoCells : public Policy {
  public:
   explicit TwoCells(std::uint32_t devices) : devices_(devices) {}
@@ -38,8 +42,8 @@ class TwoCells : public Policy {
   std::uint32_t seen_ = 0;       // devices of running jobs
 };
 
-/// The first job that waits has a device, together with those behind it for as long as they are few
-/// enough and their memory suffices.
+/// The first job that waits gets a device, together with those behind it while they are few enough
+/// and their memory suffices.
 class PackedByMemory : public Policy {
  public:
   explicit PackedByMemory(double memory_gib) : memory_gib_(memory_gib) {}
@@ -82,6 +86,33 @@ class SlowFrom : public Policy {
   const double frequency_;
 };
 
+/// The user that has used least for each of their tickets has the devices until the next round. A
+/// job's name is its user's, then '/'.
+class Tickets : public Policy {
+ public:
+  explicit Tickets(std::map<std::string, double> tickets) : tickets_(std::move(tickets)) {}
+
+  [[nodiscard]] double round_s() const override { return 10; }
+  [[nodiscard]] Plan decide(const View& view) override {
+    std::map<std::string, double> used;  // device-seconds of active jobs
+    for (const JobIndex job : view.active()) used[user_of(view, job)] += view.attained_s(job);
+    std::vector<std::pair<double, JobIndex>> keyed;
+    for (const JobIndex job : view.active()) {
+      const std::string user = user_of(view, job);
+      keyed.emplace_back(used[user] / tickets_.at(user), job);
+    }
+    return fill_by_key(view, std::move(keyed));
+  }
+
+ private:
+  static std::string user_of(const View& view, JobIndex job) {
+    const std::string& name = view.job(job).name;
+    return name.substr(0, name.find('/'));
+  }
+
+  const std::map<std::string, double> tickets_;
+};
+
 }  // namespace
 
 TEST_CASE("a policy may divide the cluster into cells", "[schedule]") {
@@ -116,6 +147,15 @@ TEST_CASE("a policy may pack jobs by the memory that they take, and no more than
   REQUIRE_FALSE(broken);
   CHECK(broken.error().message ==
         "at 0.000 s the jobs on device 0 take 18.000 GiB of its 16, at last job 2");
+}
+
+TEST_CASE("a policy may give users' jobs devices by their tickets", "[schedule]") {
+  auto jobs = numbered({test_job(0, 1, 300), test_job(0, 1, 300)});
+  jobs[0].name = "alice/0";
+  jobs[1].name = "bob/0";
+  Tickets policy({{"alice", 3}, {"bob", 1}});
+  // Of each 40 s alice has 30, until her job has ended; bob's has the rest then.
+  CHECK(ends(run_policy(policy, jobs, test_cluster("1x1"))) == std::vector<double>{400, 600});
 }
 
 TEST_CASE("a policy may lower the clocks: jobs take longer, and less energy", "[schedule]") {

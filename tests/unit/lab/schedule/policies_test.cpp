@@ -80,7 +80,7 @@ TEST_CASE("the coordinator's policies decide as if they were told of the whole q
   }
 }
 
-TEST_CASE("each policy promises what its paper does, which every event is held to", "[schedule]") {
+TEST_CASE("what each policy promises is what every event is held to", "[schedule]") {
   std::map<std::string, std::vector<std::string_view>> promises;
   for (const PolicyEntry& entry : policies()) {
     const Promise promise = entry.make()->promise();
