@@ -12,15 +12,15 @@
 
 Members run in separate processes, on any machine that reaches the cluster. Each pushes an update of
 every table at every clock; the servers apply them by the job's rule. With slack s, what a member
-reads at clock c has every member's updates before clock c - s: 0 is lock-step (BSP), None is
-without a bound. job.slack may be set while the job runs.
+reads at clock c has every member's updates before clock c - s: 0 is lock-step (BSP), None has
+no bound. job.slack may be set while the job runs.
 
-Whoever evaluates, serves or generates follows: tautline.follow(job).pull() is a whole model of one
-version while the job trains, and holds nothing back: help(tautline.follow).
+Programs that evaluate, serve or generate follow a job: tautline.follow(job).pull() returns a whole
+model of one version while the job trains, and delays nothing: help(tautline.follow).
 
 PyTorch models need no separate tables: help(tautline.torch). Experiments that compare bounds and
-settings: help(tautline.sweep). Which records a member reads: help(tautline.Sampler). What goes
-wrong is a TautlineError of one line, which says the way out.
+settings: help(tautline.sweep). Which records a member reads: help(tautline.Sampler). An
+error is a TautlineError of one line, which says what to do.
 """
 
 from tautline._library import lib as _lib
@@ -32,14 +32,14 @@ from tautline.follower import Follower, Model, follow
 from tautline.frame import Frame
 from tautline.member import Member, Table
 from tautline.progress import Progress
-from tautline.rules import (LAMB, SGD, AdaGrad, Adam, AdamW, Lion, Nesterov, Outer, RAdam,
-                            RMSProp, Rule)
+from tautline.rules import (FTRL, LAMB, SGD, AdaDelta, AdaGrad, Adam, AdamW, Lion, Nesterov, Outer,
+                            RAdam, RMSProp, Rule)
 from tautline.sampler import Sampler
 
 __version__: str = _lib.tautline_version().decode().split()[1]
 
-__all__ = ["AdaGrad", "Adam", "AdamW", "Cluster", "DeadlineError", "Follower", "Frame",
-           "InvalidError", "Job", "LAMB", "Lion", "LocalCluster", "LostError", "Member",
+__all__ = ["AdaDelta", "AdaGrad", "Adam", "AdamW", "Cluster", "DeadlineError", "FTRL", "Follower",
+           "Frame", "InvalidError", "Job", "LAMB", "Lion", "LocalCluster", "LostError", "Member",
            "MismatchError", "Model", "Nesterov", "NotFoundError", "Outer", "Progress", "RAdam",
            "RMSProp", "Rule", "SGD", "Sampler", "StoppedError", "Sweep", "SystemFailure", "Table",
            "TautlineError", "UnavailableError", "connect", "follow", "local", "sweep"]

@@ -48,7 +48,7 @@ class Rule:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SGD(Rule):
-    """Stochastic gradient descent, with heavy-ball momentum where that is above 0."""
+    """Stochastic gradient descent, with heavy-ball momentum if that is above 0."""
 
     momentum: float = 0.0
 
@@ -86,7 +86,7 @@ class AdamW(Adam):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RAdam(Adam):
-    """Adam whose rate is rectified while it has seen few gradients; needs no warm-up."""
+    """Adam with a rate that is rectified until it has seen enough gradients; needs no warm-up."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -116,6 +116,30 @@ class RMSProp(Rule):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class AdaDelta(Rule):
+    """Steps in the ratio of two moving means' roots, of squared steps and of squared gradients."""
+
+    decay: float = 0.9
+    eps: float = 1e-6
+
+    def _fields(self) -> dict[str, Any]:
+        return {"momentum": self.decay, "delta": self.eps}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FTRL(Rule):
+    """Follow the regularized leader: a rate for each parameter and exact zeros, for sparse models.
+    It has an L1 and an L2 term in place of the weight decay."""
+
+    beta: float = 1.0
+    l1: float = 0.0
+    l2: float = 0.0
+
+    def _fields(self) -> dict[str, Any]:
+        return {"ftrl_beta": self.beta, "ftrl_l1": self.l1, "ftrl_l2": self.l2}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Lion(Rule):
     """The sign of an interpolated momentum."""
 
@@ -127,19 +151,19 @@ class Lion(Rule):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Outer:
-    """Members train by themselves and meet every so many steps; the servers then take the mean of
+    """Members train on their own and meet after each interval; the servers then take the mean of
     how far they have gone as the gradient of a rule (DiLoCo, FedAvg with momentum, FedAdam). What
     members use to train is their own: help(tautline.torch.Meetings).
 
     interval   steps between two meetings, at least 1
-    type       the rule: "Nesterov", "SGD", "Adam" and the others that no worker's norm enters;
+    type       the rule: "Nesterov", "SGD", "Adam" and the others that use no worker's norm;
                "SGD" with lr 1 and momentum 0 is the plain mean
     lr         its rate
     momentum   its momentum, or Adam's beta1; None: the job's default, where the type reads it
-    momentum2  Adam's beta2, likewise
-    eps        what is added to Adam's and AdaGrad's divisor, likewise; FedAdam's is 1e-3
-    buffer     a step for every so many updates, under a slack or without one (FedBuff); 0: for each
-    fragments  into how many parts the tables are divided, in their order, which meet in turn, each
+    momentum2  Adam's beta2; None: as for momentum
+    eps        added to Adam's and AdaGrad's divisor; None: as for momentum; FedAdam's is 1e-3
+    buffer     updates that make one step, under a slack or without one (FedBuff); 0: each update
+    fragments  the number of parts that tables are divided into, in order; they meet in turn, each
                once in an interval (streaming DiLoCo); the interval must be a multiple of it
     """
 

@@ -110,6 +110,12 @@ class Reference(unittest.TestCase):
         self.assertGreater(len(types), 8)
         for name in types:
             self.assertIn(f"| `{name}` |", guide)
+        # Momentum is a field of SGD's, and a program's members have no norms for LARS.
+        classes = re.findall(r"(?m)^class (\w+)\(", read("python/tautline/rules.py"))
+        self.assertEqual(set(types) - {"momentum", "LARS"} - set(classes), set())
+        exported = read("python/tautline/__init__.py")
+        for name in classes:
+            self.assertIn(f'"{name}"', exported)
 
     def test_every_link_of_a_page_leads_to_a_heading(self):
         for page in set(PAGES.values()):

@@ -56,6 +56,17 @@ class Tidy(unittest.TestCase):
         self.assertIn("1 sources checked, 2 findings", output)
         self.assertEqual(self.tidy("cuda/kernels/sum.cuh"), (code, output))
 
+    def test_a_header_without_a_source_of_its_name_is_checked_with_one_that_includes_it(self):
+        self.write("common/sum.hpp", "struct Sum {\n  Sum() {}\n};\n")
+        self.write("common/alone.hpp", "struct Alone {\n  Alone() {}\n};\n")
+        for name in ("first", "second"):
+            self.write(f"common/{name}.cpp", '#include "common/sum.hpp"\n', "/usr/bin/c++")
+        code, output = self.tidy("common/sum.hpp", "common/alone.hpp")
+        self.assertEqual(code, 1)
+        self.assertIn("common/sum.hpp:2:3: warning: use '= default'", output)
+        self.assertIn("tidy: common/alone.hpp is not checked: no source includes it\n", output)
+        self.assertIn("tidy: 1 sources checked, 1 findings", output)
+
     def test_a_source_is_checked_again_once_it_or_a_header_has_changed(self):
         if shutil.which("clang++") is None:
             self.skipTest("clang++ is missing: apt install clang-14")
