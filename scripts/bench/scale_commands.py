@@ -5,6 +5,7 @@ import dataclasses
 import shlex
 
 NETS = "Nets over workers, links and servers"
+MESSAGES = "What messages take"
 LAWS = "Laws of messages and bytes, and the first bottleneck"
 REAL_MEMORY = "Memory of real processes"
 AGAINST = "The lab against real runs"
@@ -144,6 +145,13 @@ GROUPS = (
                 f"--gbps {gbps} --clocks {clocks}")
         for workers, clocks in (("1,4,16,64", 4), ("1,256", 2)) for gbps in (100, 200)
     ]),
+    (MESSAGES, "with messages as measured", [
+        scaling("costs --mode BSP --workers 1,16,64,256 --clocks 6"),
+    ]),
+    (MESSAGES, "one worker, and a real one of an H100", [
+        scaling("costs --device h100 --net lenet --net alexnet --mode BSP --workers 1 --servers 1 "
+                "--gbps 1000 --clocks 40"),
+    ]),
     (EXCHANGES, "servers, sums and averages", [
         "scripts/bench/lab/exchanges --workers 4,16,64 --gbit 1,10,100",
         "scripts/bench/lab/exchanges --workers 256 --gbit 1,10",
@@ -203,7 +211,7 @@ GROUPS = (
     (AGAINST, "rate, waiting and staleness", list(map("scripts/bench/lab_against_real {}".format, (
         "--matrix --append FOLDER/matrix.md",
         "--rate 100mbit --congestion reno --sharing FAIR --iterations 60 --workers 2,4",
-        "--rate 1gbit --congestion reno --iterations 80 --runs 3 --workers 2 --mode 'SSP 1'",
+        "--rate 1gbit --congestion reno --sharing FAIR --iterations 80 --runs 3 --workers 2",
     )))),
     (AGAINST, "what TCP brings both ways", ["scripts/bench/lab/both_ways"]),
 )
@@ -243,8 +251,8 @@ COMMANDS = [Command(section, title, line) for section, title, lines in GROUPS fo
 # scripts/bench/lab_against_real --estimate says. Those of best_bound are from the time of a
 # gradient. The others take a minute or less.
 ABOUT_S = (
-    ("lab_against_real --matrix", 10800),
-    ("lab_against_real --rate 100mbit --congestion", 2200),
+    ("lab_against_real --matrix", 5200),
+    ("lab_against_real --rate 100mbit --congestion", 730),
     ("lab_against_real", 340),
     ("best_bound --kind spread", 1300),
     ("best_bound", 870),
@@ -258,6 +266,7 @@ ABOUT_S = (
     ("weak --net alexnet --mode 'SSP 3' --workers 1,1024", 300),
     ("weak --net alexnet --mode ASYNC --workers 1,1024", 300),
     ("strong --mode 'SSP 3' --workers 1,256,1024", 900),
+    ("costs --mode BSP --workers 1,16,64,256", 900),
     ("ten_thousand.textproto --servers 16 --mode bsp --max-iter 2", 330),
     ("ten_thousand.textproto", 120),
     ("exchanges --workers 1024", 1500),

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <numeric>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "lab/training/costs/compute_times.hpp"
 #include "proto/config/exchange/settle_exchange.hpp"
 #include "proto/config/settle_compression.hpp"
+#include "worker/collective/job_exchange.hpp"
 #include "worker/model/row_parameters.hpp"
 
 namespace taut::lab {
@@ -179,37 +181,80 @@ void decide(ClosedEstimate& estimate) {
   }
 }
 
-}  // namespace
+using Ends = std::vector<double>;  // of each worker's interval
 
-double mean_under_bound(const pb::LabCompute& compute, std::uint32_t workers, std::int64_t interval,
-                        Slack slack) {
+/// How long a clock takes, over the mean of its computing. By simulation, as sums of these
+/// distributions have no closed form.
+/// wait  given when workers began an interval and ended computing it, raises the ends to when they
+///       begin the next one
+double mean_of_intervals(const pb::LabCompute& compute, std::uint32_t workers,
+                         std::int64_t interval,
+                         const std::function<void(const Ends& begins, Ends& ends)>& wait) {
   if (compute.spread() == pb::LabCompute::CONSTANT || workers <= 1) return 1;
-  if (slack.is_unbounded()) return 1;
-  // By simulation, as sums of these distributions have no closed form.
   constexpr std::int64_t kWarmUp = 200;
   constexpr std::int64_t kDraws = 25'600;  // that count: of few workers more intervals than of many
   const std::int64_t counted = std::clamp<std::int64_t>(kDraws / workers, 200, 3200);
   const ComputeTimes times = ComputeTimes::of_spread(compute, 1);
-  std::vector<double> ends(workers);  // of each worker's last interval
-  std::vector<double> last_ends{0};   // of each interval, the last worker's
-  double warmed_up = 0;               // the mean of `ends` then
+  Ends ends(workers);
+  double warmed_up = 0;  // the mean of `ends` then
   const auto mean = [&ends] {
     return std::accumulate(ends.begin(), ends.end(), 0.0) / static_cast<double>(ends.size());
   };
-  for (std::int64_t meeting = 0; meeting < kWarmUp + counted; ++meeting) {
-    if (meeting == kWarmUp) warmed_up = mean();
-    const std::int64_t done = std::max<std::int64_t>(0, meeting - slack.clocks());
-    const double earliest = last_ends[static_cast<std::size_t>(done)];
+  for (std::int64_t number = 0; number < kWarmUp + counted; ++number) {
+    if (number == kWarmUp) warmed_up = mean();
+    const Ends begins = ends;
     for (std::uint32_t worker = 0; worker < workers; ++worker) {
-      double& end = ends[worker];
-      end = std::max(end, earliest);
       for (std::int64_t clock = 0; clock < interval; ++clock) {
-        end += times.factor(worker, Clock(meeting * interval + clock));
+        ends[worker] += times.factor(worker, Clock(number * interval + clock));
       }
     }
-    last_ends.push_back(*std::ranges::max_element(ends));
+    wait(begins, ends);
   }
   return (mean() - warmed_up) / static_cast<double>(counted * interval);
+}
+
+/// mean_under_bound() of a job at the servers, or what its workers' exchange makes them wait.
+double mean_clock(const pb::LabCompute& compute, std::uint32_t workers, Slack slack,
+                  const pb::Job& job) {
+  constexpr std::int64_t kMaxInterval = 64;  // a longer one spreads hardly less
+  if (slack.is_unbounded()) return 1;
+  if (!exchanges_at_workers(job)) {
+    const std::int64_t interval = interval_of(job.consistency());
+    return mean_under_bound(compute, workers, std::min(interval, kMaxInterval), slack);
+  }
+  if (const auto graph = collective::graph_of(job)) {
+    return mean_with_neighbours(compute, workers, *graph);
+  }
+  return mean_under_bound(compute, workers, 1, slack);
+}
+
+}  // namespace
+
+double mean_under_bound(const pb::LabCompute& compute, std::uint32_t workers, std::int64_t interval,
+                        Slack slack) {
+  if (slack.is_unbounded()) return 1;
+  std::vector<double> last_ends{0};  // of each interval, the last worker's
+  return mean_of_intervals(compute, workers, interval, [&](const Ends&, Ends& ends) {
+    last_ends.push_back(*std::ranges::max_element(ends));
+    const auto next = static_cast<std::int64_t>(last_ends.size()) - 1;
+    const auto done = static_cast<std::size_t>(std::max<std::int64_t>(0, next - slack.clocks()));
+    for (double& end : ends) end = std::max(end, last_ends[done]);
+  });
+}
+
+double mean_with_neighbours(const pb::LabCompute& compute, std::uint32_t workers,
+                            collective::Graph graph) {
+  std::vector<collective::Neighbours> neighbours;
+  for (std::uint32_t i = 0; i < workers; ++i) {
+    neighbours.push_back(neighbours_of(graph, collective::Rank(i), workers));
+  }
+  return mean_of_intervals(compute, workers, 1, [&](const Ends& begins, Ends& ends) {
+    for (std::uint32_t i = 0; i < workers; ++i) {
+      for (const auto& source : neighbours[i].from) {
+        ends[i] = std::max(ends[i], begins[source.rank.value()]);
+      }
+    }
+  });
 }
 
 Result<ClosedEstimate> closed_estimate(const pb::LabCluster& cluster, const Topology& topology,
@@ -227,13 +272,8 @@ Result<ClosedEstimate> closed_estimate(const pb::LabCluster& cluster, const Topo
                                        batch_ms * kUsPerMs / times.whole_clock()));
     slack = exchange.waits ? Slack(0) : Slack::unbounded();
   }
-  constexpr std::int64_t kMaxInterval = 64;  // a longer one spreads hardly less
-  if (!slack.is_unbounded()) {
-    const std::int64_t interval = exchanges ? 1 : interval_of(job.consistency());
-    estimate.spread_ms =
-        estimate.compute_ms *
-        (mean_under_bound(cluster.compute(), workers, std::min(interval, kMaxInterval), slack) - 1);
-  }
+  estimate.spread_ms =
+      estimate.compute_ms * (mean_clock(cluster.compute(), workers, slack, job) - 1);
   if (!exchanges) {
     TAUT_TRY(add_servers(cluster, graph, servers, workers, slack, job, estimate));
     decide(estimate);

@@ -9,6 +9,7 @@
 #include "lab/training/topology.hpp"
 #include "proto/job.pb.h"
 #include "proto/lab.pb.h"
+#include "worker/collective/gossip_graph.hpp"
 #include "worker/model/graph.hpp"
 
 namespace taut::lab {
@@ -27,10 +28,10 @@ struct ClosedEstimate {
 };
 
 /// A job on a cluster, as a formula: computing, its spread over the workers that wait for each
-/// other (mean_under_bound()), bytes over the busiest link as the job's compression encodes them,
-/// the shard's thread, and the round trip of the first layer; all of these divided by the clocks
-/// between two meetings. Of a table by rows a worker moves as many rows as its batch may name. Of
-/// parts that overlap, the larger one counts.
+/// other (mean_under_bound(), mean_with_neighbours()), bytes over the busiest link as the job's
+/// compression encodes them, the shard's thread, and the round trip of the first layer; all of
+/// these divided by the clocks between two meetings. Of a table by rows a worker moves as many rows
+/// as its batch may name. Of parts that overlap, the larger one counts.
 /// Errors  as ComputeTimes::make() and to_compression()
 /// batch   its records; a clock computes the job's iter_size batches
 /// slack   unbounded: no worker waits for another
@@ -47,5 +48,10 @@ struct ClosedEstimate {
 /// interval  clocks between two exchanges with the servers
 [[nodiscard]] double mean_under_bound(const pb::LabCompute& compute, std::uint32_t workers,
                                       std::int64_t interval, Slack slack);
+
+/// As mean_under_bound(), for workers that average with their neighbours: one ends a clock once all
+/// whose values it receives have begun it.
+[[nodiscard]] double mean_with_neighbours(const pb::LabCompute& compute, std::uint32_t workers,
+                                          collective::Graph graph);
 
 }  // namespace taut::lab

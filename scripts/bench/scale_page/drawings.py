@@ -7,6 +7,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lab"))
 import accuracy_curves  # noqa: E402
 import figures  # noqa: E402
 from figure_grid import Grid  # noqa: E402
+from soonest import soonest  # noqa: E402
 
 from scale_page.page_table import number  # noqa: E402
 
@@ -31,7 +32,7 @@ class Charts:
 
 
 def efficiency(rows, folder, table):
-    """Of weak and strong scaling: a panel for each mode or rate, a line for each net."""
+    """Weak and strong scaling: a panel for each mode or rate, a line for each net."""
     head, *rows = rows
     charts = Charts("workers", "efficiency")
     for row in rows:
@@ -46,7 +47,7 @@ def efficiency(rows, folder, table):
 
 
 def grid(rows, folder, table):
-    """Of efficiencies over links or servers, which the headings count."""
+    """Efficiencies over links or servers, which the headings count."""
     head, *rows = rows
     charts = Charts(head[-1].split(" ", 1)[1], "efficiency")
     for name, *cells in rows:
@@ -93,15 +94,16 @@ def exchanges(rows, folder, table):
 
 
 def bounds(rows, folder, table):
-    """Two figures: the time under each bound, and which is soonest over workers and spread."""
+    """Two figures: the time under each bound, and which is soonest over workers and spread, the
+    tightest of those that are equally soon."""
     head, *rows = rows
     names = head[1:-1]
     charts = Charts("workers", "virtual seconds")
     best = Grid("The bound that is soonest, over spread and workers", "stragglers", "workers",
                 names)
-    for name, *cells, soonest in rows:
+    for name, *cells, _ in rows:
         kind, workers = name.split(", ")
-        best.add(kind, workers, soonest)
+        best.add(kind, workers, (soonest(names, cells) or ["none"])[0])
         for bound, cell in zip(names, cells):
             if " of " not in cell:  # runs that reached the target, where not all did
                 charts.add(kind, bound, workers, cell)

@@ -6,6 +6,7 @@ import re
 from scale_commands import BOUNDS, COMMANDS, EXCHANGES
 
 from scale_page import drawings
+from scale_page.drawings import soonest
 from scale_page.kept import tables_in
 from scale_page.page_table import PageTable, count, lines_of
 
@@ -55,8 +56,10 @@ def bound_tables(kept, what):
 
 
 def bounds(kept, _):
+    """The soonest are those that have the shortest time here."""
     head, rows = bound_tables(kept, "virtual seconds to ")
-    return [head, *in_order(rows)]
+    return [head, *([name, *cells, ", ".join(soonest(head[1:], cells)) or "none"]
+                    for name, *cells, _ in in_order(rows))]
 
 
 def in_order(rows):
@@ -121,11 +124,12 @@ def not_measured(kept):
 
 
 def reno(kept, _):
-    """Rates at 100 Mbit/s: BBR, which is this machine's, next to Reno."""
+    """Rates of several workers at 100 Mbit/s: BBR, which is this machine's, next to Reno."""
     _, rows = measured(kept)
     with_reno = {tuple(row[:4]): row for _, output in kept.those_of(RENO)
                  for table in output.tables for row in whole(table)}
-    places = sorted({key for key in (*rows, *with_reno) if key[0] == "100mbit" and key[3] == "-"},
+    places = sorted({key for key in (*rows, *with_reno)
+                     if key[0] == "100mbit" and key[1] != "1" and key[3] == "-"},
                     key=lambda key: (int(key[1]), MODES.index(key[2])))
     return [["workers", "mode", "real, BBR", "lab, MESSAGES", "error", "real, Reno", "lab, FAIR",
              "error"],

@@ -3,7 +3,7 @@
 import dataclasses
 import re
 
-from scale_commands import NETS
+from scale_commands import MESSAGES, NETS
 
 from scale_page import drawings
 from scale_page.page_table import PageTable, count, lines_of
@@ -16,11 +16,14 @@ OF_POINTS = re.compile(r"(\w+), batch \d+ at \d+, .*; ([\d.e+]+) Gbit/s, (\d+) s
 OF_FORMULA = re.compile(r"(\w+), batch \d+, by the formula; [\d.e+]+ Gbit/s, (\d+) servers")
 WEAK, WEAK_64 = "weak scaling", "weak scaling with 64 servers"
 FORMULA = "the closed formula for 1,024 workers"
+COSTS = "with messages as measured"
+SERVED = "one worker, and a real one of an H100"
+OF_COSTS = re.compile(r"(\w+), BSP, batch \d+; .*, (\d+) clocks")
 
 
 @dataclasses.dataclass(frozen=True)
 class Point:
-    """A net in one mode with so many workers, as its table has it."""
+    """A net in one mode with a number of workers, as in its table."""
     net: str
     workers: int
     mode: str
@@ -35,7 +38,7 @@ class Point:
 
 
 def points_of(kept, lines):
-    """Of weak and strong scaling; of those that several commands have, the one with the most
+    """Rows of weak and strong scaling; of those that several commands have, the one with the most
     clocks."""
     best = {}
     for _, output in kept.those_of(lines):
@@ -132,7 +135,7 @@ def epoch(kept, _):
     workers = sorted(quoted)
     columns = [(mode, is_fitted) for is_fitted in (True, False) for mode in MODES
                if mode != "ASYNC" or not is_fitted]
-    return [["workers", "quoted", *(f"{mode}, {'2.28' if is_fitted else '8'} Tflop/s"
+    return [["workers", "quoted", *(f"{mode}, {'2.28 Tflop/s fitted' if is_fitted else '8 Tflop/s'}"
                                     for mode, is_fitted in columns)],
             *([str(one), quoted[one], *(minutes.get((one, *column), "") for column in columns)]
               for one in workers)]
@@ -185,6 +188,33 @@ def servers(kept, _):
     return grid(kept, lines_of(NETS, "over servers"), "64 workers, 100 Gbit/s")
 
 
+def with_costs(kept, lines):
+    """The net, the clocks and the row of each number of workers, of what `costs` prints."""
+    for _, output in kept.those_of(lines):
+        for table in output.tables:
+            if found := OF_COSTS.match(table.title):
+                for row in table.dicts():
+                    yield found[1], found[2], row
+
+
+def costs(kept, _):
+    rows = [["net, workers", "defaults: records/s", "efficiency", "measured: records/s",
+             "efficiency", "clocks"]]
+    for net, clocks, row in with_costs(kept, lines_of(MESSAGES, COSTS)):
+        rows.append([f"{NAMES[net]}, {count(row['workers'])}",
+                     *(row[f"{name}: {what}"] for name in ("defaults", "measured")
+                       for what in ("records/s", "efficiency")), clocks])
+    return rows
+
+
+def served(kept, _):
+    rows = [["one worker in lock-step, records/s", "real", "the lab, defaults", "measured"]]
+    for net, _, row in with_costs(kept, lines_of(MESSAGES, SERVED)):
+        rows.append([NAMES[net], *(row[f"{name}: records/s"]
+                                   for name in ("real", "defaults", "measured"))])
+    return rows
+
+
 TABLES = (
     PageTable("weak", lines_of(NETS, WEAK), weak, drawings.efficiency, "Weak scaling"),
     PageTable("weak-64", lines_of(NETS, WEAK_64), weak_64, drawings.efficiency,
@@ -199,4 +229,7 @@ TABLES = (
               "Efficiency of 64 workers over servers"),
     PageTable("h100", lines_of(NETS, "with the rate of an H100"), h100, drawings.efficiency,
               "Weak scaling in lock-step with the rate of an H100"),
+    PageTable("costs", lines_of(MESSAGES, COSTS), costs, drawings.efficiency,
+              "Weak scaling in lock-step under assumed and measured costs of messages"),
+    PageTable("served", lines_of(MESSAGES, SERVED), served),
 )

@@ -1,5 +1,5 @@
 """docs/SCALE.md: scripts/bench/scale lists its commands and keeps what they print, and some of its
-rows are measured anew."""
+rows are measured again."""
 import re
 import shlex
 import sys

@@ -135,6 +135,18 @@ TEST_CASE("a worker begins a clock once all have ended those that it may not be 
   CHECK(mean(4, Slack(0)) > mean(4, Slack(1)));
 }
 
+TEST_CASE("workers that average wait for their neighbours alone", "[lab]") {
+  pb::LabCompute compute;
+  compute.set_spread(pb::LabCompute::LOGNORMAL);
+  compute.set_deviation(0.4);
+  const double ring = mean_with_neighbours(compute, 16, collective::Graph::kRing);
+  CHECK(ring > 1.02);
+  // Each may be a clock ahead of its neighbours, and farther ahead of those beyond.
+  CHECK(ring < mean_under_bound(compute, 16, 1, Slack(1)));
+  CHECK(ring < mean_with_neighbours(compute, 16, collective::Graph::kHypercube));
+  CHECK(mean_with_neighbours(compute, 1, collective::Graph::kRing) == 1);
+}
+
 TEST_CASE("the round trip of the first layer adds the latency of each link on its way", "[lab]") {
   // The worker's card and the server's, there and back.
   const auto far = estimate_of(one_layer(10), "clock_ms: 20", 2, Slack(0), "", {}, "", "1000");
