@@ -70,7 +70,7 @@ class TrainingWorker::VirtualPace final : public worker::Pace {
     const TimePoint begin = now();
     if (worker_.world_.meter != nullptr) worker_.note_layer(pass, layer);
     if (pass == Pass::kForward) worker_.play_forward(layer, clock);
-    if (pass == Pass::kForward && layer == 0) {
+    if (pass == Pass::kForward && layer == worker_.reading_layer_) {
       worker_.world_.pace->begin(worker_.number_, clock, begin);
     }
     const double feed = share_ * worker_.world_.times->feed();

@@ -10,15 +10,16 @@
 
 namespace taut::lab {
 
-/// How fast workers are in the second half of a training, without how they start and end: from the
-/// beginning of each worker's middle clock to that of its last one. It takes 2 clocks at least.
+/// How fast workers are in the second half of a training, without how they start and end: from when
+/// each worker has what it reads for its middle clock to when it has that of its last one. It takes
+/// 2 clocks at least.
 class SteadyPace {
  public:
   /// clocks  of the whole training
   SteadyPace(std::uint32_t workers, std::int64_t clocks)
       : middle_(Clock((clocks - 1) / 2)), last_(Clock(clocks - 1)), spans_(workers) {}
 
-  /// A worker begins a clock.
+  /// A worker has what it reads for a clock.
   void begin(std::uint32_t worker, Clock clock, TimePoint now) {
     Span& span = spans_[worker];
     if (clock == middle_ && !span.middle) span.middle = now;
