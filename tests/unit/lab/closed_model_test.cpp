@@ -252,7 +252,8 @@ TEST_CASE("averages of two wait for no straggler, and those with neighbours pass
   job.mutable_exchange()->set_type(pb::WorkerExchange::GOSSIP);
   const std::string spread = "clock_ms: 20 spread: LOGNORMAL deviation: 0.5";
   const auto together = estimate(spread, 8, Slack(0), 1000, "", job);
-  CHECK(together.spread_ms > 5);
+  CHECK(together.spread_ms > 2);
+  CHECK(together.spread_ms < 8);  // of all eight it would be 13
   CHECK(together.exposed_ms == 0);
   job.mutable_exchange()->set_asynchronous(true);
   const auto apart = estimate(spread, 8, Slack(0), 1000, "", job);
