@@ -83,7 +83,7 @@ class LabExchange(ClusterTest):
             self.assertEqual(answer.stderr, "")
             errors = [float(of) for of in re.findall(r"([+-][\d.]+) %$", answer.stdout, re.M)]
             self.assertEqual(len(errors), 3, answer.stdout)
-            self.assertLess(max(map(abs, errors)), 40, answer.stdout)
+            self.assertLess(max(map(abs, errors)), 12, answer.stdout)
         refused = self.tautline("lab", "plan", self.job(workers=4, extra=gossip()), "--cluster",
                                 path, "--slack", "0,2")
         self.assert_fails(refused, "exchange among themselves, without slack; omit it")
