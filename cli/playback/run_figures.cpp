@@ -197,7 +197,7 @@ std::string states_svg(const PlayedRun& run, const std::string& title) {
          value_axis(frame, "workers", AxisValues::kPercent) + time_axis(frame) + close_plot();
 }
 
-/// A row of cells; equal neighbors are merged.
+/// A row of cells; equal neighbours are merged.
 /// fill_of  the color of the bins from one to another
 template <class FillOf>
 std::string cells_of(const PlayedRun& run, const PlotFrame& frame, double y, FillOf fill_of) {

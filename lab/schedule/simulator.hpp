@@ -124,7 +124,7 @@ class Simulator {
   std::vector<std::uint32_t> version_;  // of each job's end
   std::vector<std::uint32_t> stamp_;    // of each job: the decision that last granted it devices
   std::vector<const Grant*> grant_of_;
-  std::vector<bool> changed_;      // devices or neighbors, so that its speed must be computed again
+  std::vector<bool> changed_;      // devices or neighbours: its speed must be computed again
   std::vector<bool> shared_;       // with others at the last decision
   std::vector<bool> interleaved_;  // and interleaved
   bool has_slow_clocks_ = false;   // the policy has lowered a frequency

@@ -191,17 +191,18 @@ double mean_of_intervals(const pb::LabCompute& compute, std::uint32_t workers,
                          std::int64_t interval,
                          const std::function<void(const Ends& begins, Ends& ends)>& wait) {
   if (compute.spread() == pb::LabCompute::CONSTANT || workers <= 1) return 1;
-  constexpr std::int64_t kWarmUp = 200;
-  constexpr std::int64_t kDraws = 25'600;  // that count: of few workers more intervals than of many
-  const std::int64_t counted = std::clamp<std::int64_t>(kDraws / workers, 200, 3200);
+  // The fewer workers there are and the shorter the interval, the more intervals count.
+  constexpr std::int64_t kDraws = 25'600;
+  const std::int64_t warm_up = std::max<std::int64_t>(10, 200 / interval);
+  const std::int64_t counted = std::clamp(kDraws / (workers * interval), warm_up, 16 * warm_up);
   const ComputeTimes times = ComputeTimes::of_spread(compute, 1);
   Ends ends(workers);
   double warmed_up = 0;  // the mean of `ends` then
   const auto mean = [&ends] {
     return std::accumulate(ends.begin(), ends.end(), 0.0) / static_cast<double>(ends.size());
   };
-  for (std::int64_t number = 0; number < kWarmUp + counted; ++number) {
-    if (number == kWarmUp) warmed_up = mean();
+  for (std::int64_t number = 0; number < warm_up + counted; ++number) {
+    if (number == warm_up) warmed_up = mean();
     const Ends begins = ends;
     for (std::uint32_t worker = 0; worker < workers; ++worker) {
       for (std::int64_t clock = 0; clock < interval; ++clock) {

@@ -13,7 +13,7 @@ constexpr Duration kFirstWidth{100};
 /// Enough bins to keep all rows together to a few million numbers.
 std::size_t bins_for(std::size_t rows) {
   constexpr std::size_t kNumbers = 2'000'000;
-  // Even, since two neighbors are merged.
+  // Even, since two neighbours are merged.
   return std::clamp(kNumbers / std::max<std::size_t>(rows, 1) / 2 * 2, Playback::kMinBins,
                     Playback::kMaxBins);
 }

@@ -17,7 +17,7 @@ TimeBins::TimeBins(std::size_t sums, std::size_t values, std::size_t bins, Durat
   TAUT_CHECK(width > Duration(0), "time grows");
 }
 
-// Merges neighbors until there is a bin for this time.
+// Merges neighbours until there is a bin for this time.
 void TimeBins::cover(TimePoint time) {
   while (bin_of(time) >= bins_) {
     for (std::vector<double>& row : sums_) {

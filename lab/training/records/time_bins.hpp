@@ -10,7 +10,7 @@
 namespace taut::lab {
 
 /// Amounts and values over virtual time, in rows of equal bins starting at time 0. The number of
-/// bins is limited: when time exceeds them, each two neighbors are merged, so memory does not grow
+/// bins is limited: when time exceeds them, each two neighbours are merged, so memory does not grow
 /// with time. A row takes memory from its first entry on.
 class TimeBins {
  public:

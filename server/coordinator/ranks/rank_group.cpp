@@ -63,7 +63,7 @@ void advance_rank_group(JobRecord& job, const Registry& registry, Notes& notes) 
     ranks.push_back(rank_of(member, registry, group));
   }
   if (ranks.empty()) return;
-  // Workers on the same host are neighbors.
+  // Workers on the same host are neighbours.
   std::ranges::sort(ranks, {},
                     [](const Rank& rank) { return std::tuple(rank.host(), rank.worker()); });
   if (is_same(group, ranks, finished) && !is_broken) return;
