@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdlib>
+#include <random>
 #include <system_error>
 #include <utility>
 
@@ -18,6 +19,7 @@ namespace {
 
 // The user's own key files that make the run a part of the user's cluster.
 constexpr std::array<const char*, 3> kShared = {"cluster.key", "owner.key", "admitted/owner"};
+constexpr const char* kRunFile = "run";
 
 Result<void> copy_own_keys(const fs::path& folder) {
   TAUT_TRY(const fs::path own, ensure_own_keys());
@@ -40,6 +42,12 @@ Result<void> fill(const fs::path& folder) {
   return init_keys(folder);
 }
 
+/// Makes the folder, and says in it whose it is.
+Result<void> fill_for(const fs::path& folder, const std::string& run) {
+  TAUT_TRY(fill(folder));
+  return write_private_file(folder / kRunFile, run);
+}
+
 Result<fs::path> temporary_folder() {
   std::string pattern = (fs::temp_directory_path() / "tautline-keys-XXXXXX").string();
   if (mkdtemp(pattern.data()) == nullptr) {
@@ -52,12 +60,15 @@ Result<fs::path> temporary_folder() {
 }  // namespace
 
 Result<RunKeys> RunKeys::make(const fs::path& folder) {
-  if (const auto filled = fill(fs::absolute(folder)); filled) return RunKeys(fs::absolute(folder));
+  std::random_device random;
+  const std::string run = fmt::format("{:08x}{:08x}\n", random(), random());
+  RunKeys keys(fs::absolute(folder), run);
+  if (const auto filled = fill_for(keys.folder_, run); filled) return keys;
   std::error_code none;
   fs::remove_all(folder, none);
   TAUT_TRY(const fs::path other, temporary_folder());
-  RunKeys keys(other);
-  TAUT_TRY(fill(other));
+  keys = RunKeys(other, run);
+  TAUT_TRY(fill_for(other, run));
   return keys;
 }
 
@@ -69,11 +80,14 @@ RunKeys& RunKeys::operator=(RunKeys&& other) noexcept {
   if (this == &other) return *this;
   remove();
   folder_ = std::exchange(other.folder_, {});
+  run_ = std::move(other.run_);
   return *this;
 }
 
 void RunKeys::remove() {
   if (folder_.empty()) return;
+  const auto run = read_private_file(folder_ / kRunFile);
+  if (run && run.value() != run_) return;
   std::error_code none;
   fs::remove_all(folder_, none);
   // A temporary folder made by temporary_folder() is empty now; a run's folder is not.

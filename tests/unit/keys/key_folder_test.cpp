@@ -6,14 +6,17 @@
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "common/keys/folder_admission.hpp"
 #include "common/keys/http_secret.hpp"
 #include "common/keys/key_file.hpp"
+#include "common/keys/run_keys.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/temp_folder.hpp"
 
@@ -322,4 +325,21 @@ TEST_CASE("the secret of logins is made once, and private", "[keys]") {
   const auto damaged = ensure_http_secret(keys.folder);
   REQUIRE_FALSE(damaged.has_value());
   CHECK(contains(damaged.error().message, "remove it"));
+}
+
+TEST_CASE("a run's keys go with it, but not those of the next run in its folder", "[keys]") {
+  const TempFolder temp;
+  const ConfigHome home(temp.path());
+  const fs::path folder = temp.path() / "run" / "keys";
+  const auto keys_of_a_run = [&folder] {
+    auto keys = RunKeys::make(folder);
+    REQUIRE(keys);
+    return std::move(keys.value());
+  };
+  std::optional<RunKeys> earlier = keys_of_a_run();
+  std::optional<RunKeys> later = keys_of_a_run();
+  earlier.reset();
+  CHECK(fs::exists(folder / "cluster.key"));
+  later.reset();
+  CHECK_FALSE(fs::exists(folder));
 }
