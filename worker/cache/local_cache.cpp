@@ -1,7 +1,6 @@
 #include "worker/cache/local_cache.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "common/math/filler.hpp"
@@ -173,7 +172,7 @@ std::vector<float> LocalCache::gradient_norms() {
       if (table.spec.kind != TableKind::kTrained) continue;
       parts.emplace_back(table.gradients[replica].as<float>());
     }
-    norms[replica] = static_cast<float>(std::sqrt(backend_.sum_of_squares(*stream_, parts)));
+    norms[replica] = math::gradient_norm(backend_.sum_of_squares(*stream_, parts));
   }
   return norms;
 }

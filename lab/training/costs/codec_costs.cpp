@@ -58,13 +58,9 @@ double measure_apply(const math::UpdateRule& rule) {
   return times[kRounds / 2] * kValuesPerMib / static_cast<double>(kValues);
 }
 
-/// Times a codec and adds it.
-/// momentum  of DGC's updates
-void add_codec(const math::Encoding& encoding, std::optional<float> momentum, bool is_pulled,
+void add_codec(const math::Encoding& encoding, const worker::CodecTime& time, bool is_pulled,
                double plain_add_s, pb::LabCosts& costs) {
   constexpr double kUsPerMib = 1e6 * kValuesPerMib;
-  const worker::CodecTime time =
-      worker::time_codec(encoding, SliceLayout::kSliceElements, momentum);
   const double read_s = reading_s(time, is_pulled, plain_add_s);
   pb::LabCodec& codec = *costs.add_codec();
   codec.set_name(std::string(math::to_string(encoding.codec)));
@@ -160,13 +156,17 @@ std::vector<std::string> missing_codecs(const pb::Job& job, const pb::LabCosts& 
   return names;
 }
 
+worker::CodecTime time_on_slice(const math::Encoding& encoding, std::optional<float> momentum) {
+  return worker::time_codec(encoding, SliceLayout::kSliceElements, momentum);
+}
+
 Result<void> measure_codecs(const pb::Job& job, const std::vector<TableSpec>& tables,
-                            pb::LabCosts& costs) {
+                            pb::LabCosts& costs, const TimeCodec& time) {
   TAUT_TRY(const Compression compression, to_compression(job));
   TAUT_TRY(const math::UpdateRule rule, to_shard_rule(job));
   costs.set_apply_us_per_mib(in_hundredths(measure_apply(rule)));
   if (compression.is_off()) return ok();
-  const double plain_add_s = worker::time_codec({}, SliceLayout::kSliceElements).add_s;
+  const double plain_add_s = time({}, std::nullopt).add_s;
   std::optional<float> applied;  // by workers
   if (compression.correction()) applied = compression.correction()->momentum;
   std::set<math::Codec> pulled;
@@ -178,7 +178,8 @@ Result<void> measure_codecs(const pb::Job& job, const std::vector<TableSpec>& ta
       if (!known.insert(encoding.codec).second) continue;
       // Codecs of values keep no state, and have no velocity.
       const auto momentum = encoding.has_residual() ? applied : std::nullopt;
-      add_codec(encoding, momentum, pulled.contains(encoding.codec), plain_add_s, costs);
+      add_codec(encoding, time(encoding, momentum), pulled.contains(encoding.codec), plain_add_s,
+                costs);
     }
   }
   return ok();

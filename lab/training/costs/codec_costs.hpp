@@ -2,7 +2,9 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -74,10 +76,19 @@ class Encoded {
 /// is_pulled    values are encoded with it too
 /// plain_add_s  time per value to add an update in float32
 [[nodiscard]] double reading_s(const worker::CodecTime& time, bool is_pulled, double plain_add_s);
-/// Times each codec of a job's compression on this machine, with its tables (reading_s()), and how
-/// long its rule takes to apply a float32 update. With DGC, encoding includes the momentum.
+/// Times an encoding of a slice of updates or values.
+/// momentum  as of worker::time_codec()
+using TimeCodec =
+    std::function<worker::CodecTime(const math::Encoding& encoding, std::optional<float> momentum)>;
+/// That of worker::time_codec(), on this machine.
+[[nodiscard]] worker::CodecTime time_on_slice(const math::Encoding& encoding,
+                                              std::optional<float> momentum);
+
+/// Times each codec of a job's compression, with its tables (reading_s()), and how long its rule
+/// takes on this machine to apply a float32 update. With DGC, encoding includes the momentum.
 /// Errors    as to_compression() and to_shard_rule()
 [[nodiscard]] Result<void> measure_codecs(const pb::Job& job, const std::vector<TableSpec>& tables,
-                                          pb::LabCosts& costs);
+                                          pb::LabCosts& costs,
+                                          const TimeCodec& time = time_on_slice);
 
 }  // namespace taut::lab
