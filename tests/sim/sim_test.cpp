@@ -76,7 +76,7 @@ TEST_CASE("loss, repetition and reordering of messages never break the contract"
   }
 }
 
-TEST_CASE("BSP under loss, repetition and reordering ends in the same bits, in 3 times the time",
+TEST_CASE("BSP under loss, repetition and reordering ends in the same bits, in 3.5 times the time",
           "[sim]") {
   Plan calm;
   calm.job = {
@@ -97,12 +97,12 @@ TEST_CASE("BSP under loss, repetition and reordering ends in the same bits, in 3
     CHECK(with.members == 3);
     CHECK(with.values_hash == without.values_hash);
     // A seed may draw the loss of the same message several times in a row.
-    CHECK(with.trained <= 4 * without.trained);
+    CHECK(with.trained <= 5 * without.trained);
     all += with.trained;
     std::cout << "BSP, 100 clocks: " << seconds(without.trained) << " s without faults, "
               << seconds(with.trained) << " s with, seed " << seed << "\n";
   }
-  CHECK(all <= 3 * kSeeds * without.trained);
+  CHECK(2 * all <= 7 * kSeeds * without.trained);
 }
 
 TEST_CASE("the same seed gives the same run, another one another", "[sim]") {

@@ -15,15 +15,6 @@
 #include "proto/config/job_state.hpp"
 
 namespace taut {
-namespace {
-
-constexpr int kManyAttempts = 1000;
-// A read may wait at its shard for other workers, and its answer may then be lost: if the pause
-// before the next request grew with the wait, one worker's delay would delay all. A request is a
-// small message, so the pause stops growing soon.
-constexpr int kReadAttempts = 3;
-
-}  // namespace
 
 void ClientProtocol::advance(ShardId shard, Link& link, LinkState state) {
   if (state == LinkState::kReady) {
@@ -125,7 +116,6 @@ void ClientProtocol::handle(ShardId from, const DataMessage& message, TimePoint 
       fail(ErrorCode::kMismatch,
            fmt::format("shard {} refuses this worker: {}", from.value(), greeting->reason()));
     } else if (link.state == LinkState::kGreeting) {
-      if (link.sent && link.attempts == 1) resend_.at(from).measured(now - *link.sent);
       advance(from, link, LinkState::kOpening);
     }
   } else if (const auto* opened = std::get_if<pb::OpenTablesReply>(&message.body)) {
@@ -137,7 +127,6 @@ void ClientProtocol::handle(ShardId from, const DataMessage& message, TimePoint 
       fail(ErrorCode::kMismatch,
            fmt::format("shard {} cannot open the tables: {}", from.value(), opened->reason()));
     } else if (link.state == LinkState::kOpening) {
-      if (link.sent && link.attempts == 1) resend_.at(from).measured(now - *link.sent);
       advance(from, link, LinkState::kReady);
       for (SliceLink& slice : slices_) {
         if (slice.place.shard == from) touch(slice);
@@ -227,14 +216,11 @@ void ClientProtocol::fail(ErrorCode code, std::string message) {
 }
 
 void ClientProtocol::tick(TimePoint now) {
-  const auto overdue = [now](const ResendTimer& timer, const auto& pending,
-                             int max_attempts = kManyAttempts) {
-    const int attempts = std::min(pending.attempts, max_attempts);
-    return pending.sent && now - *pending.sent >= timer.timeout(attempts);
+  const auto is_overdue = [now](const auto& pending, Duration timeout) {
+    return pending.sent && now - *pending.sent >= timeout;
   };
-  const auto again_if_overdue = [&](const ResendTimer& timer, auto& pending,
-                                    int max_attempts = kManyAttempts) {
-    if (!overdue(timer, pending, max_attempts)) return false;
+  const auto again_if_overdue = [&](auto& pending, Duration timeout) {
+    if (!is_overdue(pending, timeout)) return false;
     pending.sent.reset();
     ++resent_;
     return true;
@@ -254,7 +240,7 @@ void ClientProtocol::tick(TimePoint now) {
     ResendTimer& timer = resend_.at(slice.place.shard);
     bool again = false;
     for (PendingPush& push : slice.pushes) {
-      if (overdue(timer, push)) {
+      if (is_overdue(push, timer.timeout(push.attempts))) {
         timer.expired(push.attempts);
         mark_unsent(slice, push);
         ++resent_;
@@ -262,9 +248,14 @@ void ClientProtocol::tick(TimePoint now) {
       }
       again |= push.not_before && now >= *push.not_before;
     }
-    if (slice.read) again |= again_if_overdue(timer, *slice.read, kReadAttempts);
-    if (slice.snapshot) again |= again_if_overdue(timer, *slice.snapshot);
-    if (slice.settle) again |= again_if_overdue(timer, *slice.settle, kReadAttempts);
+    const auto look_after = [&](auto& read) {
+      if (read) again |= again_if_overdue(*read, timer.read_timeout(read->attempts));
+    };
+    look_after(slice.read);
+    look_after(slice.settle);
+    if (slice.snapshot) {
+      again |= again_if_overdue(*slice.snapshot, timer.timeout(slice.snapshot->attempts));
+    }
     if (again) touch(slice);
   }
 }

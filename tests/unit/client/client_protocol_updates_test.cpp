@@ -11,6 +11,10 @@ using test::kShard;
 using test::Played;
 using test::same_bits;
 
+constexpr Duration kMs{1'000};
+// Until a round trip is measured, at least, and at most.
+const ResendPolicy kMeasured{1000 * kMs, 200 * kMs, 10'000 * kMs};
+
 }  // namespace
 
 TEST_CASE("a push and the read of the next clock travel as one item", "[client]") {
@@ -117,6 +121,44 @@ TEST_CASE("a late refusal of an update that was acknowledged meanwhile changes n
   CHECK_FALSE(played.client.failure());
   played.push(2);
   CHECK(played.sent() == "PUSH 2");
+}
+
+TEST_CASE("how soon greetings are answered says nothing of updates", "[client]") {
+  Played played(test::one_table(), {}, Bytes(0), kMeasured);
+  played.take();
+  played.pass(kMs);
+  played.accept_hello();
+  played.take();
+  played.pass(kMs);
+  played.accept_open();
+  played.push(0);
+  CHECK(played.sent() == "PUSH 0");
+  played.pass(999 * kMs);
+  CHECK(played.sent().empty());
+  played.pass(kMs);
+  CHECK(played.sent() == "PUSH 0");
+}
+
+TEST_CASE("a read waits twice as long for its answer as an update", "[client]") {
+  Played played(test::one_table(), {}, Bytes(0), kMeasured);
+  played.start();
+  played.push(0);
+  played.read(1);
+  CHECK(played.sent() == "PUSH_READ 0");
+  // An update may take this round trip and four times its deviation: 0.3 s in all.
+  played.pass(100 * kMs);
+  played.answer(pb::DataItem::ACK, 0, 1);
+  played.pass(499 * kMs);
+  CHECK(played.sent().empty());
+  played.pass(kMs);
+  CHECK(played.sent() == "READ 1");
+  // Then as before: four times as long, however often it is sent.
+  for (int i = 0; i < 3; ++i) {
+    played.pass(1199 * kMs);
+    CHECK(played.sent().empty());
+    played.pass(kMs);
+    CHECK(played.sent() == "READ 1");
+  }
 }
 
 TEST_CASE("a held update is sent again after a while, and the read with it", "[client]") {

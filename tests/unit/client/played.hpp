@@ -22,9 +22,9 @@ inline std::vector<TableSpec> one_table() {
 struct Played {
   /// max_kept  of updates for backups; 0: the job has none
   explicit Played(std::vector<TableSpec> tables = one_table(), const Compression& compression = {},
-                  Bytes max_kept = Bytes(0))
+                  Bytes max_kept = Bytes(0), ResendPolicy resend = kResend)
       : client({JobId(7), WorkerId(0), Incarnation(100), "hash", max_kept.value() > 0, max_kept},
-               {kShard}, kResend) {
+               {kShard}, resend) {
     client.open(std::move(tables), compression);
   }
   void handle(decltype(DataMessage::body) body) {
