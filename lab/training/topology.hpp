@@ -74,14 +74,24 @@ class Topology final : public sim::Journey {
   /// behind earlier ones: for estimates without a network, whose messages depart().
   TimePoint arrival(sim::NodeId from, sim::NodeId to, std::uint64_t bytes, TimePoint now);
 
-  /// Messages of one process, and their bytes.
+  /// Messages of processes, and their bytes.
   struct Traffic {
+    void count_in(std::uint64_t bytes) {
+      ++messages_in;
+      bytes_in += bytes;
+    }
+    void count_out(std::uint64_t bytes) {
+      ++messages_out;
+      bytes_out += bytes;
+    }
     std::uint64_t messages_in = 0;
     std::uint64_t bytes_in = 0;
     std::uint64_t messages_out = 0;
     std::uint64_t bytes_out = 0;
   };
   [[nodiscard]] const Traffic& coordinator() const { return coordinator_; }
+  /// What all servers get from workers and send to them.
+  [[nodiscard]] const Traffic& servers() const { return servers_of_workers_; }
 
   /// An accelerator of a host.
   struct Device {
@@ -178,6 +188,7 @@ class Topology final : public sim::Journey {
   std::vector<std::array<double, FairLinks::Way::kMax>> newest_us_;
   OnPass notify_;
   Traffic coordinator_;
+  Traffic servers_of_workers_;
 };
 
 }  // namespace taut::lab

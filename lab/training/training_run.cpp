@@ -347,6 +347,7 @@ class Training {
           {i, pipe.name, pipe.bytes, pipe.messages, pipe.busy_us / (outcome.virtual_s * kUsPerS)});
     }
     outcome.coordinator = world_.topology->coordinator();
+    outcome.servers = world_.topology->servers();
     outcome.losses = outages_->losses();
     return outcome;
   }

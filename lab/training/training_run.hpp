@@ -63,6 +63,7 @@ struct TrainingOutcome {
   std::uint64_t shard_bytes = 0;  // memory on this machine of the largest shard's values
   std::vector<LinkUse> links;     // those that carried something
   Topology::Traffic coordinator;
+  Topology::Traffic servers;     // with workers, all servers together
   std::vector<HostLoss> losses;  // hosts that went away, in this order
 };
 

@@ -89,13 +89,12 @@ void Topology::share_fairly() {
 }
 
 void Topology::count(const Trip& trip) {
-  if (trip.to == kCoordinator) {
-    ++coordinator_.messages_in;
-    coordinator_.bytes_in += trip.bytes;
-  } else if (trip.from == kCoordinator) {
-    ++coordinator_.messages_out;
-    coordinator_.bytes_out += trip.bytes;
-  }
+  const auto is_server = [this](sim::NodeId node) { return node > kUser && node < worker_node(0); };
+  const auto is_worker = [this](sim::NodeId node) { return node >= worker_node(0); };
+  if (trip.to == kCoordinator) coordinator_.count_in(trip.bytes);
+  if (trip.from == kCoordinator) coordinator_.count_out(trip.bytes);
+  if (is_worker(trip.from) && is_server(trip.to)) servers_of_workers_.count_in(trip.bytes);
+  if (is_server(trip.from) && is_worker(trip.to)) servers_of_workers_.count_out(trip.bytes);
 }
 
 std::optional<TimePoint> Topology::depart(const Trip& trip, TimePoint now) {

@@ -104,6 +104,13 @@ std::string summary_text(const RunSummary& run, const lab::TrainingOutcome& outc
   return text;
 }
 
+nlohmann::ordered_json traffic_json(const lab::Topology::Traffic& traffic) {
+  return {{"messages_in", traffic.messages_in},
+          {"bytes_in", traffic.bytes_in},
+          {"messages_out", traffic.messages_out},
+          {"bytes_out", traffic.bytes_out}};
+}
+
 /// The summary of a run of processes, with a part about the lab.
 std::string lab_json(const RunSummary& run, const lab::TrainingOutcome& outcome,
                      const LabFigures& figures, JsonLayout layout) {
@@ -129,11 +136,8 @@ std::string lab_json(const RunSummary& run, const lab::TrainingOutcome& outcome,
                   {"mean_staleness", figures.mean_staleness},
                   {"events", outcome.events},
                   {"hosts_lost", losses},
-                  {"coordinator",
-                   {{"messages_in", outcome.coordinator.messages_in},
-                    {"bytes_in", outcome.coordinator.bytes_in},
-                    {"messages_out", outcome.coordinator.messages_out},
-                    {"bytes_out", outcome.coordinator.bytes_out}}},
+                  {"coordinator", traffic_json(outcome.coordinator)},
+                  {"servers", traffic_json(outcome.servers)},
                   {"links", links}};
   return layout == JsonLayout::kOneLine ? whole.dump() : whole.dump(2) + "\n";
 }
