@@ -104,7 +104,7 @@ struct Plan {
   bool daemon_limits = false;   // other limits keep the daemons' ratio to it
   bool tells_closed = false;    // the coordinator learns of connections that close
   Duration limit{600'000'000};  // of virtual time
-  ResendPolicy resend{Duration(5000), Duration(1000), Duration(200'000)};
+  ResendPolicy resend{Duration(5000), Duration(1000), Duration(200'000)};  // daemons: 1, 0.2, 10 s
   bool may_fail = false;  // an event may rightly end the job early
   std::vector<Event> events;
   /// Servers that are lost and return, and other losses with them.

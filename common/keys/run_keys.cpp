@@ -42,7 +42,7 @@ Result<void> fill(const fs::path& folder) {
   return init_keys(folder);
 }
 
-/// Makes the folder, and says in it whose it is.
+/// Makes the folder with a file that identifies the run.
 Result<void> fill_for(const fs::path& folder, const std::string& run) {
   TAUT_TRY(fill(folder));
   return write_private_file(folder / kRunFile, run);
@@ -62,14 +62,16 @@ Result<fs::path> temporary_folder() {
 Result<RunKeys> RunKeys::make(const fs::path& folder) {
   std::random_device random;
   const std::string run = fmt::format("{:08x}{:08x}\n", random(), random());
-  RunKeys keys(fs::absolute(folder), run);
-  if (const auto filled = fill_for(keys.folder_, run); filled) return keys;
+  const fs::path wanted = fs::absolute(folder);
+  if (const auto filled = fill_for(wanted, run); filled) return RunKeys(wanted, run);
   std::error_code none;
-  fs::remove_all(folder, none);
+  fs::remove_all(wanted, none);
   TAUT_TRY(const fs::path other, temporary_folder());
-  keys = RunKeys(other, run);
-  TAUT_TRY(fill_for(other, run));
-  return keys;
+  if (const auto filled = fill_for(other, run); !filled) {
+    fs::remove_all(other.parent_path(), none);
+    return filled.error();
+  }
+  return RunKeys(other, run);
 }
 
 RunKeys::~RunKeys() {
@@ -87,7 +89,7 @@ RunKeys& RunKeys::operator=(RunKeys&& other) noexcept {
 void RunKeys::remove() {
   if (folder_.empty()) return;
   const auto run = read_private_file(folder_ / kRunFile);
-  if (run && run.value() != run_) return;
+  if (!run || run.value() != run_) return;  // the next run's, which may not be complete yet
   std::error_code none;
   fs::remove_all(folder_, none);
   // A temporary folder made by temporary_folder() is empty now; a run's folder is not.

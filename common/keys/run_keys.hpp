@@ -18,7 +18,7 @@ class RunKeys {
   /// files from other users, a temporary folder is used instead.
   /// Errors    io
   [[nodiscard]] static Result<RunKeys> make(const std::filesystem::path& folder);
-  /// Removes the folder.
+  /// Removes the folder if it is still this run's.
   ~RunKeys();
   RunKeys(RunKeys&& other) noexcept
       : folder_(std::exchange(other.folder_, {})), run_(std::move(other.run_)) {}
@@ -32,7 +32,7 @@ class RunKeys {
   void remove();
 
   std::filesystem::path folder_;
-  std::string run_;  // what its file says of whose folder it is
+  std::string run_;  // the text of the folder's file `run`, which identifies the run
 };
 
 }  // namespace taut

@@ -1,6 +1,7 @@
 #include "worker/cache/local_cache.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "common/math/filler.hpp"
@@ -172,7 +173,7 @@ std::vector<float> LocalCache::gradient_norms() {
       if (table.spec.kind != TableKind::kTrained) continue;
       parts.emplace_back(table.gradients[replica].as<float>());
     }
-    norms[replica] = math::gradient_norm(backend_.sum_of_squares(*stream_, parts));
+    norms[replica] = static_cast<float>(std::sqrt(backend_.sum_of_squares(*stream_, parts)));
   }
   return norms;
 }

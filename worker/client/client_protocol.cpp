@@ -248,11 +248,11 @@ void ClientProtocol::tick(TimePoint now) {
       }
       again |= push.not_before && now >= *push.not_before;
     }
-    const auto look_after = [&](auto& read) {
-      if (read) again |= again_if_overdue(*read, timer.read_timeout(read->attempts));
+    const auto repeat_if_late = [&](auto& request) {
+      if (request) again |= again_if_overdue(*request, timer.read_timeout(request->attempts));
     };
-    look_after(slice.read);
-    look_after(slice.settle);
+    repeat_if_late(slice.read);
+    repeat_if_late(slice.settle);
     if (slice.snapshot) {
       again |= again_if_overdue(*slice.snapshot, timer.timeout(slice.snapshot->attempts));
     }

@@ -56,11 +56,12 @@ class ResendTimer {
     return std::min(std::max(base, policy_.min) * (1L << doublings), policy_.max);
   }
 
-  /// How long to wait for the answer to a read. It waits twice as long as an update, as its shard
-  /// may have all updates of a clock to take before its answer, and then the answers to others. A
-  /// read may also wait there for other workers, and its answer be lost then: if the timeout grew
-  /// with that, one worker's delay would delay all. A request is a small message, so the timeout
-  /// stops growing soon.
+  /// How long to wait for the answer to a read after its nth attempt. It waits twice as long as an
+  /// update, as its shard may have all updates of a clock to take before its answer, and then the
+  /// answers to others; but no longer than an update where late ones have doubled the timeout
+  /// already. A read may also wait there for other workers, and its answer be lost then: if the
+  /// timeout grew with that, one worker's delay would delay all. A request is a small message, so
+  /// the timeout stops growing soon.
   [[nodiscard]] Duration read_timeout(int attempts) const {
     constexpr int kMaxAttempts = 3;
     return timeout(std::min(attempts + 1, kMaxAttempts));

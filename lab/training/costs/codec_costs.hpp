@@ -80,7 +80,7 @@ class Encoded {
 /// momentum  as of worker::time_codec()
 using TimeCodec =
     std::function<worker::CodecTime(const math::Encoding& encoding, std::optional<float> momentum)>;
-/// That of worker::time_codec(), on this machine.
+/// Times with worker::time_codec() on this machine.
 [[nodiscard]] worker::CodecTime time_on_slice(const math::Encoding& encoding,
                                               std::optional<float> momentum);
 

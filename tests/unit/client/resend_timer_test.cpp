@@ -23,6 +23,19 @@ TEST_CASE("each attempt waits twice as long as the one before it", "[client]") {
   CHECK(timer.timeout(20) == 10'000 * kMs);
 }
 
+TEST_CASE("a read waits twice as long as an update, and at most four times", "[client]") {
+  ResendTimer timer = measured_timer();
+  CHECK(timer.read_timeout(1) == 400 * kMs);
+  CHECK(timer.read_timeout(2) == 800 * kMs);
+  CHECK(timer.read_timeout(3) == 800 * kMs);
+  CHECK(timer.read_timeout(20) == 800 * kMs);
+  // Late updates have doubled both.
+  timer.expired(1);
+  CHECK(timer.read_timeout(1) == timer.timeout(1));
+  timer.expired(3);
+  CHECK(timer.read_timeout(1) == 1600 * kMs);
+}
+
 TEST_CASE("what is sent after a late answer waits longer, until a round trip is measured",
           "[client]") {
   ResendTimer timer = measured_timer();

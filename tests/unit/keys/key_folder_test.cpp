@@ -340,6 +340,12 @@ TEST_CASE("a run's keys go with it, but not those of the next run in its folder"
   std::optional<RunKeys> later = keys_of_a_run();
   earlier.reset();
   CHECK(fs::exists(folder / "cluster.key"));
+  // Nor while the next one still makes them.
+  earlier = keys_of_a_run();
+  fs::remove(folder / "run");
+  earlier.reset();
+  CHECK(fs::exists(folder / "cluster.key"));
+  later = keys_of_a_run();
   later.reset();
   CHECK_FALSE(fs::exists(folder));
 }
