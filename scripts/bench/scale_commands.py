@@ -33,7 +33,10 @@ PLAN = ("tautline lab plan --cluster configs/lab/ten_gigabit.textproto --workers
         "--servers 4 --slack")
 CPU_NETS = "--net lenet --net cifar10_quick --net lstm"
 GPU_NETS = "--net resnet50 --net alexnet"
-RATES = "--workers 16 --gbps 1,10,25,100,200 --clocks 4"
+ALL_MODES = ("BSP", "'SSP 3'", "ASYNC")
+MORE = "--at-least 4000"  # for the nets whose clocks are simulated soon
+RATES = "--workers 16 --gbps 1,10,25,100,200"
+NUMBERS = "--workers 64 --servers 1,4,16,64"
 NO_LEARNING = "--mode bsp --max-iter %d --no-learning --no-records --workers %d"
 
 
@@ -70,87 +73,61 @@ GROUPS = (
     (THOUSANDS, "events, the processor's time and memory", [
         *(f"{LENET}/large.textproto --servers 16 {NO_LEARNING % (2, workers)}"
           for workers in (1000, 1500, 2000)),
-        scaling("servers --net cifar10_quick --mode BSP --workers 64 --servers 64 --clocks 4"),
-        scaling("servers --net resnet50 --mode BSP --workers 64 --servers 64 --clocks 2"),
+        scaling("servers --net cifar10_quick --mode BSP --workers 64 --servers 64 --clocks 4 "
+                "--at-least 4"),
+        scaling("servers --net resnet50 --mode BSP --workers 64 --servers 64 --clocks 2 "
+                "--at-least 2"),
         *(f"{LENET}/ten_thousand.textproto --servers 16 {NO_LEARNING % (clocks, 10000)}"
           for clocks in (1, 2)),
     ]),
     (NETS, "weak scaling", list(map(scaling, (
-        "weak --net lenet --workers 1,4,16,64",
-        "weak --net lstm --net cifar10_quick --workers 1,4,16",
-        "weak --net lenet --workers 1,256",
-        "weak --net lstm --net cifar10_quick --workers 1,64,256",
-        "weak --net lenet --net lstm --net cifar10_quick --workers 1,1024 --clocks 4",
-        "weak --net resnet50 --workers 1,2,4,8 --clocks 8",
-        "weak --net resnet50 --mode BSP --workers 1,16 --clocks 8",
-        "weak --net resnet50 --mode 'SSP 3' --mode ASYNC --workers 1,16,64 --clocks 4",
-        "weak --net resnet50 --mode BSP --workers 1,64,256 --clocks 4",
-        "weak --net resnet50 --mode 'SSP 3' --mode ASYNC --workers 1,256 --clocks 4",
-        "weak --net alexnet --workers 1,4,16,64 --clocks 4",
-        "weak --net alexnet --workers 1,256 --clocks 4",
-        f"weak {GPU_NETS} --mode BSP --workers 1,1024 --clocks 2",
-        "weak --net resnet50 --mode 'SSP 3' --workers 1,1024 --clocks 2",
-        "weak --net resnet50 --mode ASYNC --workers 1,1024 --clocks 2",
-        "weak --net alexnet --mode 'SSP 3' --workers 1,1024 --clocks 2",
-        "weak --net alexnet --mode ASYNC --workers 1,1024 --clocks 2",
+        f"weak {CPU_NETS} --workers 1,4,16,64,256 {MORE}",
+        f"weak {CPU_NETS} --workers 1,1024 --clocks 8 {MORE}",
+        "weak --net resnet50 --workers 1,2,4,8",
+        *(f"weak --net {net} --workers {workers}" for net, workers in (
+            ("resnet50", "1,16,64"), ("resnet50", "1,256 --clocks 6"),
+            ("alexnet", "1,4,16,64"), ("alexnet", "1,256 --clocks 6"))),
+        *(f"weak --net {net} --mode {mode} --workers 1,1024 --clocks 4"
+          for net in ("resnet50", "alexnet") for mode in ALL_MODES),
     )))),
     (NETS, "weak scaling with 64 servers", list(map(scaling, (
-        "weak --net resnet50 --mode BSP --workers 1,16,64 --servers 64 --clocks 4",
-        "weak --net resnet50 --mode BSP --workers 1,256 --servers 64 --clocks 4",
-        "weak --net alexnet --mode BSP --workers 1,256 --servers 64 --clocks 4",
-        "weak --net lenet --mode BSP --workers 1,256 --servers 64 --clocks 4",
-        "weak --net resnet50 --mode BSP --workers 1,1024 --servers 64 --clocks 2",
-        "weak --net alexnet --mode BSP --workers 1,1024 --servers 64 --clocks 2",
+        f"weak {GPU_NETS} --mode BSP --workers 1,16,64 --servers 64",
+        *(f"weak --net {net} --mode BSP --workers 1,256 --servers 64 --clocks 6"
+          for net in ("resnet50", "alexnet", "lenet")),
+        *(f"weak --net {net} --mode BSP --workers 1,1024 --servers 64 --clocks 3"
+          for net in ("resnet50", "alexnet")),
     )))),
-    (NETS, "the closed formula for 1,024 workers", list(map(scaling, (
+    (NETS, "the closed formula", list(map(scaling, (
         "formula --servers 16",
         f"formula {GPU_NETS} --mode BSP --servers 64 --workers 1,16,64,256,1024",
     )))),
     (NETS, "minutes of an epoch", [scaling(
-        "weak --net resnet50 --mode BSP --mode 'SSP 3' --workers 1,2,4,8 --clocks 8 --gflops 2280"
+        "weak --net resnet50 --mode BSP --mode 'SSP 3' --workers 1,2,4,8 --gflops 2280"
     )]),
-    (NETS, "strong scaling", list(map(scaling, (
-        "strong --net lenet --workers 1,4,16,64",
-        "strong --net cifar10_quick --net lstm --net resnet50 --net alexnet --mode BSP "
-        "--mode ASYNC --workers 1,4,16,64 --clocks 4",
-        "strong --net cifar10_quick --net lstm --mode 'SSP 3' --workers 1,4,16,64 --clocks 4",
-        f"strong {GPU_NETS} --mode 'SSP 3' --workers 1,4,16 --clocks 4",
-        f"strong {GPU_NETS} --mode 'SSP 3' --workers 1,64 --clocks 4",
-        f"strong {CPU_NETS} --mode BSP --mode ASYNC --workers 1,256 --clocks 4",
-        f"strong {CPU_NETS} --mode BSP --mode ASYNC --workers 1,1024 --clocks 4",
-        f"strong {GPU_NETS} --mode BSP --mode ASYNC --workers 1,256 --clocks 4",
-        f"strong {GPU_NETS} --mode BSP --mode ASYNC --workers 1,1024 --clocks 2",
-        "strong --mode 'SSP 3' --workers 1,256,1024 --clocks 4",
-    )))),
-    (NETS, "over links", list(map(scaling, (
-        f"links --net resnet50 --mode BSP {RATES}",
-        f"links --net alexnet --mode BSP --mode ASYNC {RATES}",
-        f"links {CPU_NETS} --mode BSP {RATES}",
-        f"links {CPU_NETS} --mode 'SSP 3' --mode ASYNC {RATES}",
-        f"links --net resnet50 --mode 'SSP 3' {RATES}",
-        f"links --net resnet50 --mode ASYNC {RATES}",
-        f"links --net alexnet --mode 'SSP 3' {RATES}",
-    )))),
-    (NETS, "over servers", list(map(scaling, (
-        "servers --net lenet --net resnet50 --net cifar10_quick --net lstm --mode BSP "
-        "--workers 64 --servers 1,4,16,64 --clocks 4",
-        "servers --net alexnet --mode BSP --workers 64 --servers 1,4,16,64 --clocks 4",
-        f"servers {CPU_NETS} --mode 'SSP 3' --mode ASYNC --workers 64 --servers 1,4,16,64 "
-        "--clocks 4",
-        f"servers {GPU_NETS} --mode 'SSP 3' --mode ASYNC --workers 64 --servers 1,4,16,64 "
-        "--clocks 4",
-    )))),
+    (NETS, "over links", [scaling(f"links {net} {RATES}") for net in (
+        f"{CPU_NETS} {MORE}", "--net resnet50", "--net alexnet")]),
+    (NETS, "over servers", [scaling(f"servers {net} {NUMBERS}") for net in (
+        f"{CPU_NETS} {MORE}", "--net resnet50", "--net alexnet")]),
     (NETS, "with the rate of an H100", [
         scaling(f"weak --device h100 {GPU_NETS} --net lenet --mode BSP --workers {workers} "
-                f"--gbps {gbps} --clocks {clocks}")
-        for workers, clocks in (("1,4,16,64", 4), ("1,256", 2)) for gbps in (100, 200)
+                f"--gbps {gbps}")
+        for workers in ("1,4,16,64", "1,256 --clocks 6") for gbps in (100, 200)
     ]),
+    (NETS, "strong scaling", list(map(scaling, (
+        f"strong {CPU_NETS} --workers 1,4,16,64,256 {MORE}",
+        f"strong {CPU_NETS} --workers 1,1024 --clocks 8 {MORE}",
+        *(f"strong --net {net} --workers {workers}" for net in ("resnet50", "alexnet")
+          for workers in ("1,4,16,64", "1,256 --clocks 6")),
+        *(f"strong --net {net} --mode BSP --workers 1,1024 --clocks 3"
+          for net in ("resnet50", "alexnet")),
+    )))),
     (MESSAGES, "with messages as measured", [
-        scaling("costs --mode BSP --workers 1,16,64,256 --clocks 6"),
+        scaling(f"costs {CPU_NETS} --mode BSP --workers 1,16,64,256 {MORE}"),
+        scaling(f"costs {GPU_NETS} --mode BSP --workers 1,16,64,256 --clocks 6"),
     ]),
     (MESSAGES, "one worker, and a real one of an H100", [
         scaling("costs --device h100 --net lenet --net alexnet --mode BSP --workers 1 --servers 1 "
-                "--gbps 1000 --clocks 40"),
+                "--gbps 1000"),
     ]),
     (EXCHANGES, "servers, sums and averages", [
         "scripts/bench/lab/exchanges --workers 4,16,64 --gbit 1,10,100",
@@ -176,13 +153,13 @@ GROUPS = (
     ]),
     (LAWS, "messages and bytes of servers and the coordinator", list(map(scaling, (
         "laws --net lenet --mode BSP --mode ASYNC --workers 1,4,16,64 --clocks 4",
-        "laws --net lenet --mode BSP --mode ASYNC --workers 16,64 --servers 4 --clocks 4",
+        "laws --net lenet --mode BSP --workers 1,16,64 --servers 1,4,16,64 --clocks 4",
         "laws --net alexnet --mode BSP --mode ASYNC --workers 1,4,16 --clocks 2",
         "control --net lenet --mode BSP --workers 1,4,16,64 --servers 4,16 --clocks 60",
     )))),
     (LAWS, "the first bottleneck", list(map(scaling, (
-        "links --net lenet --mode BSP --workers 16 --gbps 1,10,100",
-        "servers --net lenet --mode BSP --workers 16 --servers 1,4,16",
+        f"links --net lenet --mode BSP --workers 16 --gbps 1,10,100 {MORE}",
+        f"servers --net lenet --mode BSP --workers 16 --servers 1,4,16 {MORE}",
     )))),
     (LAWS, "memory of a real coordinator", [
         "scripts/bench/lab/memory --servers 2 --workers 1,8,24 --slack 0 --megabytes 0.1",
@@ -258,15 +235,15 @@ ABOUT_S = (
     ("best_bound", 870),
     ("accuracy_against_real", 800),
     ("lab/memory", 120),
-    ("--mode BSP --workers 1,1024 --servers 64", 1900),
-    ("--net resnet50 --net alexnet --mode BSP --workers 1,1024", 450),
-    ("--net resnet50 --net alexnet --mode BSP --mode ASYNC --workers 1,1024", 900),
-    ("weak --net resnet50 --mode 'SSP 3' --workers 1,1024", 400),
-    ("weak --net resnet50 --mode ASYNC --workers 1,1024", 400),
-    ("weak --net alexnet --mode 'SSP 3' --workers 1,1024", 300),
-    ("weak --net alexnet --mode ASYNC --workers 1,1024", 300),
-    ("strong --mode 'SSP 3' --workers 1,256,1024", 900),
-    ("costs --mode BSP --workers 1,16,64,256", 900),
+    ("strong --net resnet50", 400),
+    ("strong --net alexnet", 400),
+    ("--workers 1,1024", 300),
+    ("links --net resnet50", 400),
+    ("links --net alexnet", 400),
+    ("servers --net resnet50", 500),
+    ("servers --net alexnet", 500),
+    ("costs --net resnet50", 500),
+    ("weak --", 150),
     ("ten_thousand.textproto --servers 16 --mode bsp --max-iter 2", 330),
     ("ten_thousand.textproto", 120),
     ("exchanges --workers 1024", 1500),

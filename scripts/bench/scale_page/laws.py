@@ -4,10 +4,14 @@ scripts/bench/scaling and scripts/bench/lab/memory print."""
 from scale_commands import LAWS, REAL_MEMORY
 
 from scale_page import drawings
+from scale_page.nets import NAMES
 from scale_page.page_table import PageTable, lines_of
 
 MESSAGES = "messages and bytes of servers and the coordinator"
 SLICES = {"lenet": 9, "alexnet": 244}
+SHARDS = 8  # of a server
+# The columns of `scripts/bench/scaling laws`, from the second on.
+OF_LAWS = ("in", "out", "MB in", "MB out", "again", "before", "before: out", "memory")
 OF_MEMORY = lines_of(REAL_MEMORY)[:1]
 
 
@@ -17,29 +21,62 @@ def first_table(kept, line):
 
 
 def line_of(table, net):
-    """The first: what others with fewer servers print is in the text."""
+    """The first: that of one number of servers."""
     return next(line for line in lines_of(LAWS, MESSAGES) if f" {table} --net {net} " in line)
+
+
+def rows_of_laws(kept, line):
+    """Mode, workers and servers, and the cells by the names of their columns."""
+    table = first_table(kept, line)
+    for name, *cells in table.rows if table else ():
+        mode, workers, servers = name.split(", ")
+        yield mode, int(workers), int(servers), dict(zip(OF_LAWS, cells))
+
+
+def other_messages(slices, shards, workers):
+    """Of a worker before its first clock: it greets each shard, opens the tables there, which the
+    first worker repeats with their names, and reads the slices, those of one shard together."""
+    return 2 * shards + min(slices, shards) + shards / workers
 
 
 def laws(net):
     """A worker's clock at the servers, and what is no clock's."""
     def build(kept, _):
         slices = SLICES[net]
-        table = first_table(kept, line_of("laws", net))
         modes = {}
-        for name, *cells in table.rows if table else ():
-            mode, workers = name.split(", ")
-            modes.setdefault(int(workers), {})[mode] = cells
+        for mode, workers, _, cells in rows_of_laws(kept, line_of("laws", net)):
+            modes.setdefault(workers, {})[mode] = cells
         rows = [["workers", "messages in: BSP, ASYNC", "formula: slices", "out, ASYNC",
                  "formula: slices", "out, BSP", "formula: 2 x slices - slices / workers", "MB in",
-                 "MB out: BSP, ASYNC", "other messages in, BSP", "the lab's memory, BSP"]]
+                 "MB out: BSP, ASYNC", "the lab's memory, BSP"]]
         for workers, of in modes.items():
             bsp, unbound = of["BSP"], of["ASYNC"]
-            rows.append([str(workers), f"{bsp[0]}, {unbound[0]}", str(slices), unbound[1],
-                         str(slices), bsp[1], f"{2 * slices - slices / workers:.2f}", bsp[2],
-                         f"{bsp[3]}, {unbound[3]}", bsp[4], bsp[6]])
+            rows.append([str(workers), f"{bsp['in']}, {unbound['in']}", str(slices),
+                         unbound["out"], str(slices), bsp["out"],
+                         f"{2 * slices - slices / workers:.2f}", bsp["MB in"],
+                         f"{bsp['MB out']}, {unbound['MB out']}", bsp["memory"]])
         return rows
     return build
+
+
+def laws_of_shards(kept, _):
+    """What depends on the number of shards, in lock-step: each net's runs, once each."""
+    found = {}
+    for net, line in ((net, line) for net in SLICES for line in lines_of(LAWS, MESSAGES)
+                      if f" laws --net {net} " in line):
+        for mode, workers, servers, cells in rows_of_laws(kept, line):
+            if mode == "BSP":
+                found[net, servers, workers] = cells
+    rows = [["net, workers", "servers", "shards", "a clock's messages in", "formula: slices",
+             "of these sent again", "other messages in",
+             "formula: 2 shards + min(slices, shards) + shards / workers", "the lab's memory"]]
+    for (net, servers, workers), cells in sorted(
+            found.items(), key=lambda one: (list(SLICES).index(one[0][0]), *one[0][1:])):
+        shards = servers * SHARDS
+        rows.append([f"{NAMES[net]}, {workers}", str(servers), str(shards), cells["in"],
+                     str(SLICES[net]), cells["again"], cells["before"],
+                     f"{other_messages(SLICES[net], shards, workers):.2f}", cells["memory"]])
+    return rows
 
 
 def control(kept, _):
@@ -106,6 +143,8 @@ TABLES = (
               "Messages of a clock of LeNet"),
     PageTable("laws-alexnet", (line_of("laws", "alexnet"),), laws("alexnet"), drawings.laws,
               "Messages of a clock of AlexNet"),
+    PageTable("laws-shards", tuple(line for line in lines_of(LAWS, MESSAGES) if " laws " in line),
+              laws_of_shards),
     PageTable("control", (line_of("control", "lenet"),), control, drawings.control,
               "Messages of the coordinator"),
     PageTable("coordinator-memory", lines_of(LAWS, "memory of a real coordinator"), coordinator,

@@ -11,14 +11,13 @@ from scale_page.page_table import PageTable, count, lines_of
 NAMES = {"lenet": "LeNet", "cifar10_quick": "cifar10_quick", "lstm": "LSTM",
          "resnet50": "ResNet-50", "alexnet": "AlexNet"}
 MODES = ("BSP", "SSP 3", "ASYNC")
-OF_POINTS = re.compile(r"(\w+), batch \d+ at \d+, .*; ([\d.e+]+) Gbit/s, (\d+) servers, "
-                       r"(\d+) clocks")
+OF_POINTS = re.compile(r"(\w+), batch \d+ at \d+, .*; ([\d.e+]+) Gbit/s, (\d+) servers")
 OF_FORMULA = re.compile(r"(\w+), batch \d+, by the formula; [\d.e+]+ Gbit/s, (\d+) servers")
 WEAK, WEAK_64 = "weak scaling", "weak scaling with 64 servers"
-FORMULA = "the closed formula for 1,024 workers"
+FORMULA = "the closed formula"
 COSTS = "with messages as measured"
 SERVED = "one worker, and a real one of an H100"
-OF_COSTS = re.compile(r"(\w+), BSP, batch \d+; .*, (\d+) clocks")
+OF_COSTS = re.compile(r"(\w+), BSP, batch \d+; ")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +56,7 @@ def points_in(table, found):
     for row in table.dicts():
         for mode in modes:
             yield Point(found[1], int(row["workers"]), mode, float(found[2]), int(found[3]),
-                        int(found[4]), row[f"{mode}: records/s"], row[f"{mode}: efficiency"],
+                        int(row["clocks"]), row[f"{mode}: records/s"], row[f"{mode}: efficiency"],
                         row.get(f"{mode}: minutes an epoch", ""), row.get("quoted", ""),
                         row.get("quoted minutes", ""))
 
@@ -122,7 +121,7 @@ def h100(kept, _):
 
 
 def epoch_lines():
-    return (*(line for line in lines_of(NETS, WEAK) if "--net resnet50 --workers 1,2" in line),
+    return (*(line for line in lines_of(NETS, WEAK) if "--net resnet50 --workers 1,2," in line),
             *lines_of(NETS, "minutes of an epoch"))
 
 
@@ -164,12 +163,13 @@ def formula(kept, _):
     return rows
 
 
-def grid(kept, lines, corner):
-    """A row for each net and mode of what `links` and `servers` print."""
+def grid(kept, lines, what, corner):
+    """A row for each net and mode of what `links` and `servers` print.
+    what  the beginning of its title"""
     rows, columns = {}, []
     for _, output in kept.those_of(lines):
         for table in output.tables:
-            if table.head[0] == "net, mode":
+            if table.title.startswith(what):
                 columns = list(dict.fromkeys([*columns, *table.head[1:]]))
                 rows |= {row["net, mode"]: row for row in table.dicts()}
     order = [f"{net}, {mode}" for net in NAMES for mode in MODES]
@@ -180,36 +180,59 @@ def grid(kept, lines, corner):
 
 
 def links(kept, _):
-    return grid(kept, lines_of(NETS, "over links"),
+    return grid(kept, lines_of(NETS, "over links"), "efficiency of",
                 "16 workers, 16 servers, against one worker on the same link")
 
 
+def link_rates(kept, _):
+    return grid(kept, lines_of(NETS, "over links"), "records/s of",
+                "records/s of 16 workers, 16 servers")
+
+
 def servers(kept, _):
-    return grid(kept, lines_of(NETS, "over servers"), "64 workers, 100 Gbit/s")
+    return grid(kept, lines_of(NETS, "over servers"), "efficiency of",
+                "64 workers, 100 Gbit/s, against one worker with as many servers")
+
+
+def server_rates(kept, _):
+    return grid(kept, lines_of(NETS, "over servers"), "records/s of",
+                "records/s of 64 workers, 100 Gbit/s")
+
+
+def limits(kept, _):
+    """What is a net's limit in lock-step, by the formula."""
+    found = {}
+    for _, output in kept.those_of(lines_of(NETS, FORMULA)[:1]):
+        for table in output.tables:
+            if of := OF_FORMULA.match(table.title):
+                found[of[1]] = {row["workers"]: row["BSP: limit"] for row in table.dicts()}
+    counts = list(next(iter(found.values()), {}))
+    return [["BSP, 16 servers, 100 Gbit/s", *(f"{count(one)} workers" for one in counts)],
+            *([NAMES[net], *found[net].values()] for net in NAMES if net in found)]
 
 
 def with_costs(kept, lines):
-    """The net, the clocks and the row of each number of workers, of what `costs` prints."""
+    """The net and the row of each number of workers, of what `costs` prints."""
     for _, output in kept.those_of(lines):
         for table in output.tables:
             if found := OF_COSTS.match(table.title):
                 for row in table.dicts():
-                    yield found[1], found[2], row
+                    yield found[1], row
 
 
 def costs(kept, _):
     rows = [["net, workers", "defaults: records/s", "efficiency", "measured: records/s",
              "efficiency", "clocks"]]
-    for net, clocks, row in with_costs(kept, lines_of(MESSAGES, COSTS)):
+    for net, row in with_costs(kept, lines_of(MESSAGES, COSTS)):
         rows.append([f"{NAMES[net]}, {count(row['workers'])}",
                      *(row[f"{name}: {what}"] for name in ("defaults", "measured")
-                       for what in ("records/s", "efficiency")), clocks])
+                       for what in ("records/s", "efficiency")), row["clocks"]])
     return rows
 
 
 def served(kept, _):
     rows = [["one worker in lock-step, records/s", "real", "the lab, defaults", "measured"]]
-    for net, _, row in with_costs(kept, lines_of(MESSAGES, SERVED)):
+    for net, row in with_costs(kept, lines_of(MESSAGES, SERVED)):
         rows.append([NAMES[net], *(row[f"{name}: records/s"]
                                    for name in ("real", "defaults", "measured"))])
     return rows
@@ -225,8 +248,11 @@ TABLES = (
               "Strong scaling"),
     PageTable("links", lines_of(NETS, "over links"), links, drawings.grid,
               "Efficiency of 16 workers over links"),
+    PageTable("link-rates", lines_of(NETS, "over links"), link_rates),
     PageTable("servers", lines_of(NETS, "over servers"), servers, drawings.grid,
               "Efficiency of 64 workers over servers"),
+    PageTable("server-rates", lines_of(NETS, "over servers"), server_rates),
+    PageTable("limits", lines_of(NETS, FORMULA)[:1], limits),
     PageTable("h100", lines_of(NETS, "with the rate of an H100"), h100, drawings.efficiency,
               "Weak scaling in lock-step with the rate of an H100"),
     PageTable("costs", lines_of(MESSAGES, COSTS), costs, drawings.efficiency,

@@ -126,7 +126,8 @@ class Scale(Measured):
     def test_small_rows_of_the_scale_page_are_measured_as_they_are_printed_there(self):
         printed = {}
         for name, workers in (("LeNet", "1,4,16"), ("cifar10_quick", "1,4")):
-            done = self.measure("scaling", "weak", "--net", name.lower(), "--workers", workers)
+            done = self.measure("scaling", "weak", "--net", name.lower(), "--workers", workers,
+                                "--at-least", "4000")
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
             for count, *figures in rows_below(done.stdout, "| workers "):
                 printed[f"{name}, {count}"] = figures[:len(WEAK_FIGURES)]

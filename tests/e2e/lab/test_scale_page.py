@@ -17,8 +17,9 @@ from test_bench import Measured
 
 PAGE = SOURCE / "docs" / "SCALE.md"
 # The tables that scripts/bench/scaling alone fills.
-NETS = ("weak", "weak-64", "formula-1024", "epoch", "strong", "links", "servers", "h100",
-        "laws-lenet", "laws-alexnet", "control", "bottleneck")
+NETS = ("weak", "weak-64", "formula-1024", "epoch", "strong", "links", "link-rates", "servers",
+        "server-rates", "limits", "h100", "costs", "served", "laws-lenet", "laws-alexnet",
+        "laws-shards", "control", "bottleneck")
 MADE_PAGE = """# Made
 
 It brings 92 Mbit/s one way, and 742 there.
@@ -74,9 +75,15 @@ class ScalePage(Measured):
         for name in NETS:
             self.assertNotRegex(said, rf"(?m)^{name}: ")
         text = self.page.read_text(encoding="utf-8")
-        self.assertIn("\n| LeNet, 1,024 | 102,400 | 1.000 | 102,400 | 1.000 | 102,400 | 1.000 | ",
+        self.assertIn("\n| LeNet, 1,024 | 131,072 | 1.000 | 131,072 | 1.000 | 131,072 | 1.000 | ",
                       text)
         self.assertIn("\n| AlexNet, ASYNC | 1.000 | 1.000 | 1.000 | 1.000 |", text)
+        self.assertIn("\n| AlexNet, ASYNC | 32,768 | 32,768 | 32,768 | 32,768 |", text)
+        self.assertIn("\n| AlexNet, BSP | 8,192 | 8,192 | 8,192 | 8,192 | 8,192 |", text)
+        self.assertIn("\n| LeNet, 64 | 4 | 32 | 9.00 | 9 | 2.00 | 7.00 | 73.50 | 1 MiB |", text)
+        self.assertIn("\n| 64 | 9.00, 9.00 | 9 | 8.00 | 9 | 8.00 | 17.86 | 0.003 | 0.004, 0.004 | "
+                      "1 MiB |", text)
+        self.assertIn("\n| AlexNet | server | server | server | server | server | server |", text)
         for name in ("weak", "weak-64", "strong", "links", "servers", "bottleneck"):
             self.assertIn(f"](pictures/{name}.svg)\n", text)
             xml.etree.ElementTree.parse(self.pictures / f"{name}.svg")
@@ -148,6 +155,8 @@ class ScalePage(Measured):
                             "--workers", "4", "--slack", "0,async", "--figures", self.pictures,
                             build=self.place / "build")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("| kind, workers | BSP | async |\n|---------------|-----|-------|\n"
+                      "| bursts 8, 4   | -   | 0.5   |\n", done.stdout)
         self.assertIn(f"\n\naccuracy in % over virtual seconds at each test, mean of 2 seeds\n\n"
                       f"{CURVES}", done.stdout)
         self.assertIn(f"\naccuracy over virtual time: {self.pictures}/accuracy-bursts-8.svg\n",

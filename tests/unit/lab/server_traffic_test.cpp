@@ -34,7 +34,7 @@ TEST_CASE("each worker's clock is a message of each slice to the servers and one
 }
 
 TEST_CASE("a worker greets each shard and opens its tables, which the first one names", "[lab]") {
-  for (const std::uint64_t shards : {1, 2, 4, 9}) {
+  for (const std::uint64_t shards : {1UL, 2UL, 4UL, 9UL}) {
     // The slices of one shard have one message.
     const std::uint64_t of_slices = kWorkers * std::min(kSlices, shards);
     CHECK(traffic_of(static_cast<std::uint32_t>(shards), 5).messages_in ==
