@@ -118,8 +118,8 @@ GROUPS = (
         f"strong {CPU_NETS} --workers 1,1024 --clocks 8 {MORE}",
         *(f"strong --net {net} --workers {workers}" for net in ("resnet50", "alexnet")
           for workers in ("1,4,16,64", "1,256 --clocks 6")),
-        *(f"strong --net {net} --mode BSP --workers 1,1024 --clocks 3"
-          for net in ("resnet50", "alexnet")),
+        *(f"strong --net {net} --mode {mode} --workers 1,1024 --clocks 3"
+          for net in ("resnet50", "alexnet") for mode in ALL_MODES),
     )))),
     (MESSAGES, "with messages as measured", [
         scaling(f"costs {CPU_NETS} --mode BSP --workers 1,16,64,256 {MORE}"),
