@@ -207,7 +207,8 @@ def limits(kept, _):
             if of := OF_FORMULA.match(table.title):
                 found[of[1]] = {row["workers"]: row["BSP: limit"] for row in table.dicts()}
     counts = list(next(iter(found.values()), {}))
-    return [["BSP, 16 servers, 100 Gbit/s", *(f"{count(one)} workers" for one in counts)],
+    return [["BSP, 16 servers, 100 Gbit/s",
+             *(f"{count(one)} worker{'s' * (one != '1')}" for one in counts)],
             *([NAMES[net], *found[net].values()] for net in NAMES if net in found)]
 
 
